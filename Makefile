@@ -1,0 +1,30 @@
+# make demo, make test: all that a newcomer needs. Each builds its own virtual environment from Python 3.11 or later.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: demo test bench docs clean
+
+demo: $(READY)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
+
+test: $(READY)
+	$(BIN)/ruff check ppdm_cli tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+bench: $(READY)
+	$(BIN)/python -m tests.bench
+
+docs: $(READY)
+	$(BIN)/python -m tests.docs
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

@@ -1,0 +1,25 @@
+"""ppdm: publish records that can be mined but no longer say what anyone's values were.
+
+The library's front door, for notebooks. `perturb` works on paths and on any table that speaks Arrow
+(polars, pyarrow, pandas, DuckDB).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ppdm_cli.perturbing import Release, perturb
+
+__all__ = ["Release", "perturb"]
+
+_WHERE = {"perturb": "ppdm_cli.perturbing", "Release": "ppdm_cli.perturbing"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: `ppdm --help` must not wait for numpy."""
+    if name in _WHERE:
+        from importlib import import_module
+
+        return getattr(import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'ppdm_cli' has no attribute {name!r}")

@@ -1,0 +1,174 @@
+"""Keyed randomness: coins are a function of everything that decides an answer, not a stream.
+
+A release has one 256-bit key. An attribute's key is BLAKE2b(key; purpose, attribute, matrix,
+domain); a cell's 128 coins are AES-256(attribute key; address, true code, retry). So any number
+of threads, in any order, gives the same release. The true code and the matrix are in the
+address because with (attribute, row) alone two answers under one key prove, wherever they differ,
+that both values were kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from ppdm_cli.arrays import Addresses, Codes, Words
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+
+BLOCK = 16
+CELLS = 1 << 15
+"""Cells drawn at once: their blocks fit a core's second-level cache."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A release's key. Its bytes never leave this object but as keys of attributes."""
+
+    secret: bytes = field(repr=False)
+    origin: Literal["system", "seeded", "key-file"]
+    """What the sidecar says of the coins."""
+
+    @classmethod
+    def fresh(cls) -> Key:
+        """256 bits from the operating system, for one release, never written down."""
+        return cls(secrets.token_bytes(32), "system")
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Key:
+        """For tests and papers: a seed can be guessed, so such a release promises nothing."""
+        return cls(hashlib.blake2b(b"ppdm seed %d" % seed, digest_size=32).digest(), "seeded")
+
+    def derive(self, purpose: str, *parts: object) -> bytes:
+        """A 256-bit key for one purpose: BLAKE2b keyed by the secret over an unambiguous text."""
+        text = msgspec.json.encode([purpose, *parts])
+        return hashlib.blake2b(text, key=self.secret, digest_size=32).digest()
+
+
+def key_from_file(path: Path) -> Key:
+    """The key in a file of 64 hex digits, made with mode 0600 if absent (--key-file)."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _read_key(path)
+    except OSError as error:
+        raise DataError(
+            f"the key file {quoted(path)} cannot be made: {error.strerror}",
+            "name a file in a folder that you can write to",
+        ) from None
+    with os.fdopen(descriptor, "w") as file:
+        secret = secrets.token_bytes(32)
+        file.write(secret.hex() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return Key(secret, "key-file")
+
+
+def _read_key(path: Path) -> Key:
+    try:
+        with path.open("rb") as file:
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise RefusedError(
+                    f"the key file {quoted(path)} can be read by others",
+                    "make it yours alone with chmod 600, and think of those who may have read it",
+                )
+            text = file.read(200)
+    except OSError as error:
+        raise DataError(
+            f"the key file {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
+        ) from None
+    try:
+        secret = bytes.fromhex(text.decode("ascii").strip())
+    except ValueError:
+        secret = b""
+    if len(secret) != 32:
+        raise UsageError(
+            f"the key file {quoted(path)} does not hold 64 hex digits",
+            "name another file; one that does not exist is made for you",
+        )
+    return Key(secret, "key-file")
+
+
+_scratch = threading.local()
+
+
+class Coins:
+    """The coins of one purpose: AES-256 in ECB mode over distinct blocks, a keyed permutation.
+
+    Promise: for distinct (address, code, retry) the outputs are distinct uniform 128-bit blocks, so
+    indistinguishable from independent coins below 2^64 cells. One object belongs to one thread.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+        if not hasattr(_scratch, "input"):
+            _scratch.input = np.zeros((CELLS, 2), np.uint64)
+            _scratch.output = np.empty(CELLS * BLOCK + BLOCK, np.uint8)
+        self._input, self._output = _scratch.input, _scratch.output
+
+    def words(self, addresses: Addresses, codes: Codes | int, retry: int = 0) -> Words:
+        """Four 32-bit words a cell, for up to `CELLS` cells; overwritten by the thread's next call."""
+        n = len(addresses)
+        block = self._input[:n]
+        block[:, 0] = addresses
+        block[:, 1] = codes
+        if retry:
+            block[:, 1] |= np.uint64(retry << 32)
+        self._cipher.update_into(memoryview(block).cast("B"), self._output)
+        words: Words = self._output[: n * BLOCK].view("<u4").reshape(n, 4)
+        return words
+
+    def encrypt(self, blocks: np.ndarray) -> np.ndarray:
+        """Whole blocks, as (n, 2) 64-bit words; for the identifiers' digests."""
+        return np.frombuffer(self._cipher.update(blocks.tobytes()), "<u8").reshape(-1, 2)
+
+
+def uniform(coins: Coins, addresses: Addresses, codes: Codes) -> np.ndarray:
+    """One number in [0, 1) a cell, of 53 bits."""
+    result = np.empty(len(addresses))
+    for start in range(0, len(addresses), CELLS):
+        part = slice(start, start + CELLS)
+        words = coins.words(addresses[part], codes[part])
+        result[part] = (words.view("<u8")[:, 0] >> np.uint64(11)) * 2.0**-53
+    return result
+
+
+def identifier_addresses(key: Key, identifiers: pa.StringArray) -> Addresses:
+    """64-bit addresses of identifiers: a CBC-MAC of each one's UTF-8 bytes, length first.
+
+    Keyed, so that addresses say nothing of identifiers; the same text gives the same address in
+    every format. All identifiers of one length in blocks go through the cipher together.
+    """
+    coins = Coins(key.derive("identifier"))
+    _, offsets_buffer, data_buffer = identifiers.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[
+        identifiers.offset : identifiers.offset + len(identifiers) + 1
+    ].astype(np.int64)
+    data = np.frombuffer(data_buffer or b"", np.uint8)
+    lengths = np.diff(offsets)
+    blocks_each = -(-lengths // BLOCK)
+    result = np.empty(len(identifiers), np.uint64)
+    for blocks in np.unique(blocks_each):
+        rows = np.flatnonzero(blocks_each == blocks)
+        within = np.arange(blocks * BLOCK)
+        places = offsets[rows, None] + within
+        inside = within < lengths[rows, None]
+        padded = np.where(inside, data.take(places, mode="clip") if len(data) else 0, 0).astype(np.uint8)
+        message = padded.view("<u8").reshape(len(rows), int(blocks), 2)
+        state = np.zeros((len(rows), 2), np.uint64)
+        state[:, 0] = lengths[rows]
+        state = coins.encrypt(state)
+        for b in range(int(blocks)):
+            state = coins.encrypt(state ^ message[:, b])
+        result[rows] = state[:, 0]
+    return result

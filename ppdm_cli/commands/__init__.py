@@ -1,0 +1,117 @@
+"""The command line: one file a subcommand, which parses, calls one library function and shows.
+
+Nothing heavy is imported before a subcommand runs. Every failure ends here: one line that says
+what, where and the next step, and the exit code of the design.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from ppdm_cli.errors import Exit, PpdmError
+
+SUBCOMMANDS = {
+    "perturb": "Perturb a table and publish it with its sidecar (the owner).",
+    "inspect": "Say what a release promises, and what it does not.",
+    "entropy": "What a matrix costs and gives, to choose gamma and N.",
+    "generate": "Make the synthetic tables of the papers.",
+}
+
+
+class Subcommands(click.Group):
+    """Finds a subcommand's module when it is called, so that help comes at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUBCOMMANDS:
+            return None
+        command = import_module(f"ppdm_cli.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib
+
+            near = difflib.get_close_matches(args[0], SUBCOMMANDS, n=1)
+            hint = f"Did you mean '{near[0]}'? " if near else ""
+            raise click.UsageError(
+                f"{error.message.rstrip('.')}. {hint}Commands: {', '.join(SUBCOMMANDS)}.", ctx
+            ) from None
+
+
+@click.group(
+    cls=Subcommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="An owner perturbs a table and publishes the release with its sidecar; a miner needs nothing else.",
+)
+@click.version_option(version("ppdm-cli"), "-V", "--version", prog_name="ppdm", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Publish records that can be mined but no longer say what anyone's values were."""
+
+
+def main() -> None:
+    """Run the command line and exit with one of the design's codes."""
+    try:
+        code = cli.main(standalone_mode=False, prog_name="ppdm")
+        sys.stdout.flush()
+    except PpdmError as error:
+        _say(str(error))
+        code = int(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = int(Exit.USAGE)
+    except click.ClickException as error:
+        error.show()
+        code = int(Exit.USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted: nothing was written")
+        code = int(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        code = _quiet()
+    except MemoryError:
+        _say("out of memory: nothing was written; use a machine with more, or fewer columns")
+        code = int(Exit.FAILED)
+    except Exception as error:
+        # never the message: it may quote a cell
+        _say(
+            f"failed: an error inside ppdm ({type(error).__name__} at {_where(error)}); "
+            "report it with the command, without data"
+        )
+        code = int(Exit.FAILED)
+    sys.exit(code or 0)
+
+
+def _say(text: str) -> None:
+    click.echo(f"ppdm: {text}", err=True)
+
+
+def _quiet() -> int:
+    """Whoever read our output has gone: nothing to say, and nothing more to flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(Exit.FAILED)
+
+
+def _where(error: Exception) -> str:
+    """The place in our code, which names no data."""
+    trace, place = error.__traceback__, "unknown"
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.startswith("ppdm_cli"):
+            place = f"{module}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

@@ -1,0 +1,135 @@
+"""`ppdm entropy`: what a matrix costs and gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import FILE, force_option, json_option, numbers, sidecar_option, whole_numbers
+from ppdm_cli.errors import UsageError
+
+GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
+
+
+@click.command(
+    "entropy",
+    epilog="""\b
+Examples:
+  ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
+  ppdm entropy release.parquet -o figures.csv --plot entropy.svg
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 the sidecar and the data do not fit, 4 a gamma
+that means nothing. Memory: constant.""",
+)
+@click.argument("release", required=False, type=FILE)
+@click.option(
+    "--gamma", metavar="LIST", help=f"Gammas: 9, or 2,5,9, or 2:21, or 2:21:0.5.  [default: {GAMMAS}]"
+)
+@click.option("--bins", metavar="LIST", help=f"Numbers of values or bins.  [default: {BINS}]")
+@click.option(
+    "--records",
+    type=click.IntRange(1),
+    metavar="n",
+    help="How many records there will be: adds the error to expect and Kang's bound.",
+)
+@click.option("--prior", metavar="P,P,...", help="The shares of the values, instead of equal ones.")
+@click.option(
+    "--rho1",
+    type=float,
+    default=0.05,
+    metavar="P",
+    show_default=True,
+    help="What an adversary believes before; rho2 is the worst belief after.",
+)
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
+@click.option(
+    "--plot", type=FILE, metavar="FILE", help="H(M) over N for each gamma, as .svg, .png, .pdf or .html."
+)
+@sidecar_option
+@force_option
+@json_option
+def command(
+    release: Path | None,
+    gamma: str | None,
+    bins: str | None,
+    records: int | None,
+    prior: str | None,
+    rho1: float,
+    output: Path | None,
+    plot: Path | None,
+    sidecar: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """What matrices cost and give, to choose gamma and N before perturbing.
+
+    For every gamma and N: H(M), the entropy of the matrix, in bits and as a share of its maximum
+    log2 N; the bits that an answer tells; the condition number; epsilon; the chance of staying; rho2;
+    and for n records the error to expect, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. Of a
+    RELEASE: the same for its attributes, under the distributions estimated from it.
+    """
+    from ppdm_cli import guide, pictures
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import display_json
+
+    if not 0 < rho1 < 1:
+        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
+    if plot is not None:
+        pictures.check(plot)
+    source = None
+    if release is not None:
+        if (gamma, bins, prior, records) != (None, None, None, None):
+            raise UsageError(
+                "a release has its own gammas, bins, prior and records",
+                "leave --gamma, --bins, --prior and --records away",
+            )
+        from ppdm_cli.tables import open_release
+
+        with show.progress() as progress:
+            opened, source = open_release(release, sidecar)
+            rows = guide.of_release(opened, source, rho1=rho1, progress=progress)
+    else:
+        shares = None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")]
+        sizes = (
+            [] if prior is not None and bins is None else whole_numbers(bins or BINS, "--bins 5,10,30:100:10")
+        )
+        rows = guide.of_grid(
+            numbers(gamma or GAMMAS, "--gamma 2:21"), sizes, rho1=rho1, records=records, prior=shares
+        )
+    if output is not None:
+        guide.write(rows, source, output, force)
+    if plot is not None:
+        pictures.entropy(rows, plot, force)
+    if as_json:
+        click.echo(display_json({"rows": rows}))
+    elif output is None:
+        _show(rows)
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from ppdm_cli.commands import show
+
+    titles = {
+        "attribute": "attribute",
+        "gamma": "gamma",
+        "N": "N",
+        "entropy": "H(M)",
+        "entropy_share": "of max",
+        "information": "bits told",
+        "condition_number": "condition",
+        "epsilon": "epsilon",
+        "staying": "stays",
+        "rho2": "rho2",
+        "expected_error": "error",
+        "kang_bound": "Kang",
+    }
+    shown = [k for k in titles if k in rows[0]]
+    show.table(
+        show.console(),
+        f"rho1 {rows[0]['rho1']:g}",
+        [titles[k] for k in shown],
+        [[r[k] for k in shown] for r in rows],
+    )

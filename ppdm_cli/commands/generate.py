@@ -1,0 +1,67 @@
+"""`ppdm generate`: the synthetic tables of the papers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ppdm_cli.commands.options import FILE, force_option, to_option
+
+
+@click.command(
+    "generate",
+    epilog="""\b
+Examples:
+  ppdm generate --function 2 --records 100000 --seed 7 -o f2.parquet
+  ppdm generate --function 1 --records 1000 --balanced -o - --to csv | head
+
+\b
+Exit codes: 0 done, 1 the output cannot be written, 2 usage. Memory: constant.""",
+)
+@click.option("--function", type=click.IntRange(1, 5), required=True, help="Which function decides the class.")
+@click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="How many records.")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="The same seed, the same table.  [default: a fresh one]"
+)
+@click.option("--balanced", is_flag=True, help="As many records of class A as of class B.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    metavar="FILE",
+    help="The table: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
+)
+@to_option
+@force_option
+def command(
+    function: int, records: int, seed: int | None, balanced: bool, output: Path, to: str | None, force: bool
+) -> None:
+    """Make a table of Agrawal and Srikant: nine attributes, and a class `group`, A or B.
+
+    Salary, commission, age, education level, make of car, zip code, value of the house, years owned,
+    and loan are drawn as the papers say; one of the functions F1 to F5 decides the class.
+    """
+    import secrets
+    import sys
+
+    from ppdm_cli import synthetic
+    from ppdm_cli.tables import Format, Target, format_of, open_writer, sidecar_path
+
+    batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
+    if str(output) == "-":
+        form = Format.CSV if to == "csv" else Format.STREAM
+        with open_writer(sys.stdout.buffer, form, synthetic.SCHEMA) as writer:
+            for batch in batches:
+                writer.write(batch)
+            writer.close(None)
+        return
+    with (
+        Target(output, force) as target,
+        open_writer(target.file, format_of(output), synthetic.SCHEMA) as writer,
+    ):
+        for batch in batches:
+            writer.write(batch)
+        writer.close(None)
+        target.publish(None, sidecar_path(output))

@@ -1,0 +1,89 @@
+"""`ppdm inspect`: the sidecar for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ppdm_cli.commands.options import FILE, json_option, sidecar_option
+from ppdm_cli.errors import UsageError
+
+
+@click.command(
+    "inspect",
+    epilog="""\b
+Examples:
+  ppdm inspect release.parquet
+  ppdm inspect release.csv.ppdm.json --prior 0.01 --json
+
+\b
+Exit codes: 0 done, 1 unreadable, 3 the sidecar is not valid or does not fit the data.
+Memory: constant.""",
+)
+@click.argument("file", type=FILE)
+@click.option(
+    "--prior",
+    type=float,
+    default=0.05,
+    metavar="P",
+    show_default=True,
+    help="What an adversary believes before; the worst belief after is shown.",
+)
+@sidecar_option
+@json_option
+def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> None:
+    """Say what FILE promises: a release, a result table or a sidecar.
+
+    Per attribute N, matrix, gamma, epsilon, the chance of staying, the condition number and the
+    worst posterior for a prior; the product over a record's attributes; and what is outside every
+    promise. The data must fit the sidecar.
+    """
+    from ppdm_cli import promise
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import SUFFIX, display_json
+    from ppdm_cli.tables import open_release, read_sidecar
+
+    if not 0 < prior < 1:
+        raise UsageError("the prior must lie between 0 and 1", "such as --prior 0.05")
+    if file.name.endswith(SUFFIX) or file.suffix == ".json":
+        promised = read_sidecar(file, None, str(file))
+    else:
+        promised = open_release(file, sidecar, stages=None)[1]
+    if as_json:
+        click.echo(
+            display_json(promise.figures(promised, prior) | {"sentences": promise.sentences(promised, prior)})
+        )
+        return
+    out = show.console()
+    records = "an unsaid number of" if promised.records is None else promised.records
+    show.table(
+        out,
+        f"{promised.stage}, {records} records, release {promised.release}",
+        [
+            "attribute",
+            "type",
+            "N",
+            "matrix",
+            "gamma",
+            "epsilon",
+            "stays",
+            "condition",
+            f"{promise.percent(prior)} becomes",
+        ],
+        [
+            (
+                r["attribute"],
+                f"{r['type']} {r['dtype']}",
+                r["N"],
+                r["matrix"],
+                r["gamma"],
+                r["epsilon"],
+                promise.percent(r["staying"]),
+                r["condition_number"],
+                promise.percent(r["worst_posterior"]),
+            )
+            for r in (promise.of_attribute(a, prior) for a in promised.perturbed)
+        ],
+    )
+    show.say(out, promise.sentences(promised, prior))

@@ -1,0 +1,123 @@
+"""Options that several subcommands share, and the readers of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ppdm_cli.errors import UsageError, quoted
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
+force_option = click.option("--force", is_flag=True, help="Overwrite an existing output.")
+sidecar_option = click.option(
+    "--sidecar", type=FILE, metavar="FILE", help="The sidecar, if not beside the data as NAME.ppdm.json."
+)
+from_option = click.option(
+    "--from",
+    "from_",
+    type=click.Choice(["arrow", "csv"]),
+    default=None,
+    help="The format of standard input.  [default: arrow]",
+)
+to_option = click.option(
+    "--to",
+    type=click.Choice(["arrow", "csv"]),
+    default=None,
+    help="The format of standard output.  [default: arrow]",
+)
+
+
+def csv_options(function: Function) -> Function:
+    """How a CSV is to be read."""
+    for option in (
+        click.option(
+            "--null",
+            "nulls",
+            multiple=True,
+            metavar="TEXT",
+            help="A CSV cell that stands for no value, besides the empty one; repeatable.",
+        ),
+        click.option(
+            "--encoding", default="utf-8", metavar="NAME", show_default=True, help="The encoding of a CSV."
+        ),
+        click.option(
+            "--delimiter", default=",", metavar="CHAR", show_default=True, help="What parts the cells of a CSV."
+        ),
+        click.option(
+            "--type",
+            "types",
+            multiple=True,
+            metavar="COL=TYPE",
+            help="The type of a CSV column, such as zip=string; others are inferred; repeatable.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def csv_reading(types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...]) -> Any:
+    """The library's options from the command's."""
+    from ppdm_cli import dtypes
+    from ppdm_cli.tables import CsvOptions
+
+    pairs = dict(pair(t, "--type", "zip=string") for t in types)
+    delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
+    return CsvOptions(delimiter, encoding, ("", *nulls), {n: dtypes.parse(t) for n, t in pairs.items()})
+
+
+def pair(text: str, option: str, example: str) -> tuple[str, str]:
+    """NAME=VALUE, parted at the last = that leaves a name."""
+    name, sign, value = text.partition("=")
+    if not sign or not name or not value:
+        raise UsageError(f"{option} takes NAME=VALUE", f"such as {option} {example}")
+    return name, value
+
+
+def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
+    """`age:gamma=5,bins=24,domain=0:120` as a name and its settings.
+
+    The name ends at the colon before the first setting, so it may hold colons itself.
+    """
+    head = text.partition("=")[0]
+    name, colon, _ = head.rpartition(":")
+    if not colon or not name or "=" not in text:
+        raise UsageError(
+            f"{quoted(text)} is no setting of an attribute",
+            "such as --attribute age:gamma=5,bins=24,domain=0:120",
+        )
+    return name, dict(
+        pair(part, "--attribute", "age:gamma=5,bins=24") for part in text[len(name) + 1 :].split(",")
+    )
+
+
+def numbers(text: str, example: str) -> list[Any]:
+    """`2:21`, `5,10,15` or `30:100:10`, as exact decimals; ranges include their ends."""
+    from decimal import Decimal, InvalidOperation
+
+    found: list[Decimal] = []
+    try:
+        for part in text.split(","):
+            ends = [Decimal(p) for p in part.split(":")]
+            if len(ends) == 1:
+                found += ends
+                continue
+            low, high, step = ends[0], ends[1], ends[2] if len(ends) == 3 else Decimal(1)
+            if len(ends) > 3 or step <= 0 or high < low or (high - low) / step > 10_000:
+                raise InvalidOperation
+            found += [low + i * step for i in range(int((high - low) / step) + 1)]
+    except (InvalidOperation, ValueError, OverflowError):
+        raise UsageError(f"{quoted(text)} is no list of numbers", f"such as {example}") from None
+    return found
+
+
+def whole_numbers(text: str, example: str) -> list[int]:
+    values = numbers(text, example)
+    if any(v != int(v) for v in values):
+        raise UsageError(f"{quoted(text)} has a number that is not whole", f"such as {example}")
+    return [int(v) for v in values]

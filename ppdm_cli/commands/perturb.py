@@ -1,0 +1,235 @@
+"""`ppdm perturb`: parse, call `perturbing.perturb`, show what was promised."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import (
+    FILE,
+    attribute_settings,
+    csv_options,
+    csv_reading,
+    force_option,
+    from_option,
+    json_option,
+    pair,
+    to_option,
+)
+from ppdm_cli.errors import UsageError
+
+
+@click.command(
+    "perturb",
+    epilog="""\b
+Examples:
+  ppdm perturb patients.csv -o release.parquet --gamma 9 --drop name \\
+       --class outcome --keep outcome --attribute age:bins=24,domain=0:120
+  ppdm perturb february.parquet -o february-release.parquet --like january-release.parquet
+
+\b
+Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 refused because it would give
+away too much. Memory: constant; with --id, 8 bytes a record.""",
+)
+@click.argument("data", nargs=-1, required=True, type=FILE)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    help="The release: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
+)
+@click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1; there is no default.")
+@click.option(
+    "--rho1",
+    type=float,
+    metavar="P",
+    help="With --rho2, instead of gamma: what an adversary may believe before ...",
+)
+@click.option(
+    "--rho2",
+    type=float,
+    metavar="P",
+    help="... and may not come to believe after; the largest gamma that prevents it.",
+)
+@click.option(
+    "--record-epsilon",
+    type=float,
+    metavar="E",
+    help="A budget for the whole record, split equally over the attributes without a gamma of their own.",
+)
+@click.option(
+    "--bins",
+    type=int,
+    default=10,
+    metavar="N",
+    show_default=True,
+    help="How many bins a number has; numbers with at most N values keep them.",
+)
+@click.option("--keep", multiple=True, metavar="COL", help="Publish a column as it is; repeatable.")
+@click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
+@click.option(
+    "--class", "class_", metavar="COL", help="Name the label. It is perturbed like the rest, unless kept."
+)
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="COL:KEY=V,...",
+    help="Settings of one column: gamma, rho1, rho2, bins, domain, nulls, representative; repeatable.",
+)
+@click.option(
+    "--domain",
+    "domains",
+    multiple=True,
+    metavar="COL=DOMAIN",
+    help="Declare a domain: age=0:120, level=low|high, or city=@FILE with a value a line; repeatable.",
+)
+@click.option("--plan", type=FILE, metavar="FILE", help="All of this from a TOML file.")
+@click.option(
+    "--like", type=FILE, metavar="RELEASE", help="The plan of an earlier release, for the next batch."
+)
+@click.option(
+    "--representative",
+    type=click.Choice(["center", "left", "right", "random"]),
+    default="center",
+    show_default=True,
+    help="Which value stands for a bin.",
+)
+@click.option(
+    "--rare",
+    type=click.Choice(["refuse", "merge", "publish"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with categories that fewer than 10 records have.",
+)
+@click.option(
+    "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."
+)
+@click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (in temporary files).")
+@click.option(
+    "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
+)
+@click.option(
+    "--key-file",
+    type=FILE,
+    metavar="FILE",
+    help="With --id: a secret key, made if absent, so that an unchanged value gets the same answer again.",
+)
+@click.option(
+    "--id", "identifier", metavar="COL", help="The column that identifies a record; dropped unless kept."
+)
+@click.option(
+    "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
+)
+@click.option(
+    "--sidecar", type=FILE, metavar="FILE", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]"
+)
+@csv_options
+@from_option
+@to_option
+@force_option
+@json_option
+def command(
+    data: tuple[Path, ...],
+    output: Path,
+    attributes: tuple[str, ...],
+    domains: tuple[str, ...],
+    identifier: str | None,
+    types: tuple[str, ...],
+    delimiter: str,
+    encoding: str,
+    nulls: tuple[str, ...],
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Perturb every column of DATA unless it is kept or dropped, and publish it.
+
+    Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by any other value
+    of its domain alike. The release and its sidecar are all that a miner needs; the sidecar says
+    gamma, N and the domains, never a key or a value. DATA is CSV, Parquet or Arrow, several parts
+    or a folder of Parquet parts, or - for standard input (then every domain must be declared).
+
+    Give a domain with --domain where it is public knowledge: one taken from the data is published,
+    rounded outward, and the report says so.
+    """
+    from ppdm_cli.commands import show
+    from ppdm_cli.perturbing import perturb
+
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
+    with show.progress() as progress:
+        release = perturb(
+            [str(d) for d in data],
+            output,
+            attributes=_settings(attributes, domains),
+            id=identifier,
+            csv=csv_reading(types, delimiter, encoding, nulls),
+            progress=progress,
+            **settings,
+        )
+    if as_json:
+        _print_json(release)
+    else:
+        _report(release, output)
+
+
+def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    settings: dict[str, dict[str, Any]] = {}
+    for text in attributes:
+        name, given = attribute_settings(text)
+        settings.setdefault(name, {}).update(given)
+    for text in domains:
+        name, domain = pair(text, "--domain", "age=0:120")
+        settings.setdefault(name, {})["domain"] = domain
+    return settings
+
+
+def _print_json(release: Any) -> None:
+    from ppdm_cli import promise
+    from ppdm_cli.sidecar import display_json
+
+    said = promise.figures(release.sidecar) | {
+        "dropped": release.dropped,
+        "telling_order": release.telling_order,
+        "clipped": release.clipped,
+        "shuffled": release.shuffled,
+        "sentences": promise.sentences(release.sidecar),
+    }
+    click.echo(display_json(said))
+
+
+def _report(release: Any, output: Path) -> None:
+    from ppdm_cli import promise
+    from ppdm_cli.commands import show
+
+    out = show.console(stderr=True)
+    rows = [promise.of_attribute(a) for a in release.sidecar.perturbed]
+    show.table(
+        out,
+        f"{release.sidecar.records if release.sidecar.records is not None else 'All'} records to {output}",
+        ["attribute", "type", "N", "gamma", "stays", "epsilon", "domain"],
+        [
+            (
+                r["attribute"],
+                f"{r['type']} {r['dtype']}",
+                r["N"],
+                r["gamma"],
+                promise.percent(r["staying"]),
+                r["epsilon"],
+                r["domain_from"],
+            )
+            for r in rows
+        ],
+    )
+    said = promise.sentences(release.sidecar)
+    if release.dropped:
+        said.append(f"Dropped: {', '.join(release.dropped)}.")
+    if release.telling_order:
+        said.append(
+            f"The order of the rows gives away {', '.join(release.telling_order)}; published all the same."
+        )
+    show.say(out, said)

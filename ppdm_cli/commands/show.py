@@ -1,0 +1,99 @@
+"""What people see: tables and sentences on stderr or stdout, and progress on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from ppdm_cli.errors import one_line
+
+_PATIENCE = 1.0
+"""Seconds of work before progress is shown."""
+
+
+def console(stderr: bool = False) -> Console:
+    """Plain and wide where nobody reads on a terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 120)
+
+
+def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A table; text to the left, numbers to the right."""
+    shown = Table(title=Text(title), title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
+    for index, name in enumerate(columns):
+        shown.add_column(Text(name), justify="left" if index in texts else "right", overflow="fold")
+    for row in rows:
+        shown.add_row(*(Text(cell_text(cell)) for cell in row))
+    out.print(shown)
+
+
+def cell_text(cell: Any) -> str:
+    """A number with as many digits as a person reads."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, float):
+        return f"{cell:.4g}"
+    return one_line(str(cell))
+
+
+def say(out: Console, sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        out.print(Text(one_line(sentence)), soft_wrap=False)
+
+
+class Steps:
+    """Progress with rate and remaining time, once a pass takes over a second."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._began, self._rows = 0.0, 0
+        self._doing = ""
+        self._total: int | None = None
+
+    def begin(self, doing: str, total: int | None) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        self._doing, self._total, self._rows, self._task = doing, total, 0, None
+        self._began = time.monotonic()
+
+    def advance(self, rows: int) -> None:
+        self._rows += rows
+        took = time.monotonic() - self._began
+        if self._task is None and took > _PATIENCE:
+            self._progress.start()
+            self._task = self._progress.add_task(self._doing, total=self._total)
+        if self._task is not None:
+            self._progress.update(
+                self._task, completed=self._rows, rate=f"{self._rows / took / 1e6:.1f}M rows/s"
+            )
+
+
+@contextmanager
+def progress() -> Iterator[Steps | None]:
+    """Something to tell the rows to; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    shown = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console(stderr=True),
+        transient=True,
+    )
+    try:
+        yield Steps(shown)
+    finally:
+        shown.stop()

@@ -1,0 +1,260 @@
+"""Column types: their names in a sidecar, their values as plain numbers, their values as text.
+
+A *carrier* is the numpy array that stands for a column's values inside the tool: integers for
+integers, dates, times and decimals (days, ticks, unscaled digits), floats for floats. Strings and
+booleans have none; they are categories. JSON shows integers and floats as numbers, dates, times
+and decimals as text.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+
+_SIMPLE = {
+    str(t): t
+    for t in (
+        pa.bool_(),
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.uint64(),
+        pa.float32(),
+        pa.float64(),
+        pa.string(),
+        pa.date32(),
+        pa.time32("s"),
+        pa.time32("ms"),
+        pa.time64("us"),
+        pa.time64("ns"),
+    )
+}
+_FRIENDLY = {
+    "int": pa.int64(),
+    "integer": pa.int64(),
+    "float64": pa.float64(),
+    "real": pa.float64(),
+    "float32": pa.float32(),
+    "str": pa.string(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "time": pa.time64("us"),
+}
+_TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=([A-Za-z0-9_+\-/:]{1,64}))?\]")
+_TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
+_DECIMAL = re.compile(r"decimal128\((\d{1,2}), (\d{1,2})\)")
+
+
+def parse(name: str) -> pa.DataType:
+    """The type that a name stands for, in a sidecar or in --type."""
+    simple = _SIMPLE.get(name) or _FRIENDLY.get(name)
+    if simple is not None:
+        return simple
+    if match := _TIMESTAMP.fullmatch(name):
+        return pa.timestamp(match[1], match[2])
+    if match := _DECIMAL.fullmatch(name.replace("decimal(", "decimal128(")):
+        precision, scale = int(match[1]), int(match[2])
+        if 1 <= precision <= 18 and scale <= precision:
+            return pa.decimal128(precision, scale)
+    raise UsageError(
+        f"{quoted(name)} is no type that ppdm knows",
+        "types: int, float, string, bool, date, datetime, time, decimal(10, 2), or an "
+        "Arrow name such as int32 or timestamp[us]",
+    )
+
+
+def normal(kind: pa.DataType, name: str) -> pa.DataType:
+    """The type that a column is read as: dictionaries and views as their values."""
+    if pa.types.is_dictionary(kind):
+        return normal(kind.value_type, name)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_date64(kind):
+        return pa.date32()
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_nested(kind):
+        raise RefusedError(
+            f"the column {quoted(name)} is nested ({kind.num_fields} fields inside)",
+            "flatten it into columns of its own, or --drop it",
+        )
+    if (
+        pa.types.is_decimal(kind)
+        and kind.precision <= 18
+        and 0 <= kind.scale <= kind.precision
+        and not pa.types.is_decimal128(kind)
+    ):
+        return pa.decimal128(kind.precision, kind.scale)
+    try:
+        return parse(str(kind))
+    except UsageError:
+        raise RefusedError(
+            f"the column {quoted(name)} has the type {kind}, which has no domain here",
+            "cast it to a number, a string, a date or a time, or --drop it",
+        ) from None
+
+
+def is_discrete(kind: pa.DataType) -> bool:
+    """Strings and booleans are always categories."""
+    return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind))
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether the carrier is made of integers: then bins hold whole steps."""
+    return not is_discrete(kind) and not pa.types.is_floating(kind)
+
+
+def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
+    """The numpy type of a column's carrier."""
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return np.dtype(np.int32)
+    return np.dtype(np.int64)
+
+
+def carrier(array: pa.Array) -> np.ndarray:
+    """A column's values as numbers, without a copy where there is none to make; nulls are junk."""
+    kind, width = array.type, carrier_type(array.type)
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(len(array), width)
+    if pa.types.is_decimal128(kind):  # unscaled, below 10^18: the low half of each 128 bits
+        whole = np.frombuffer(buffer, np.int64)
+        return whole[2 * array.offset : 2 * (array.offset + len(array)) : 2]
+    return np.frombuffer(buffer, width)[array.offset : array.offset + len(array)]
+
+
+def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """The column that numbers stand for; the inverse of `carrier`."""
+    values = np.ascontiguousarray(values, carrier_type(kind))
+    if pa.types.is_decimal128(kind):
+        wide = np.empty((len(values), 2), np.int64)
+        wide[:, 0], wide[:, 1] = values, values >> 63
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(wide)])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
+    """One carrier value (or category) as a sidecar writes it."""
+    if is_discrete(kind):
+        return value if isinstance(value, (str, bool)) else bool(value)
+    if pa.types.is_floating(kind):
+        number = float(value)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+    number = int(value)
+    if pa.types.is_integer(kind):
+        return number
+    if pa.types.is_decimal(kind):
+        return str(Decimal(number).scaleb(-kind.scale))
+    naive = pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+    text: str = pc.cast(from_carrier(np.array([number]), naive), pa.string())[0].as_py()
+    return text.replace(" ", "T") + ("Z" if getattr(kind, "tz", None) else "")
+
+
+def from_json(value: Any, kind: pa.DataType) -> Any:
+    """A carrier value (or category) from what a sidecar, plan or option wrote; ValueError if none."""
+    if pa.types.is_string(kind):
+        if isinstance(value, str):
+            return value
+    elif pa.types.is_boolean(kind):
+        if isinstance(value, bool):
+            return value
+    elif isinstance(value, bool):
+        pass
+    elif pa.types.is_floating(kind):
+        if isinstance(value, (int, float)) and abs(value) <= np.finfo(carrier_type(kind)).max:
+            return float(value)
+    elif pa.types.is_integer(kind):
+        limits = np.iinfo(carrier_type(kind))
+        if isinstance(value, int) and limits.min <= value <= limits.max:
+            return value
+    elif isinstance(value, str):
+        return _whole_from_text(value, kind)
+    elif pa.types.is_decimal(kind) and isinstance(value, (int, float)):
+        return _whole_from_text(repr(value), kind)
+    elif hasattr(value, "isoformat"):
+        return _whole_from_text(value.isoformat(), kind)
+    raise ValueError(f"not a value of type {kind}")
+
+
+def from_text(text: str, kind: pa.DataType) -> Any:
+    """The same from the text of an option or a CSV cell."""
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_boolean(kind):
+        known = {"true": True, "false": False, "1": True, "0": False}
+        if text.strip().lower() not in known:
+            raise ValueError("not a boolean")
+        return known[text.strip().lower()]
+    if pa.types.is_floating(kind):
+        return from_json(float(text), kind)
+    if pa.types.is_integer(kind):
+        return from_json(int(text), kind)
+    return from_json(text, kind)
+
+
+def _whole_from_text(text: str, kind: pa.DataType) -> int:
+    if pa.types.is_decimal(kind):
+        try:
+            number = Decimal(text)
+            unscaled = number.scaleb(kind.scale)
+            whole = int(unscaled) if number.is_finite() else None
+        except (InvalidOperation, OverflowError):
+            whole = None
+        if whole is None or whole != unscaled or abs(whole) >= 10**kind.precision:
+            raise ValueError(f"not a value of type {kind}")
+        return whole
+    if pa.types.is_time(kind):
+        return _ticks(text, {"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit])
+    naive = kind
+    if pa.types.is_timestamp(kind):
+        naive = pa.timestamp(kind.unit)
+        if kind.tz:
+            text = text.removesuffix("Z").removesuffix("+00:00")
+    try:
+        return int(carrier(pc.cast(pa.array([text], pa.string()), naive))[0])
+    except pa.ArrowException:
+        raise ValueError(f"not a value of type {kind}") from None
+
+
+def _ticks(text: str, digits: int) -> int:
+    """A time of day in units of 10^-digits seconds; Arrow casts no text to times."""
+    match = _TIME.fullmatch(text)
+    if not match:
+        raise ValueError("not a time of day")
+    hours, minutes, seconds = int(match[1]), int(match[2]), int(match[3] or 0)
+    fraction = (match[4] or "").rstrip("0")
+    if hours > 23 or minutes > 59 or seconds > 59 or len(fraction) > digits:
+        raise ValueError("not a time of day")
+    return ((hours * 60 + minutes) * 60 + seconds) * 10**digits + int(fraction.ljust(digits, "0") or 0)
+
+
+def normalised(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """A column as its normal type; dictionaries are kept where the caller can use them."""
+    if pa.types.is_dictionary(array.type):
+        if normal(array.type, name) == kind and pa.types.is_string(kind):
+            return array
+        array = array.dictionary_decode()
+    if array.type == kind:
+        return array
+    try:
+        return pc.cast(array, kind)
+    except pa.ArrowException:
+        raise DataError(
+            f"the column {quoted(name)} has values that do not fit the type {kind}",
+            "declare another with --type, or cast the column",
+        ) from None

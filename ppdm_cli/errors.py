@@ -1,0 +1,91 @@
+"""One family of errors, each with its exit code.
+
+Every error says what was wrong (column, file, row) and the next step, and never a value of a
+private column: a message is published more easily than data. Names of columns and files are
+quoted, so that whatever characters they have stay on one line.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the shell gets back (design, "The commands")."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    MISMATCH = 3
+    REFUSED = 4
+    INTERRUPTED = 130
+
+
+class PpdmError(Exception):
+    """An error that a person can act on: `what` happened, and the `next_step`."""
+
+    title = "ppdm failed"
+    exit_code = Exit.FAILED
+
+    def __init__(self, what: str, next_step: str) -> None:
+        self.what = one_line(what)
+        self.next_step = one_line(next_step)
+        super().__init__(f"{self.title}: {self.what}; {self.next_step}")
+
+
+class DataError(PpdmError):
+    """The data or the run failed: outside the domain, ragged, truncated, disk full."""
+
+    title = "data"
+    exit_code = Exit.FAILED
+
+
+class UsageError(PpdmError):
+    """The call is wrong: an unknown column, a bad number, a missing option."""
+
+    title = "usage"
+    exit_code = Exit.USAGE
+
+
+class MismatchError(PpdmError):
+    """A sidecar and its data do not fit."""
+
+    title = "mismatch"
+    exit_code = Exit.MISMATCH
+
+
+class RefusedError(PpdmError):
+    """Refused because it would give away too much, or mean nothing."""
+
+    title = "refused"
+    exit_code = Exit.REFUSED
+
+
+def one_line(text: str) -> str:
+    """The text with every control character written out: no name can forge a second line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def quoted(name: object) -> str:
+    """A column or file name as messages show it."""
+    return f"'{one_line(str(name))}'"
+
+
+def listed(names: Iterable[object], most: int = 12) -> str:
+    """Names in a row, cut where a line would become unreadable."""
+    names = list(names)
+    shown = ", ".join(quoted(n) for n in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
+
+
+def unknown_column(name: str, known: Iterable[str], where: str) -> UsageError:
+    """The error for a column that is not there; lists those that are, nearest first."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {quoted(near[0])}? " if near else ""
+    return UsageError(
+        f"{where} names the column {quoted(name)}, which the data does not have",
+        f"{hint}columns: {listed(known)}",
+    )

@@ -1,0 +1,24 @@
+"""The kinds of perturbation matrix, one small class each; they know numbers only.
+
+A kind is two things: a `spec` (what the sidecar says: its name and parameters) and, for a domain
+of N codes, a `Matrix` (what perturbs, and what estimating needs). A matrix maps the input codes
+0..inputs-1 to the output codes 0..outputs-1. Nothing here supposes that both are equal, that the
+matrix is symmetric, or that a code belongs to one attribute: a band has more outputs than inputs,
+a dense matrix draws by alias tables from the same 128 coins a cell, and attributes perturbed
+together are one matrix over the codes of their product. `outputs x inputs` numbers are only
+built by `dense`, which small matrices offer to tests.
+"""
+
+from __future__ import annotations
+
+from ppdm_cli.matrices.base import Blocks, Matrix
+from ppdm_cli.matrices.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec, rounded_down
+
+MatrixSpec = GammaDiagonalSpec  # a union, as kinds join
+
+__all__ = ["Blocks", "GammaDiagonal", "GammaDiagonalSpec", "Matrix", "MatrixSpec", "build", "rounded_down"]
+
+
+def build(spec: MatrixSpec, N: int) -> Matrix:
+    """The matrix that a spec describes, over a domain of N codes."""
+    return GammaDiagonal(spec.exact, N)

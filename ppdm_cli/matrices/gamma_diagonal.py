@@ -1,0 +1,219 @@
+"""The gamma-diagonal matrix: stay with probability gamma/(gamma+N-1), else any other value alike.
+
+Dowd et al. section 4, from Agrawal & Haritsa; closed forms in maths 1. With lam =
+(gamma-1)/(gamma+N-1), M = lam I + (1-lam)/N J, so nothing of size N x N is ever built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from functools import cached_property
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.matrices.base import Blocks
+
+LARGEST_RANGE = 1 << 30
+"""R = a + b(N-1) may not pass this: then a 32-bit word is rejected with probability < 1/4."""
+
+DIGITS = 6
+
+
+class GammaDiagonalSpec(
+    msgspec.Struct, frozen=True, tag="gamma-diagonal", tag_field="kind", forbid_unknown_fields=True
+):
+    """What a sidecar says of it: gamma, exactly, as a number of at most six significant digits."""
+
+    kind: ClassVar[str] = "gamma-diagonal"
+
+    gamma: int | float
+
+    def __post_init__(self) -> None:
+        checked_gamma(self.exact)
+
+    @classmethod
+    def of(cls, gamma: Decimal) -> GammaDiagonalSpec:
+        """The spec of an exact gamma; its shortest decimal is its JSON number."""
+        return cls(int(gamma) if gamma == gamma.to_integral_value() else float(gamma))
+
+    @property
+    def exact(self) -> Decimal:
+        """The decimal that the JSON number stands for (six digits survive a float)."""
+        return Decimal(repr(self.gamma))
+
+
+def checked_gamma(gamma: Decimal) -> Decimal:
+    """gamma as the exact decimal that the sampler uses, or an error that says why not."""
+    if gamma.is_nan():
+        raise UsageError("gamma is not a number", "give a number above 1, such as --gamma 9")
+    if gamma.is_infinite():
+        raise RefusedError(
+            "gamma is infinite: every value would be published as it is",
+            "give a finite gamma above 1, or name what is public with --keep",
+        )
+    if gamma <= 1:
+        raise RefusedError(
+            "gamma must be above 1: at 1 the release carries nothing and the matrix "
+            "is singular, below it there is no such matrix",
+            "give a number above 1, such as --gamma 9",
+        )
+    if len(gamma.normalize().as_tuple().digits) > DIGITS:
+        raise UsageError(
+            f"gamma has more than {DIGITS} significant digits",
+            "round it down, so that the sidecar's gamma is the true one",
+        )
+    if gamma > LARGEST_RANGE:
+        raise UsageError(
+            "gamma is above 2^30, the largest that the sampler draws exactly",
+            "give a smaller one; such a gamma protects nothing",
+        )
+    return gamma
+
+
+def rounded_down(gamma: float | Decimal, N: int) -> Decimal:
+    """The largest gamma not above the given one that is exact for N codes.
+
+    Rounded *down* to six significant digits or, for a large N, to fewer decimals: a promise derived
+    from rho1 and rho2 or from a budget is never exceeded.
+    """
+    exact = Decimal(gamma)
+    for digits in range(DIGITS, 0, -1):
+        candidate = Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)
+        if candidate <= 1:
+            break
+        a, b = candidate.as_integer_ratio()
+        if a + b * (N - 1) <= LARGEST_RANGE:
+            return candidate
+    raise RefusedError(
+        "the privacy asked for leaves a gamma of 1 or so: nothing could be learnt",
+        "ask for less privacy, keep fewer attributes or use fewer bins",
+    )
+
+
+@dataclass(frozen=True)
+class GammaDiagonal:
+    """A gamma-diagonal matrix over N codes."""
+
+    gamma: Decimal
+    N: int
+
+    def __post_init__(self) -> None:
+        if self.N < 2:
+            raise RefusedError(
+                "a domain of one value has nothing to perturb", "drop the column, or keep it if it is public"
+            )
+        if self._range > LARGEST_RANGE:
+            raise UsageError(
+                f"gamma {self.gamma} has too many decimals for {self.N} values: the "
+                "exact sampler has no room for them",
+                "round gamma down to fewer digits",
+            )
+
+    @cached_property
+    def _ratio(self) -> tuple[int, int]:
+        return self.gamma.as_integer_ratio()
+
+    @cached_property
+    def _range(self) -> int:
+        a, b = self._ratio
+        return a + b * (self.N - 1)
+
+    @property
+    def inputs(self) -> int:
+        return self.N
+
+    @property
+    def outputs(self) -> int:
+        return self.N
+
+    @property
+    def amplification(self) -> float:
+        return float(self.gamma)
+
+    @property
+    def lam(self) -> float:
+        """The share of values kept on purpose; the others are drawn from all N alike."""
+        g = float(self.gamma)
+        return (g - 1) / (g + self.N - 1)
+
+    @property
+    def staying(self) -> float:
+        g = float(self.gamma)
+        return g / (g + self.N - 1)
+
+    @property
+    def condition_number(self) -> float:
+        return 1 / self.lam
+
+    @property
+    def smallest_support(self) -> int:
+        return self.N
+
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        """Replace each code k by h with probability exactly M[h, k].
+
+        Proof. gamma = a/b in lowest terms, R = a + b(N-1). If w is uniform on 0..2^32-1, then
+        among the w with (w R mod 2^32) >= (2^32 mod R) the quotient u = floor(w R / 2^32) is uniform
+        on 0..R-1: each u has floor(2^32/R) such w (Lemire 2019); other words are rejected and
+        replaced by fresh ones, without limit. Given a uniform u: u < a-b keeps the code; the other
+        R-(a-b) = bN values of u give every code exactly b times. So Pr(k -> k) = (a-b+b)/R =
+        gamma/(gamma+N-1) and Pr(k -> h) = b/R = 1/(gamma+N-1). Assumes that the words are
+        independent and uniform; no floating-point number takes part.
+        """
+        a, b = self._ratio
+        R, stay = self._range, a - b
+        reject_below = (1 << 32) % R
+        product = np.multiply(blocks(0)[:, 0], np.uint64(R), dtype=np.uint64)
+        halves = product.view(np.uint32)
+        low, u = halves[0::2], halves[1::2]
+        if reject_below and low.min() < reject_below:
+            self._redraw(u, np.flatnonzero(low < reject_below), blocks)
+        moved = u - np.uint32(stay)  # wraps around where the code stays
+        if b > 1:
+            moved //= np.uint32(b)
+        out[:] = moved
+        np.copyto(out, codes, where=u < stay)
+
+    def _redraw(self, u: np.ndarray, rows: np.ndarray, blocks: Blocks) -> None:
+        """Give the rejected cells their next words: three more of this block, then new blocks."""
+        reject_below = (1 << 32) % self._range
+        retry, first_word = 0, 1
+        while rows.size:
+            words = blocks(retry, rows)
+            for column in range(first_word, 4):
+                product = words[:, column].astype(np.uint64) * np.uint64(self._range)
+                accepted = (product & np.uint64(0xFFFFFFFF)) >= reject_below
+                u[rows[accepted]] = (product[accepted] >> np.uint64(32)).astype(np.uint32)
+                rows, words = rows[~accepted], words[~accepted]
+            retry, first_word = retry + 1, 0
+
+    def entropy(self, prior: Floats | None = None) -> float:
+        """The same for every prior: all columns have the same entropy (maths 1)."""
+        g, D = float(self.gamma), float(self.gamma) + self.N - 1
+        return float(-(g / D) * np.log2(g / D) + (self.N - 1) / D * np.log2(D))
+
+    def solve(self, observed: Floats, axis: int = 0) -> Floats:
+        g = float(self.gamma)
+        total = observed.sum(axis=axis, keepdims=True)
+        estimate: Floats = ((g + self.N - 1) * observed - total) / (g - 1)
+        return estimate
+
+    def dense(self) -> Floats:
+        g = float(self.gamma)
+        matrix: Floats = np.full((self.N, self.N), 1 / (g + self.N - 1))
+        np.fill_diagonal(matrix, self.staying)
+        return matrix
+
+    def expected_error(self, records: float) -> float:
+        """sqrt(E||Xhat - X||^2) of the unbiased estimate, whatever X is (maths 1)."""
+        g, N = float(self.gamma), self.N
+        return float(np.sqrt(records * (N - 1) * (N + 2 * (g - 1))) / (g - 1))
+
+    def kang_bound(self, records: float) -> float:
+        """Kang's bound on sigma/||X||; equality when X is uniform."""
+        return self.expected_error(records) * float(np.sqrt(self.N)) / records

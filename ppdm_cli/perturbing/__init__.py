@@ -1,0 +1,286 @@
+"""The owner's half: Algorithm 1 of Dowd et al. over a whole table, safe unless told otherwise.
+
+`perturb` is the one entry, for the command and for notebooks: wishes and data in, a release and its
+sidecar out, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.coins import Key, key_from_file
+from ppdm_cli.domain import Representative
+from ppdm_cli.engine import Progress, map_partitions
+from ppdm_cli.errors import DataError, RefusedError, UsageError, listed, quoted
+from ppdm_cli.perturbing.profile import profile
+from ppdm_cli.perturbing.publishing import Output
+from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
+from ppdm_cli.perturbing.shuffle import Shuffler
+from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
+from ppdm_cli.perturbing.wishes import AttributeWish, Rare, Wishes, attribute_wish, decimal, from_plan, merged
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import (
+    CsvOptions,
+    Format,
+    Table,
+    Target,
+    format_of,
+    open_table,
+    open_writer,
+    read_sidecar,
+    sidecar_path,
+)
+from ppdm_cli.tables.replacing import spool, writing
+
+__all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
+
+MOST_LABELS = 1000
+"""A kept class of more values is no class whose labels a sidecar lists."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""
+
+    sidecar: Sidecar
+    frame: Any
+    """A polars DataFrame, or None where the release was written to a file."""
+    dropped: list[str]
+    telling_order: list[str]
+    """Attributes whose row order tells, published all the same (--keep-order)."""
+    clipped: bool
+    shuffled: bool
+
+
+def perturb(
+    data: Any,
+    output: str | Path | None = None,
+    *,
+    gamma: float | str | Decimal | None = None,
+    rho1: float | None = None,
+    rho2: float | None = None,
+    record_epsilon: float | None = None,
+    bins: int = 10,
+    representative: Representative = "center",
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    class_: str | None = None,
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
+    plan: str | Path | None = None,
+    like: str | Path | Sidecar | None = None,
+    rare: Rare = "refuse",
+    clip: bool = False,
+    shuffle: bool = False,
+    keep_order: bool = False,
+    seed: int | None = None,
+    key_file: str | Path | None = None,
+    id: str | None = None,
+    sidecar: str | Path | None = None,
+    force: bool = False,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+    to: Literal["arrow", "csv"] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """Perturb a table: a path, several, "-", or anything that speaks Arrow.
+
+    `output` names the release's file, or "-"; without it the release comes back as a polars frame.
+    The other arguments are the command's options (see `ppdm perturb --help`); `attributes` maps a
+    column to its settings, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
+    """
+    key = _key(seed, key_file, id)
+    if shuffle and keep_order:
+        raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
+    asked = merged(
+        from_plan(Path(plan)) if plan is not None else Wishes(),
+        gamma=None if gamma is None else decimal(gamma),
+        rho1=rho1,
+        rho2=rho2,
+        record_epsilon=record_epsilon,
+        bins=bins,
+        representative=representative,
+        keep=tuple(keep),
+        drop=tuple(drop),
+        class_=class_,
+        rare=rare,
+        attributes={n: attribute_wish(w) for n, w in (attributes or {}).items()},
+    )
+    earlier = like if isinstance(like, Sidecar) or like is None else _earlier(Path(like))
+    if earlier is not None and asked != Wishes():
+        raise UsageError(
+            "--like takes the whole plan of an earlier release",
+            "leave the other settings away, or give a --plan",
+        )
+    table = open_table(data, csv=_csv(csv, asked, earlier, id), standard_format=from_)
+    if table.sidecar is not None or any(sidecar_path(f).exists() for f in table.files):
+        raise RefusedError(
+            f"{quoted(table.name)} is a release already: perturbing it again would leave "
+            "a sidecar that speaks of the second time only",
+            "perturb the original",
+        )
+    with ExitStack() as stack:
+        target = Output(stack, output, sidecar, force, to, table)
+        settled = _plan(table, asked, earlier, id, threads, progress)
+        work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
+        release = Sidecar(
+            format="ppdm-sidecar",
+            version=1,
+            tool=sidecars.tool(),
+            stage="perturbed",
+            release=_release_id(key, settled),
+            records=table.rows,
+            attributes=settled.attributes,
+            privacy=privacy(settled.attributes, key.origin),
+            **(
+                {"class_": settled.class_}  # type: ignore[arg-type]
+                if settled.class_
+                else {}
+            ),
+        )
+        checks = Checks({})
+        batches = _counted(
+            map_partitions(
+                table, work, columns=work.columns, threads=threads, progress=progress, doing="perturbing"
+            ),
+            checks,
+        )
+        if shuffle:
+            batches = _shuffled(stack, batches, work.schema, table.rows, target.folder)
+        release = target.write(
+            batches, work.schema, release, checks, lambda: _check(checks, settled, keep_order or shuffle, clip)
+        )
+    telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
+    return Release(release, target.frame, settled.dropped, telling, clip, shuffle)
+
+
+def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> Key:
+    if seed is not None and key_file is not None:
+        raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
+    if (key_file is not None) != (identifier is not None):
+        raise UsageError(
+            "--key-file and --id go together: without identifiers the same person would be "
+            "another row the next time",
+            "such as --key-file release.key --id patient",
+        )
+    if key_file is not None:
+        return key_from_file(Path(key_file))
+    return Key.from_seed(seed) if seed is not None else Key.fresh()
+
+
+def _earlier(path: Path) -> Sidecar:
+    """The sidecar of an earlier release, named by itself or by its data file."""
+    return read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
+
+
+def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
+    """With an earlier release's types nothing needs to be inferred: one pass over the file."""
+    csv = csv or CsvOptions()
+    unread = frozenset(asked.drop) - {identifier}
+    known: dict[str, pa.DataType] = {}
+    if earlier is not None:
+        known = {a.name: a.kind for a in earlier.attributes}
+    if identifier is not None:
+        known[identifier] = pa.string()
+    return replace(csv, types={**known, **csv.types}, unread=unread)
+
+
+def _plan(
+    table: Table,
+    asked: Wishes,
+    earlier: Sidecar | None,
+    identifier: str | None,
+    threads: int | None,
+    progress: Progress | None,
+) -> Plan:
+    if earlier is not None:
+        return like(earlier, table.schema)
+    check_columns(table.schema, asked, identifier)
+    unknown = undeclared(table.schema, asked, identifier)
+    if unknown and not table.rewindable:
+        raise UsageError(
+            f"the domain of {listed(unknown)} is not declared, and standard input can be read "
+            "only once: private data is never stored on the way",
+            "declare it with --domain, or give a --plan or --like",
+        )
+    if asked.class_ in asked.keep and table.rewindable:
+        unknown[str(asked.class_)] = MOST_LABELS
+    facts = profile(table, unknown, threads, progress) if unknown else {}
+    return settle(table.schema, asked, identifier, facts)
+
+
+def _release_id(key: Key, plan: Plan) -> str:
+    """A random UUID; where the key is given, one that follows from it, so that bytes repeat."""
+    if key.origin == "system":
+        return str(uuid.uuid4())
+    return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
+
+
+def _counted(done: Iterator[Done], checks: Checks) -> Iterator[Done]:
+    for one in done:
+        if checks.order:
+            checks.merge(one.checks)
+        else:
+            checks.order, checks.outside = one.checks.order, one.checks.outside
+            checks.identifiers, checks.rows = one.checks.identifiers, one.checks.rows
+        yield one
+
+
+def _shuffled(
+    stack: ExitStack, done: Iterator[Done], schema: pa.Schema, rows: int | None, folder: Path | None
+) -> Iterator[Done]:
+    shuffler = stack.enter_context(Shuffler(schema, rows, folder))
+    for one in done:
+        assert one.places is not None
+        shuffler.add(one.batch, one.places)
+    for batch in shuffler.batches():
+        yield Done(batch, None, Checks({}))
+
+
+def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None:
+    """What only the whole data can show; nothing is published before this has passed."""
+    if checks.rows == 0:
+        raise DataError("the table has no records", "there is nothing to perturb")
+    for name, outside in checks.outside.items():
+        if outside.null:
+            raise DataError(
+                f"the column {quoted(name)} has {outside.count} values outside its domain, first a "
+                f"null in {outside.first}",
+                "declare that it has nulls (nulls=true), or mend the data",
+            )
+        raise DataError(
+            f"the column {quoted(name)} has {outside.count} values outside its domain, first in "
+            f"{outside.first}",
+            "widen the domain or mend the data"
+            if clip
+            else "widen the domain, or say --clip to move them to its nearest bin",
+        )
+    if checks.identifiers:
+        addresses = np.sort(np.concatenate(checks.identifiers))
+        if (addresses[1:] == addresses[:-1]).any():
+            repeated = int((addresses[1:] == addresses[:-1]).sum())
+            raise RefusedError(
+                f"{repeated} records repeat an earlier record's identifier: their equal values "
+                "would get equal answers",
+                "give every record an identifier of its own",
+            )
+    telling = [n for n, s in checks.order.items() if s.telling]
+    if telling and not order_may_tell:
+        raise RefusedError(
+            f"the order of the rows gives away {listed(telling)}: neighbouring records are too "
+            "much alike, or too little",
+            "say --shuffle, or --keep-order if it must stay",
+        )

@@ -1,0 +1,177 @@
+"""Domains: as declared, or from the data in a form that gives nothing more away than it must.
+
+Edges from data are rounded outward to a width of 1, 2, 2.5 or 5 x 10^k, so that no one's largest
+income is published; a category of fewer than ten records is refused, merged or published as asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.perturbing.profile import Facts
+from ppdm_cli.perturbing.wishes import AttributeWish, Rare
+
+FEW = 10
+"""A category of fewer records is rare."""
+OTHER = "(other)"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A domain, and where the values go that were merged away."""
+
+    domain: Domain
+    merges: bool = False
+
+
+def declared(
+    name: str, kind: pa.DataType, wish: AttributeWish, bins: int, representative: Representative
+) -> Domain:
+    """The domain that the owner declared; the data are not looked at."""
+    try:
+        if wish.categories is not None:
+            values = sorted({_value(v, kind) for v in wish.categories})
+            if len(values) > MOST_VALUES:
+                raise RefusedError(
+                    f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
+                    f"--drop {name}, or group its values first",
+                )
+            return Categories(kind, values, wish.nulls)
+        if dtypes.is_discrete(kind):
+            raise UsageError(
+                f"the column {quoted(name)} is of type {kind}, which has no interval",
+                f"list its values, such as --domain {name}=@file",
+            )
+        if wish.edges is not None:
+            return Bins(kind, [_value(e, kind) for e in wish.edges], wish.nulls, representative)
+        assert wish.interval is not None
+        low, high = _ends(wish.interval, kind)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"the domain declared for {quoted(name)} is none for its type {kind}",
+            "give values of that type: low below high, edges ascending",
+        ) from None
+    if not low < high:
+        raise UsageError(
+            f"the domain declared for {quoted(name)} does not go from low to high", "such as --domain age=0:120"
+        )
+    if not dtypes.is_whole(kind):
+        return Bins(kind, even_edges(low, high, bins), wish.nulls, representative)
+    steps = high - low + 1
+    if steps <= bins:
+        return Categories(kind, list(range(low, high + 1)), wish.nulls)
+    # bins of whole steps, as even as can be; the last one closed at `high`
+    edges = [low + i * steps // bins for i in range(bins)] + [high]
+    return Bins(kind, edges, wish.nulls, representative)
+
+
+def even_edges(low: float, high: float, bins: int) -> list[float]:
+    """bins + 1 edges of equal distance, each the float nearest to the exact one."""
+    a, width = Fraction(low), (Fraction(high) - Fraction(low)) / bins
+    return [float(a + i * width) for i in range(bins)] + [high]
+
+
+def from_data(
+    name: str, kind: pa.DataType, facts: Facts, bins: int, representative: Representative, rare: Rare
+) -> Settled:
+    """The domain that the data show, safe to publish."""
+    nulls = facts.nulls > 0
+    if facts.values is not None and not facts.values:
+        raise RefusedError(
+            f"the column {quoted(name)} has no values, only nulls",
+            f"--drop {name}, or declare its domain with --domain",
+        )
+    if facts.values is None:
+        return Settled(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
+    if len(facts.values) + nulls < 2:
+        raise RefusedError(
+            f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
+            f"--drop {name}, or --keep it if it is public",
+        )
+    uncommon = sum(c < FEW for c in facts.values.values())
+    if not uncommon or rare == "publish":
+        return Settled(Categories(kind, sorted(facts.values), nulls))
+    if rare == "refuse":
+        raise RefusedError(
+            f"the column {quoted(name)} has {uncommon} of {len(facts.values)} categories that fewer than "
+            f"{FEW} records have: to publish that they exist may point at persons",
+            f"declare its domain (--domain {name}=@file), or say --rare merge or --rare publish",
+        )
+    values = _pooled(facts.values) if pa.types.is_string(kind) else _common(facts.values)
+    if len(values) + nulls < 2:
+        raise RefusedError(
+            f"merging the rare categories of {quoted(name)} leaves one value",
+            f"--drop {name}, or declare its domain with --domain",
+        )
+    return Settled(Categories(kind, values, nulls), merges=True)
+
+
+def _common(counts: Counter[Any]) -> list[Any]:
+    """Values frequent enough; the others will go to the nearest of them."""
+    return sorted(v for v, c in counts.items() if c >= FEW)
+
+
+def _pooled(counts: Counter[Any]) -> list[Any]:
+    """Labels frequent enough, and one for all others together, itself frequent enough."""
+    rising = sorted((c, v) for v, c in counts.items() if v != OTHER)
+    pool = counts.get(OTHER, 0)
+    while rising and (rising[0][0] < FEW or pool < FEW):
+        pool += rising.pop(0)[0]
+    return sorted([v for _, v in rising] + [OTHER])
+
+
+def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
+    """Up to `bins` bins of a round width that cover [low, high], starting at a multiple of it."""
+    whole = dtypes.is_whole(kind)
+    a, b = Fraction(low), Fraction(high)
+    power = floor(Decimal((b - a).numerator / (b - a).denominator or 1).log10()) - 7
+    if whole:
+        power = max(power, 0)
+    limits = _limits(kind)
+    while True:
+        for digits in (Fraction(1), Fraction(2), Fraction(5, 2), Fraction(5)):
+            width = digits * Fraction(10) ** power
+            if whole and width.denominator != 1:
+                continue
+            first, last = floor(a / width), max(ceil(b / width), floor(a / width) + 1)
+            if last - first <= bins:
+                exact = [i * width for i in range(first, last + 1)]
+                edges = [int(e) if whole else float(e) for e in exact]
+                edges[0], edges[-1] = max(edges[0], limits[0]), min(edges[-1], limits[1])
+                return edges
+        power += 1
+
+
+def _limits(kind: pa.DataType) -> tuple[Any, Any]:
+    import numpy as np
+
+    carrier = dtypes.carrier_type(kind)
+    info: Any = np.finfo(carrier) if carrier.kind == "f" else np.iinfo(carrier)
+    return (info.min.item(), info.max.item()) if carrier.kind == "f" else (info.min, info.max)
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    return dtypes.from_text(value, kind) if isinstance(value, str) else dtypes.from_json(value, kind)
+
+
+def _ends(interval: Any, kind: pa.DataType) -> tuple[Any, Any]:
+    """Both ends; in the text of times the colon that parts them is the one that leaves two values."""
+    if not isinstance(interval, str):
+        return _value(interval[0], kind), _value(interval[1], kind)
+    colons = [i for i, c in enumerate(interval) if c == ":"]
+    for i in colons:
+        try:
+            return _value(interval[:i], kind), _value(interval[i + 1 :], kind)
+        except ValueError:
+            continue
+    raise ValueError("no interval")

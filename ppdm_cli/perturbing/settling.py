@@ -1,0 +1,242 @@
+"""From wishes to a plan: which columns take part, with which domain and which matrix.
+
+The plan is the list of a sidecar's attributes, in the order of the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal, Overflow
+from math import exp, log
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.domain import Categories, Domain
+from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
+from ppdm_cli.matrices import GammaDiagonalSpec, build, rounded_down
+from ppdm_cli.perturbing.domains import Settled, declared, from_data
+from ppdm_cli.perturbing.profile import Facts
+from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
+from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything decided before the first record is perturbed."""
+
+    attributes: list[Attribute]
+    class_: str | None
+    dropped: list[str]
+    merging: frozenset[str] = frozenset()
+    """Attributes whose rare values go to a commoner one."""
+
+    @property
+    def columns(self) -> list[str]:
+        return [a.name for a in self.attributes]
+
+
+def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> None:
+    """Every column that is named exists, and every column that takes part can."""
+    for option, names in (
+        ("--keep", wishes.keep),
+        ("--drop", wishes.drop),
+        ("--class", [wishes.class_] if wishes.class_ else []),
+        ("--attribute", list(wishes.attributes)),
+        ("--id", [identifier] if identifier else []),
+    ):
+        for name in names:
+            if name not in schema.names:
+                raise unknown_column(name, schema.names, option)
+    if identifier is not None and (identifier in wishes.attributes or identifier == wishes.class_):
+        raise UsageError(
+            f"{quoted(identifier)} is both the identifier and an attribute",
+            "identifiers are dropped, or published with --keep",
+        )
+    for column in schema:
+        if column.name not in wishes.drop:
+            dtypes.normal(column.type, column.name)
+
+
+def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
+    """The columns whose domain must come from the data, and how many values are few."""
+    return {
+        n: wish.bins or wishes.bins
+        for n, wish in _perturbed(schema, wishes, identifier).items()
+        if not wish.declares_domain
+    }
+
+
+def _perturbed(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, AttributeWish]:
+    aside = {*wishes.keep, *wishes.drop, identifier}
+    return {n: wishes.attributes.get(n, AttributeWish()) for n in schema.names if n not in aside}
+
+
+def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Mapping[str, Facts]) -> Plan:
+    """The plan; `facts` has the columns of `undeclared`, and a kept class."""
+    perturbed = _perturbed(schema, wishes, identifier)
+    if not perturbed:
+        raise RefusedError(
+            "every column is kept or dropped: nothing would be perturbed",
+            "leave at least one attribute to be perturbed",
+        )
+    domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
+    gammas = _gammas(perturbed, wishes, {n: s.domain.size for n, s in domains.items()})
+    attributes = []
+    for name in schema.names:
+        kind = schema.field(name).type
+        if name in perturbed:
+            origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
+            spec = GammaDiagonalSpec.of(gammas[name])
+            with naming(name):
+                build(spec, domains[name].domain.size)
+            attributes.append(described(name, domains[name].domain, origin, spec))
+        elif name in wishes.keep:
+            attributes.append(_kept(name, kind, facts.get(name) if name == wishes.class_ else None))
+    dropped = [n for n in schema.names if n in wishes.drop or (n == identifier and n not in wishes.keep)]
+    return Plan(attributes, wishes.class_, dropped, frozenset(n for n, s in domains.items() if s.merges))
+
+
+def _domain(
+    schema: pa.Schema, name: str, wish: AttributeWish, wishes: Wishes, facts: Mapping[str, Facts]
+) -> Settled:
+    kind = schema.field(name).type
+    bins = wish.bins or wishes.bins
+    representative = wish.representative or wishes.representative
+    if wish.declares_domain:
+        return Settled(declared(name, kind, wish, bins, representative))
+    return from_data(name, kind, facts[name], bins, representative, wishes.rare)
+
+
+def _gammas(
+    perturbed: Mapping[str, AttributeWish], wishes: Wishes, sizes: Mapping[str, int]
+) -> dict[str, Decimal]:
+    """Each attribute's gamma: its own, or the one for all, or an equal part of the record's budget."""
+    given: dict[str, Decimal | float | None] = {n: w.own_gamma() for n, w in perturbed.items()}
+    open_ones = [n for n, g in given.items() if g is None]
+    common = wishes.own_gamma()
+    if open_ones and common is None:
+        if wishes.record_epsilon is None:
+            raise UsageError(
+                f"no gamma is given for {quoted(open_ones[0])}; there is no default, because "
+                "it is what the release gives away",
+                "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
+            )
+        spent = sum(log(g) for g in given.values() if g is not None)
+        left = wishes.record_epsilon - spent
+        if left <= 0:
+            raise RefusedError(
+                "the attributes with a gamma of their own use up the record's epsilon",
+                "give them less, or the record more",
+            )
+        common = exp(min(left / len(open_ones), 700.0))
+        common = min(common, 1e9)
+    gammas = {}
+    for name, gamma in given.items():
+        chosen = common if gamma is None else gamma
+        assert chosen is not None
+        with naming(name):
+            gammas[name] = chosen if isinstance(chosen, Decimal) else rounded_down(chosen, sizes[name])
+    return gammas
+
+
+class naming:  # noqa: N801 - reads as a statement
+    """Errors about a matrix or a gamma say whose."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, PpdmError):
+            raise type(error)(f"the column {quoted(self.name)}: {error.what}", error.next_step) from None
+
+
+def described(
+    name: str, domain: Domain, origin: Literal["declared", "data"], spec: GammaDiagonalSpec
+) -> Attribute:
+    """A perturbed attribute as the sidecar writes it."""
+    shared: dict[str, Any] = {
+        "name": name,
+        "role": "perturbed",
+        "dtype": str(domain.kind),
+        "N": domain.size,
+        "nulls": domain.nulls,
+        "domain_from": origin,
+        "matrix": spec,
+    }
+    if isinstance(domain, Categories):
+        values = [dtypes.to_json(v, domain.kind) for v in domain.values]
+        return Attribute(type="discrete", categories=values, **shared)
+    edges = [dtypes.to_json(e, domain.kind) for e in domain.edges]  # type: ignore[attr-defined]
+    return Attribute(
+        type="continuous",
+        edges=edges,
+        representative=domain.representative,  # type: ignore[attr-defined]
+        **shared,
+    )
+
+
+def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
+    """A kept column; a class says its labels, which are public with it."""
+    if facts is not None and facts.values:
+        values = [dtypes.to_json(v, kind) for v in sorted(facts.values)]
+        return Attribute(
+            name=name,
+            role="kept",
+            type="discrete",
+            dtype=str(kind),
+            categories=values,
+            N=len(values) + (facts.nulls > 0),
+            nulls=facts.nulls > 0,
+        )
+    continuous = not dtypes.is_discrete(kind)
+    return Attribute(name=name, role="kept", type="continuous" if continuous else "discrete", dtype=str(kind))
+
+
+def like(earlier: Sidecar, schema: pa.Schema) -> Plan:
+    """An earlier release's plan for the next batch; columns that it does not name are dropped."""
+    if earlier.stage != "perturbed":
+        raise MismatchError(
+            f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan",
+            "name the sidecar of a perturbed release",
+        )
+    for attribute in earlier.attributes:
+        if attribute.name not in schema.names:
+            raise MismatchError(
+                f"the earlier release has the column {quoted(attribute.name)}, which the data does not have",
+                "give the next batch of the same table",
+            )
+        found = schema.field(attribute.name).type
+        if str(found) != attribute.dtype:
+            raise MismatchError(
+                f"the column {quoted(attribute.name)} is of type {found}, in the earlier "
+                f"release {attribute.dtype}",
+                "cast it, or declare it with --type",
+            )
+    names = {a.name: a for a in earlier.attributes}
+    attributes = [names[n] for n in schema.names if n in names]
+    class_ = earlier.class_ if isinstance(earlier.class_, str) else None
+    return Plan(attributes, class_, [n for n in schema.names if n not in names])
+
+
+def privacy(attributes: list[Attribute], coins: Literal["system", "seeded", "key-file"]) -> Privacy:
+    """The promise over a record: the product of the perturbed attributes' amplifications."""
+    kept = [a.name for a in attributes if a.role == "kept"]
+    if coins == "seeded":
+        return Privacy(None, None, kept, coins)
+    product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
+    epsilon = 0.0
+    try:
+        for attribute in attributes:
+            if attribute.role == "perturbed":
+                amplification = attribute.built_matrix.amplification
+                product = context.multiply(product, Decimal(repr(amplification)))
+                epsilon += log(amplification)
+    except Overflow:
+        return Privacy("inf", float(f"{epsilon:.6g}"), kept, coins)
+    whole = product == product.to_integral_value() and product < 10**15
+    return Privacy(int(product) if whole else float(product), float(f"{epsilon:.6g}"), kept, coins)

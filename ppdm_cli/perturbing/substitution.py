@@ -1,0 +1,216 @@
+"""Algorithm 1 of Dowd et al. on one batch: values to codes, codes to perturbed codes, codes to values.
+
+A pure function of the batch and the addresses of its rows. What the checks need is counted beside
+it, in a small state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET
+
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import Addresses, Codes, Words, code_type
+from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, uniform
+from ppdm_cli.domain import Bins, Categories, Domain
+from ppdm_cli.engine import Batch
+from ppdm_cli.errors import DataError, quoted
+from ppdm_cli.matrices import Matrix
+from ppdm_cli.perturbing.domains import OTHER
+from ppdm_cli.perturbing.order import OrderState
+from ppdm_cli.perturbing.settling import Plan
+from ppdm_cli.sidecar import Attribute
+
+
+@dataclass
+class Outside:
+    """How many values of a column are outside its domain, and where the first is."""
+
+    count: int
+    first: str
+    null: bool
+
+
+@dataclass
+class Checks:
+    """What is known of the rows so far; merges in their order."""
+
+    order: dict[str, OrderState]
+    outside: dict[str, Outside] = field(default_factory=dict)
+    identifiers: list[Addresses] = field(default_factory=list)
+    rows: int = 0
+
+    def merge(self, after: Checks) -> None:
+        for name, state in after.order.items():
+            self.order[name].merge(state)
+        for name, outside in after.outside.items():
+            if name in self.outside:
+                self.outside[name].count += outside.count
+            else:
+                self.outside[name] = outside
+        self.identifiers.extend(after.identifiers)
+        self.rows += after.rows
+
+
+@dataclass(frozen=True)
+class Done:
+    """A perturbed batch, its rows' places in a shuffled release, and what the checks need."""
+
+    batch: pa.RecordBatch
+    places: Addresses | None
+    checks: Checks
+
+
+@dataclass(frozen=True)
+class _Attribute:
+    """One attribute, ready to be perturbed."""
+
+    name: str
+    domain: Domain
+    matrix: Matrix
+    key: bytes
+    representative_key: bytes
+    merges: bool
+
+
+class Substituter:
+    """Perturbs batches by a plan and a key; holds nothing that changes, so threads share it."""
+
+    def __init__(self, plan: Plan, key: Key, *, clip: bool, identifier: str | None, shuffle: bool) -> None:
+        self._plan, self._key, self._clip, self._identifier = plan, key, clip, identifier
+        self._places_key = key.derive("shuffle") if shuffle else None
+        self._ready = {a.name: self._prepared(a) for a in plan.attributes if a.role == "perturbed"}
+        self.schema = pa.schema(
+            [pa.field(a.name, a.kind, a.role == "kept" or a.nulls is True) for a in plan.attributes]
+        )
+
+    def _prepared(self, attribute: Attribute) -> _Attribute:
+        # all that the answer depends on besides the cell: other domains or matrices, other coins
+        decides = (
+            attribute.name,
+            attribute.dtype,
+            given(attribute.edges),
+            given(attribute.categories),
+            given(attribute.nulls),
+            given(attribute.matrix),
+        )
+        return _Attribute(
+            attribute.name,
+            attribute.domain,
+            attribute.built_matrix,
+            self._key.derive("perturb", *decides),
+            self._key.derive("representative", *decides),
+            attribute.name in self._plan.merging,
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """What must be read."""
+        names = self._plan.columns
+        return names if self._identifier in (None, *names) else [*names, str(self._identifier)]
+
+    def __call__(self, batch: Batch) -> Done:
+        addresses = self._addresses(batch)
+        checks = Checks({}, rows=batch.rows)
+        if self._identifier is not None:
+            checks.identifiers.append(addresses)
+        columns = []
+        for name in self._plan.columns:
+            array = batch.column(name)
+            if name in self._ready:
+                array = self._perturbed(self._ready[name], array, addresses, batch, checks)
+            elif pa.types.is_dictionary(array.type):
+                array = array.dictionary_decode()
+            columns.append(array)
+        places = None
+        if self._places_key is not None:
+            places = _places(Coins(self._places_key), addresses)
+        return Done(pa.RecordBatch.from_arrays(columns, schema=self.schema), places, checks)
+
+    def _addresses(self, batch: Batch) -> Addresses:
+        if self._identifier is None:
+            return np.arange(batch.first_row, batch.first_row + batch.rows, dtype=np.uint64)
+        array = batch.column(self._identifier)
+        if array.null_count:
+            row = int(array.is_null().to_numpy(zero_copy_only=False).argmax())
+            raise DataError(
+                f"the identifier {quoted(self._identifier)} is null in {batch.where(row)}",
+                "give every record an identifier",
+            )
+        return identifier_addresses(self._key, pc.cast(array, pa.string()))
+
+    def _perturbed(
+        self, attribute: _Attribute, array: pa.Array, addresses: Addresses, batch: Batch, checks: Checks
+    ) -> pa.Array:
+        domain, matrix = attribute.domain, attribute.matrix
+        encoded = domain.encode(array, self._clip)
+        codes, outside = encoded.codes, encoded.outside
+        if outside.size and attribute.merges:
+            outside = _merge(domain, array, codes, outside)
+        if outside.size:
+            row = int(outside[0])
+            null = bool(not array[row].is_valid)
+            checks.outside[attribute.name] = Outside(len(outside), batch.where(row), null)
+            codes[outside] = 0
+        checks.order[attribute.name] = OrderState.of(codes, domain.size)
+        out = np.empty(len(codes), code_type(matrix.outputs))
+        substitute(matrix, Coins(attribute.key), addresses, codes, out)
+        within = None
+        if isinstance(domain, Bins) and domain.representative == "random":
+            within = uniform(Coins(attribute.representative_key), addresses, out)
+        return domain.decode(out, within)
+
+
+def substitute(matrix: Matrix, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:
+    """Perturb codes by a matrix: each cell's coins are those of its address and its true code."""
+    for start in range(0, len(codes), CELLS):
+        part = slice(start, start + CELLS)
+        here, true = addresses[part], codes[part]
+
+        def blocks(
+            retry: int, rows: np.ndarray | None = None, here: Addresses = here, true: Codes = true
+        ) -> Words:
+            if rows is None:
+                return coins.words(here, true, retry)
+            return coins.words(here[rows], true[rows], retry)
+
+        matrix.sample(true, blocks, out[part])
+
+
+def given(value: Any) -> Any:
+    """A sidecar's field, or None where it is not set."""
+    return None if value is UNSET else value
+
+
+def _places(coins: Coins, addresses: Addresses) -> Addresses:
+    """Where each row goes in a shuffled release: 64 bits of its coins."""
+    places = np.empty(len(addresses), np.uint64)
+    for start in range(0, len(addresses), CELLS):
+        part = slice(start, start + CELLS)
+        places[part] = coins.words(addresses[part], 0).view("<u8")[:, 0]
+    return places
+
+
+def _merge(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
+    """Rare values to the category for others or, of numbers, to the nearest; what is left outside."""
+    assert isinstance(domain, Categories)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)[outside]
+    rows, left = outside[valid], outside[~valid]
+    if OTHER in domain.values:
+        codes[rows] = domain.values.index(OTHER)
+        return left
+    known = np.array(domain.values)
+    values = dtypes.carrier(array)[rows]
+    above = (
+        np.searchsorted(known, values).clip(1, len(known) - 1)
+        if len(known) > 1
+        else np.zeros(len(rows), np.intp)
+    )
+    nearer_below = values - known[above - 1] <= known[above] - values
+    codes[rows] = np.where(nearer_below, above - 1, above)
+    return left

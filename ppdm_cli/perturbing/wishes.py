@@ -1,0 +1,263 @@
+"""What the owner asks for: a plan in the owner's words, from options, a TOML file or a sidecar.
+
+Nothing here looks at data. `settling` turns wishes into the attributes of a sidecar.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ppdm_cli.domain import MOST_VALUES, Representative
+from ppdm_cli.errors import DataError, UsageError, listed, quoted
+from ppdm_cli.matrices.gamma_diagonal import checked_gamma
+from ppdm_cli.privacy import gamma_from_rhos
+
+Rare = Literal["refuse", "merge", "publish"]
+
+
+@dataclass(frozen=True)
+class AttributeWish:
+    """What is asked for one attribute; None is "as for all"."""
+
+    gamma: Decimal | None = None
+    rho1: float | None = None
+    rho2: float | None = None
+    bins: int | None = None
+    interval: tuple[Any, Any] | None = None
+    categories: tuple[Any, ...] | None = None
+    edges: tuple[Any, ...] | None = None
+    nulls: bool = False
+    representative: Representative | None = None
+
+    @property
+    def declares_domain(self) -> bool:
+        return (self.interval, self.categories, self.edges) != (None, None, None)
+
+    def __post_init__(self) -> None:
+        if (self.interval, self.categories, self.edges).count(None) < 2:
+            raise UsageError("a domain is declared in two ways", "give an interval, categories or edges")
+        if self.nulls and not self.declares_domain:
+            raise UsageError(
+                "nulls are declared without a domain", "declare the domain too, or leave both to the data"
+            )
+        if self.representative not in (None, *get_args(Representative)):
+            raise UsageError(
+                f"{quoted(self.representative)} is no representative",
+                f"one of {', '.join(get_args(Representative))}",
+            )
+        if self.bins is not None:
+            checked_bins(self.bins)
+
+    def own_gamma(self) -> Decimal | float | None:
+        """The gamma of its own, if any: given, or the largest that its rhos allow."""
+        return _gamma(self.gamma, self.rho1, self.rho2)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is asked for the whole release."""
+
+    gamma: Decimal | None = None
+    rho1: float | None = None
+    rho2: float | None = None
+    record_epsilon: float | None = None
+    bins: int = 10
+    representative: Representative = "center"
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    class_: str | None = None
+    rare: Rare = "refuse"
+    attributes: Mapping[str, AttributeWish] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checked_bins(self.bins)
+        given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
+        if len(given) > 1:
+            raise UsageError(
+                "the privacy is given in several ways",
+                "give --gamma, or --rho1 with --rho2, or --record-epsilon",
+            )
+        self.own_gamma()
+        if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
+            raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 8")
+        if self.representative not in get_args(Representative):
+            raise UsageError(
+                f"{quoted(self.representative)} is no representative",
+                f"one of {', '.join(get_args(Representative))}",
+            )
+        if self.rare not in get_args(Rare):
+            raise UsageError(
+                f"{quoted(self.rare)} is no way with rare categories", f"one of {', '.join(get_args(Rare))}"
+            )
+        both = sorted(set(self.keep) & set(self.drop))
+        if both:
+            raise UsageError(f"{listed(both)} both kept and dropped", "say one of them")
+        doubly = sorted((set(self.keep) | set(self.drop)) & set(self.attributes))
+        if doubly:
+            raise UsageError(
+                f"{listed(doubly)} given a plan, but not perturbed", "leave away --keep or --drop, or the plan"
+            )
+        if self.class_ in self.drop:
+            raise UsageError("the class is dropped", "keep or perturb it")
+
+    def own_gamma(self) -> Decimal | float | None:
+        return _gamma(self.gamma, self.rho1, self.rho2)
+
+
+def checked_bins(bins: int) -> int:
+    if not 2 <= bins <= MOST_VALUES:
+        raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
+    return bins
+
+
+def _gamma(gamma: Decimal | None, rho1: float | None, rho2: float | None) -> Decimal | float | None:
+    if (rho1 is None) != (rho2 is None):
+        raise UsageError("rho1 and rho2 go together", "such as --rho1 0.05 --rho2 0.5")
+    if gamma is not None and rho1 is not None:
+        raise UsageError("both gamma and rho1, rho2 are given", "give one of them")
+    if gamma is not None:
+        return checked_gamma(gamma)
+    return gamma_from_rhos(rho1, rho2) if rho1 is not None and rho2 is not None else None
+
+
+def decimal(value: Any) -> Decimal:
+    """A number, exactly as it was written."""
+    try:
+        return value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        raise UsageError(f"{quoted(value)} is no number", "give one such as 9 or 4.5") from None
+
+
+def real(value: Any) -> float:
+    number = float(decimal(value))
+    if number != number or abs(number) == float("inf"):
+        raise UsageError(f"{quoted(value)} is no number", "give a finite one")
+    return number
+
+
+def whole(value: Any) -> int:
+    number = decimal(value)
+    if not number.is_finite() or number != number.to_integral_value():
+        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20")
+    return int(number)
+
+
+def truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "false": False, "no": False}
+    if str(value).lower() not in known:
+        raise UsageError(f"{quoted(value)} is neither true nor false", "say nulls=true or nulls=false")
+    return known[str(value).lower()]
+
+
+_READERS: dict[str, Any] = {
+    "gamma": decimal,
+    "rho1": real,
+    "rho2": real,
+    "bins": whole,
+    "nulls": truth,
+    "representative": str,
+}
+
+
+def attribute_wish(given: Mapping[str, Any]) -> AttributeWish:
+    """A wish from keys and values, as an option or a plan file writes them.
+
+    `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` lists.
+    """
+    wish: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in _READERS:
+            wish[key] = _READERS[key](value)
+        elif key in ("categories", "edges"):
+            if not isinstance(value, (list, tuple)) or not value:
+                raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
+            wish[key] = tuple(value)
+        elif key == "domain":
+            wish |= _domain(value)
+        else:
+            known = [*_READERS, "domain", "categories", "edges"]
+            raise UsageError(f"{quoted(key)} is no setting of an attribute", f"settings: {listed(known)}")
+    return AttributeWish(**wish)
+
+
+def _domain(value: Any) -> dict[str, Any]:
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return {"interval": tuple(value)}
+    if isinstance(value, str) and value.startswith("@"):
+        return {"categories": tuple(_lines(Path(value[1:])))}
+    if isinstance(value, str) and "|" in value:
+        return {"categories": tuple(value.split("|"))}
+    if isinstance(value, str) and ":" in value:
+        return {"interval": value}
+    raise UsageError(
+        "a domain is neither an interval nor a list of values",
+        "such as domain=0:120, domain=low|middle|high or domain=@file",
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise DataError(
+            f"the domain file {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
+        ) from None
+    except UnicodeError:
+        raise DataError(f"the domain file {quoted(path)} is not in UTF-8", "convert it") from None
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
+
+
+def from_plan(path: Path) -> Wishes:
+    """Wishes from a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+    try:
+        with path.open("rb") as file:
+            plan = tomllib.load(file)
+    except OSError as error:
+        raise DataError(
+            f"the plan {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeError) as error:
+        raise UsageError(f"the plan {quoted(path)} is no TOML: {error}", "mend that line") from None
+    readers: dict[str, Any] = {
+        "gamma": decimal,
+        "rho1": real,
+        "rho2": real,
+        "record_epsilon": real,
+        "bins": whole,
+        "representative": str,
+        "rare": str,
+        "class": str,
+        "keep": tuple,
+        "drop": tuple,
+    }
+    wishes: dict[str, Any] = {}
+    for key, value in plan.items():
+        if key == "attributes":
+            wishes[key] = {name: attribute_wish(w) for name, w in value.items()}
+        elif key in readers:
+            wishes["class_" if key == "class" else key] = readers[key](value)
+        else:
+            raise UsageError(
+                f"the plan {quoted(path)} has an unknown setting {quoted(key)}",
+                f"settings: {listed([*readers, 'attributes'])}",
+            )
+    return Wishes(**wishes)
+
+
+def merged(plan: Wishes, **given: Any) -> Wishes:
+    """The plan, with what the command line says laid over it."""
+    default = {f.name: getattr(Wishes(), f.name) for f in fields(Wishes)}
+    over = {k: v for k, v in given.items() if v != default[k]}
+    if {"gamma", "rho1", "record_epsilon"} & set(over):
+        plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
+    if "attributes" in over:
+        over["attributes"] = {**plan.attributes, **over["attributes"]}
+    return replace(plan, **over)

@@ -1,0 +1,50 @@
+"""Threads: work on items in parallel, results in the items' order, a bounded number in flight.
+
+Cancelled cleanly: when the consumer stops, by an error or Ctrl-C, what waits is dropped and what
+runs is waited for, so that no thread outlives the call.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def default_threads() -> int:
+    """As many as this process may use cores."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+@contextmanager
+def workers(threads: int | None = None) -> Iterator[ThreadPoolExecutor]:
+    """A pool for the length of one job."""
+    executor = ThreadPoolExecutor(threads or default_threads(), thread_name_prefix="ppdm")
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def ordered(
+    executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result], ahead: int = 2
+) -> Iterator[Result]:
+    """`work` of every item, in order; at most `ahead` more items than threads are in flight."""
+    pending: deque[Future[Result]] = deque()
+    most = executor._max_workers + ahead
+    try:
+        for item in items:
+            pending.append(executor.submit(work, item))
+            if len(pending) >= most:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()

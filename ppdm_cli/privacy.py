@@ -1,0 +1,40 @@
+"""What a gamma promises: rho1-to-rho2 breaches, epsilon, and the product over a record.
+
+Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's:
+attributes perturbed independently multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ppdm_cli.errors import UsageError
+
+
+def epsilon(gamma: float) -> float:
+    """Local differential privacy: epsilon = ln gamma."""
+    return math.log(gamma)
+
+
+def worst_posterior(gamma: float, prior: float) -> float:
+    """The largest posterior that gamma allows for a property of that prior (maths 2)."""
+    if math.isinf(gamma):
+        return 1.0
+    return gamma * prior / (1 - prior + gamma * prior)
+
+
+def gamma_from_rhos(rho1: float, rho2: float) -> float:
+    """The largest gamma that allows no rho1-to-rho2 breach, for any prior."""
+    if not 0 < rho1 < rho2 < 1:
+        raise UsageError(
+            "rho1 and rho2 must satisfy 0 < rho1 < rho2 < 1",
+            "rho1 is what an adversary may know before, rho2 what they may not know "
+            "after, such as --rho1 0.05 --rho2 0.5",
+        )
+    return rho2 * (1 - rho1) / (rho1 * (1 - rho2))
+
+
+def over_record(gammas: Iterable[float]) -> float:
+    """The gamma of all independently perturbed attributes together (maths 2)."""
+    return math.exp(sum(math.log(g) for g in gammas))

@@ -1,0 +1,107 @@
+"""What a sidecar promises, in numbers that people can weigh: per attribute and over a record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from ppdm_cli.privacy import epsilon, worst_posterior
+from ppdm_cli.sidecar import Attribute, Sidecar
+
+PRIOR = 0.05
+"""The prior that worst posteriors are shown for, unless asked otherwise."""
+
+
+def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
+    """The figures of one perturbed attribute."""
+    matrix = attribute.built_matrix
+    gamma = matrix.amplification
+    return {
+        "attribute": attribute.name,
+        "type": attribute.type,
+        "dtype": attribute.dtype,
+        "N": attribute.N,
+        "matrix": attribute.matrix.kind if attribute.matrix is not UNSET else None,
+        "gamma": gamma,
+        "epsilon": epsilon(gamma),
+        "staying": matrix.staying,
+        "condition_number": matrix.condition_number,
+        "entropy": matrix.entropy(),
+        "prior": prior,
+        "worst_posterior": worst_posterior(gamma, prior),
+        "domain_from": attribute.domain_from,
+        "nulls": attribute.nulls,
+    }
+
+
+def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
+    """The product over the perturbed attributes, and what is outside every promise."""
+    privacy = sidecar.privacy
+    if privacy is UNSET:
+        return {}
+    gamma = privacy.perturbed_gamma
+    posterior = None if gamma is None else worst_posterior(float(gamma), prior)
+    return {
+        "perturbed_gamma": gamma,
+        "perturbed_epsilon": privacy.perturbed_epsilon,
+        "prior": prior,
+        "worst_posterior": posterior,
+        "unbounded": privacy.kept,
+        "coins": privacy.coins,
+    }
+
+
+def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
+    """Everything that `perturb` reports and `inspect` shows, as `--json` prints it."""
+    return {
+        "release": sidecar.release,
+        "stage": sidecar.stage,
+        "records": sidecar.records,
+        "class": None if sidecar.class_ is UNSET else sidecar.class_,
+        "record": of_record(sidecar, prior),
+        "attributes": [of_attribute(a, prior) for a in sidecar.perturbed],
+        "kept": [{"attribute": a.name, "dtype": a.dtype} for a in sidecar.kept],
+    }
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if share < 0.9995 or share == 1 else "over 99.9 %"
+
+
+def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
+    """The promise over a record in plain words."""
+    record = of_record(sidecar, prior)
+    said = []
+    if sidecar.privacy is UNSET:
+        return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
+    many = len(sidecar.perturbed)
+    if record["perturbed_gamma"] is None:
+        said.append(
+            "The coins came from a seed, which can be guessed and checked against the release: "
+            "nothing is promised. For publishing, perturb without --seed."
+        )
+    else:
+        said.append(
+            f"Over the {many} perturbed attributes of a record, gamma is {record['perturbed_gamma']} "
+            f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
+            f" before may be believed with at most {percent(record['worst_posterior'])} after."
+        )
+    if record["coins"] == "key-file":
+        said.append(
+            "The coins follow from a key and an identifier: an unchanged value gets the same answer in "
+            "each release under this key; a changed value costs its gamma again, and a changed "
+            "answer proves a change."
+        )
+    if record["unbounded"]:
+        said.append(
+            "Unbounded, because published as they are: "
+            + ", ".join(record["unbounded"])
+            + ". No gamma covers them, nor what they tell of the others."
+        )
+    from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
+    if from_data:
+        said.append(
+            "Domains taken from the private data, and published with the sidecar: " + ", ".join(from_data) + "."
+        )
+    return said

@@ -1,0 +1,244 @@
+"""The sidecar: the contract between owner and miner, as typed, versioned, validated JSON.
+
+It says how a release was made: domains, matrices, what they promise; never a key, a seed or a
+value of the data beyond the domains. Decoded strictly: an unknown field, an impossible domain or a
+matrix that cannot be is refused with one line, and no size in it decides how much is allocated.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import cached_property
+from importlib import metadata
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ppdm_cli import dtypes
+from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
+from ppdm_cli.errors import MismatchError, PpdmError, quoted
+from ppdm_cli.matrices import Matrix, MatrixSpec, build
+
+FORMAT, VERSION = "ppdm-sidecar", 1
+LARGEST = 64 << 20
+"""Bytes of JSON that are read at most."""
+SUFFIX = ".ppdm.json"
+METADATA_KEY = b"ppdm"
+
+Name = Annotated[str, Meta(min_length=1, max_length=1 << 12)]
+Scalar = int | float | bool | Annotated[str, Meta(max_length=1 << 14)]
+Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
+Origin = Literal["declared", "data"]
+CoinsOrigin = Literal["system", "seeded", "key-file"]
+
+
+class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """One column of the release: what its values are, and what was done to them."""
+
+    name: Name
+    role: Literal["perturbed", "kept"]
+    type: Literal["continuous", "discrete"]
+    dtype: Annotated[str, Meta(max_length=128)]
+    N: Annotated[int, Meta(ge=1, le=MOST_VALUES + 1)] | UnsetType = UNSET
+    edges: Annotated[list[Scalar], Meta(max_length=MOST_VALUES + 1)] | UnsetType = UNSET
+    categories: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)] | UnsetType = UNSET
+    nulls: bool | UnsetType = UNSET
+    representative: Representative | UnsetType = UNSET
+    domain_from: Origin | UnsetType = UNSET
+    matrix: MatrixSpec | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        kind = self._parsed(dtypes.parse, self.dtype)
+        if (self.edges is not UNSET) and (self.categories is not UNSET):
+            raise ValueError(f"{quoted(self.name)} has both edges and categories")
+        if self.role == "perturbed":
+            for part in ("N", "nulls", "domain_from", "matrix"):
+                if getattr(self, part) is UNSET:
+                    raise ValueError(f"{quoted(self.name)} is perturbed, so it needs {part!r}")
+            if self.edges is UNSET and self.categories is UNSET:
+                raise ValueError(f"{quoted(self.name)} is perturbed, so it needs edges or categories")
+            if self.edges is not UNSET and self.representative is UNSET:
+                raise ValueError(f"{quoted(self.name)} has edges, so it needs a representative")
+        elif self.matrix is not UNSET:
+            raise ValueError(f"{quoted(self.name)} is kept, so it has no matrix")
+        if self.edges is not UNSET and dtypes.is_discrete(kind):
+            raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, which has no edges")
+        if (self.type == "continuous") != (self.edges is not UNSET) and self.has_domain:
+            raise ValueError(f"{quoted(self.name)}: continuous goes with edges, discrete with categories")
+        if self.has_domain and self._parsed(lambda: self.domain.size) != self.N:
+            raise ValueError(f"{quoted(self.name)}: N is not the number of its codes")
+        if self.matrix is not UNSET:
+            self._parsed(lambda: self.built_matrix)
+
+    def _parsed(self, make: Any, *args: Any) -> Any:
+        """A validation step; what goes wrong says the attribute."""
+        try:
+            return make(*args)
+        except PpdmError as error:
+            raise ValueError(f"{quoted(self.name)}: {error.what}") from None
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{quoted(self.name)}: {error}") from None
+
+    @property
+    def has_domain(self) -> bool:
+        return self.edges is not UNSET or self.categories is not UNSET
+
+    @property
+    def kind(self) -> Any:
+        """The Arrow type of the column."""
+        return dtypes.parse(self.dtype)
+
+    @property
+    def domain(self) -> Domain:
+        """The domain, built anew: keep it where it is used for many batches."""
+        kind, nulls = self.kind, self.nulls is True
+        if self.edges is not UNSET:
+            edges = [dtypes.from_json(e, kind) for e in self.edges]
+            representative = "center" if self.representative is UNSET else self.representative
+            return Bins(kind, edges, nulls, representative)
+        if self.categories is not UNSET:
+            return Categories(kind, [dtypes.from_json(c, kind) for c in self.categories], nulls)
+        raise MismatchError(
+            f"the sidecar gives no domain for {quoted(self.name)}",
+            "ask the owner for a release that declares it",
+        )
+
+    @property
+    def built_matrix(self) -> Matrix:
+        if self.matrix is UNSET or self.N is UNSET:
+            raise MismatchError(f"{quoted(self.name)} is kept: it has no matrix", "name a perturbed attribute")
+        return build(self.matrix, self.N)
+
+
+class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the release promises over a record, and of what it promises nothing."""
+
+    perturbed_gamma: int | float | Literal["inf"] | None
+    perturbed_epsilon: int | float | Literal["inf"] | None
+    kept: list[Name]
+    coins: CoinsOrigin
+
+
+class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The grid that a result table speaks of (stage "evaluated")."""
+
+    gammas: Annotated[list[float], Meta(max_length=1 << 12)]
+    N: Annotated[list[Annotated[int, Meta(ge=2, le=MOST_VALUES + 1)]], Meta(max_length=1 << 12)]
+
+
+class Sidecar(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+):
+    """A whole sidecar."""
+
+    format: Literal["ppdm-sidecar"]
+    version: Literal[1]
+    tool: Annotated[str, Meta(max_length=128)]
+    stage: Stage
+    release: Annotated[str, Meta(max_length=36)]
+    records: Annotated[int, Meta(ge=0)] | None
+    attributes: Annotated[list[Attribute], Meta(max_length=1 << 16)]
+    class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
+    privacy: Privacy | UnsetType = UNSET
+    blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
+    evaluated: Evaluated | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        uuid.UUID(self.release)
+        names = [a.name for a in self.attributes]
+        if len(set(names)) != len(names):
+            raise ValueError("an attribute is listed twice")
+        if self.class_ is not UNSET and self.class_ not in names:
+            raise ValueError("the class is not among the attributes")
+        if self.stage == "perturbed" and self.privacy is UNSET:
+            raise ValueError("a perturbed release needs 'privacy'")
+        if self.privacy is not UNSET:
+            kept = [a.name for a in self.attributes if a.role == "kept"]
+            if sorted(self.privacy.kept) != sorted(kept):
+                raise ValueError("privacy.kept is not the list of the kept attributes")
+            if (self.privacy.perturbed_gamma is None) != (self.privacy.coins == "seeded"):
+                raise ValueError("a gamma is promised just where the coins were not seeded")
+
+    @cached_property
+    def perturbed(self) -> list[Attribute]:
+        return [a for a in self.attributes if a.role == "perturbed"]
+
+    @cached_property
+    def kept(self) -> list[Attribute]:
+        return [a for a in self.attributes if a.role == "kept"]
+
+    def encode(self) -> bytes:
+        """Canonical JSON, one attribute a line: the bytes that file and metadata both hold."""
+        raw = msgspec.json.decode(_ENCODER.encode(self), type=dict[str, msgspec.Raw])
+        ordered = {k: bytes(raw[k]) for k in _ORDER if k in raw}
+        attributes = msgspec.json.decode(ordered["attributes"], type=list[msgspec.Raw])
+        lines = b",\n    ".join(bytes(a) for a in attributes)
+        ordered["attributes"] = b"[\n    " + lines + b"]" if attributes else b"[]"
+        body = b",\n  ".join(b'"%s": %s' % (k.encode(), v) for k, v in ordered.items())
+        return b"{ " + body + b" }\n"
+
+
+_ENCODER = msgspec.json.Encoder()
+_ORDER = (
+    "format",
+    "version",
+    "tool",
+    "stage",
+    "release",
+    "records",
+    "class",
+    "privacy",
+    "blake2b",
+    "evaluated",
+    "attributes",
+)
+
+
+def tool() -> str:
+    return f"ppdm {metadata.version('ppdm-cli')}"
+
+
+def decode(data: bytes, where: str) -> Sidecar:
+    """Read a sidecar strictly; `where` names the file for the error."""
+    if len(data) > LARGEST:
+        raise MismatchError(
+            f"the sidecar {quoted(where)} is larger than {LARGEST >> 20} MiB",
+            "ask for the one that was published with the release",
+        )
+    try:
+        return msgspec.json.decode(data, type=Sidecar)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
+        what = _explained(data, error)
+        raise MismatchError(
+            f"the sidecar {quoted(where)} is not valid: {what}",
+            "ask for the one that was published with the release, unedited",
+        ) from None
+    except PpdmError as error:
+        raise MismatchError(
+            f"the sidecar {quoted(where)} is not valid: {error.what}",
+            "ask for the one that was published with the release, unedited",
+        ) from None
+
+
+def _explained(data: bytes, error: Exception) -> str:
+    """What is wrong; an unknown format or version in words of its own."""
+    try:
+        head = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return "it is no JSON"
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        return f'it does not say "format": "{FORMAT}"'
+    if head.get("version") != VERSION:
+        return f"it has another major version; this ppdm reads version {VERSION}"
+    return str(error)[:300]
+
+
+def json_schema() -> bytes:
+    """The JSON Schema of sidecars, as shipped in `sidecar.schema.json`."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Sidecar)), indent=2) + b"\n"
+
+
+def display_json(value: Any) -> bytes:
+    """JSON for programs, as `--json` prints it."""
+    return msgspec.json.format(_ENCODER.encode(value), indent=2)

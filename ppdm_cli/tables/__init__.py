@@ -1,0 +1,35 @@
+"""Columnar tables in and out: CSV, Parquet, Arrow IPC, and whatever speaks Arrow in memory.
+
+Tables are read in partitions and written whole or not at all. No message of another library
+leaves this room: they quote cells.
+"""
+
+from __future__ import annotations
+
+from ppdm_cli.tables.base import Partition, RowTrouble, Table, rows_per_partition
+from ppdm_cli.tables.csv import CsvOptions
+from ppdm_cli.tables.formats import Format, format_of
+from ppdm_cli.tables.memory import from_arrow
+from ppdm_cli.tables.opening import open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.release import check_fit, open_release
+from ppdm_cli.tables.replacing import Target
+from ppdm_cli.tables.writing import Writer, open_writer
+
+__all__ = [
+    "CsvOptions",
+    "Format",
+    "Partition",
+    "RowTrouble",
+    "Table",
+    "Target",
+    "Writer",
+    "check_fit",
+    "format_of",
+    "from_arrow",
+    "open_release",
+    "open_table",
+    "open_writer",
+    "read_sidecar",
+    "rows_per_partition",
+    "sidecar_path",
+]

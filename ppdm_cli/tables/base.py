@@ -1,0 +1,91 @@
+"""What a table is: a schema and partitions to load, whatever the format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.errors import DataError, listed, quoted
+
+MOST_ROWS = 1 << 18
+MOST_CELLS = 1 << 22
+
+
+def rows_per_partition(columns: int) -> int:
+    """How many rows are worked on at a time: fewer where they are wide."""
+    return max(1 << 10, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Some consecutive rows of a table, loaded by whichever thread gets to it."""
+
+    file: str
+    load: Callable[[], pa.RecordBatch] = field(repr=False)
+
+
+class RowTrouble(Exception):  # noqa: N818 - not shown to anyone: the engine adds the row's place
+    """Something wrong with a row, counted from 0 within its partition."""
+
+    def __init__(self, row: int, what: str, next_step: str) -> None:
+        super().__init__(what)
+        self.row, self.what, self.next_step = row, what, next_step
+
+
+class Table(Protocol):
+    """A table that can be read in partitions."""
+
+    schema: pa.Schema
+    """Names and normal types (`dtypes.normal`) of the columns; no metadata."""
+    rows: int | None
+    """None where only reading to the end tells."""
+    rewindable: bool
+    """Whether it can be read a second time: not a standard stream."""
+    sidecar: bytes | None
+    """What the data itself carries of a sidecar."""
+    files: tuple[Path, ...]
+    name: str
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
+
+
+def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None) -> pa.Schema:
+    """A schema of normal types, without metadata; columns that cannot be read are left as they are.
+
+    Whether an unreadable column matters is for those who use it: it may be dropped.
+    """
+    seen: set[str] = set()
+    doubled = [n for n in raw.names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
+    if doubled:
+        raise DataError(
+            f"{quoted(where)} has columns of the same name: {listed(sorted(set(doubled)))}",
+            "rename them, so that each name means one column",
+        )
+    if not raw.names:
+        raise DataError(f"{quoted(where)} has no columns", "check that it is the file you meant")
+    return pa.schema([pa.field(f.name, normal_or_same(f)) for f in raw])
+
+
+def normal_or_same(column: pa.Field) -> pa.DataType:
+    try:
+        return dtypes.normal(column.type, column.name)
+    except Exception:
+        return column.type
+
+
+def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    """A loaded batch with columns of normal types, each in one piece."""
+    columns = []
+    for name, raw in zip(batch.schema.names, batch.columns, strict=True):
+        array = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
+        if isinstance(array, pa.ChunkedArray):  # too large for one array, or without chunks
+            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        columns.append(dtypes.normalised(array, schema.field(name).type, name))
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, names=list(batch.schema.names))

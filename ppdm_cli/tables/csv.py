@@ -1,0 +1,360 @@
+"""CSV in: cut into blocks at the ends of records, parsed in parallel, never guessed in silence.
+
+A row with too few or too many cells, a byte that is no text, or a column that changes its type
+half-way is an error with the row's number. An empty cell is null, an empty cell in quotes is an
+empty string.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
+from ppdm_cli.pool import ordered, workers
+from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
+from ppdm_cli.tables.csv_blocks import BLOCK, chain, first_record, opened, whole_records
+
+_PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
+_FAMILIES = {
+    "int64": "number",
+    "double": "number",
+    "bool": "boolean",
+    "date32[day]": "time",
+    "timestamp[s]": "time",
+    "timestamp[us]": "time",
+    "time32[s]": "time of day",
+}
+_WIDEST = {
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "time": pa.timestamp("us"),
+    "time of day": pa.time32("s"),
+    "text": pa.string(),
+}
+
+
+@dataclass(frozen=True)
+class CsvOptions:
+    """How a CSV is to be read; `types` declares columns, the others are inferred."""
+
+    delimiter: str = ","
+    encoding: str = "utf-8"
+    nulls: tuple[str, ...] = ("",)
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+    """Columns that nobody will ask for: they need no type."""
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise UsageError(
+                "the delimiter must be one ASCII character, and no quote", "such as --delimiter ';'"
+            )
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise UsageError(
+                f"{quoted(self.encoding)} is no encoding that Python knows", "such as --encoding latin-1"
+            ) from None
+
+
+class CsvTable:
+    """One or more CSV files of the same header, or a stream."""
+
+    sidecar: bytes | None = None
+
+    def __init__(self, sources: Sequence[Path] | IO[bytes], name: str, options: CsvOptions) -> None:
+        self.name, self._options = name, options
+        self.rewindable = not hasattr(sources, "read")
+        self.files: tuple[Path, ...] = tuple(sources) if self.rewindable else ()  # type: ignore[arg-type]
+        self._sources: Sequence[Path | IO[bytes]] = self.files or (sources,)  # type: ignore[assignment]
+        self._pending: Iterator[bytes] | None = None
+        self._names = self._read_headers()
+        for column in options.types:
+            if column not in self._names:
+                raise unknown_column(column, self._names, "--type")
+        known = {n: pa.string() for n in options.unread} | dict(options.types)
+        self.rows: int | None = None
+        if any(n not in known for n in self._names):
+            known = self._infer(known)
+        self.schema = normal_schema(pa.schema([(n, known[n]) for n in self._names]), name)
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        names = list(self.schema.names if columns is None else columns)
+        types = {n: self.schema.field(n).type for n in names}
+        for source, block in self._blocks():
+            yield Partition(source, partial(self._load, block, types))
+
+    def _load(self, block: bytes, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
+        return normalised(self._parse(block, types), self.schema.empty_table().select(list(types)).schema)
+
+    # -- bytes
+
+    def _read_headers(self) -> list[str]:
+        first: list[str] | None = None
+        for source in self._sources:
+            blocks = self._decoded(source)
+            header, rest = first_record(blocks, self._label(source))
+            names = self._header_names(header, self._label(source))
+            if first is not None and names != first:
+                raise DataError(
+                    f"{quoted(self._label(source))} does not have the columns of "
+                    f"{quoted(self._label(self._sources[0]))}",
+                    "give parts of one table only",
+                )
+            first = names
+            if not self.rewindable:
+                self._pending = chain(rest, blocks)
+        assert first is not None
+        return first
+
+    def _header_names(self, header: bytes, where: str) -> list[str]:
+        text = header.decode("utf-8")
+        if not text.strip():
+            raise DataError(
+                f"{quoted(where)} is empty: it has no header", "the first line must name the columns"
+            )
+        if "\r" in text.rstrip("\r\n"):
+            raise DataError(
+                f"the lines of {quoted(where)} end with carriage returns alone",
+                "convert the line ends, for instance with mac2unix",
+            )
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._options.delimiter))
+        if "" in names:
+            raise DataError(
+                f"column {names.index('') + 1} of {quoted(where)} has no name",
+                "the first line must name every column",
+            )
+        normal_schema(pa.schema([(n, pa.string()) for n in names]), where)
+        return names
+
+    def _label(self, source: Path | IO[bytes]) -> str:
+        return str(source) if isinstance(source, Path) else self.name
+
+    def _decoded(self, source: Path | IO[bytes]) -> Iterator[bytes]:
+        """The source in UTF-8, decompressed and without a byte order mark."""
+        label = self._label(source)
+        decoder = (
+            None
+            if codecs.lookup(self._options.encoding).name == "utf-8"
+            else codecs.getincrementaldecoder(self._options.encoding)()
+        )
+        lines, first = 0, True
+        try:
+            with opened(source) as stream:
+                while block := stream.read(BLOCK):
+                    text = decoder.decode(block).encode() if decoder else block
+                    yield text.removeprefix(codecs.BOM_UTF8) if first else text
+                    lines, first = lines + text.count(b"\n"), False
+                if decoder:
+                    yield decoder.decode(b"", final=True).encode()
+        except UnicodeError:
+            raise DataError(
+                f"{quoted(label)} is not in {self._options.encoding} (after line {lines + 1})",
+                "name its encoding, such as --encoding latin-1",
+            ) from None
+        except (OSError, EOFError, zlib.error):
+            raise DataError(
+                f"{quoted(label)} cannot be read to its end: it is damaged, truncated or not yours to read",
+                "copy it again, or check its rights",
+            ) from None
+
+    def _blocks(self) -> Iterator[tuple[str, bytes]]:
+        """Runs of whole records, without the headers."""
+        for source in self._sources:
+            if self._pending is not None:
+                blocks, self._pending = self._pending, None
+            else:
+                decoded = self._decoded(source)
+                _, rest = first_record(decoded, self._label(source))
+                blocks = chain(rest, decoded)
+            for block in whole_records(blocks, self._label(source)):
+                yield self._label(source), block
+
+    # -- parsing
+
+    def _parse(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
+        """Parse whole records; trouble names the row, counted from 0 within the block."""
+        ragged: list[int] = []
+        names = self._names
+
+        def note(row: pacsv.InvalidRow) -> str:
+            ragged.append((row.number or 1) - 1)
+            ragged.append(row.actual_columns)
+            return "error"
+
+        options = self._options
+        try:
+            return pacsv.read_csv(
+                pa.py_buffer(block),
+                pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
+                pacsv.ParseOptions(
+                    delimiter=options.delimiter,
+                    invalid_row_handler=note,
+                    ignore_empty_lines=len(names) > 1,
+                    newlines_in_values=b'"' in block,
+                ),
+                pacsv.ConvertOptions(
+                    column_types={n: t for n, t in types.items() if t is not None},
+                    include_columns=list(types),
+                    null_values=list(options.nulls),
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowException as error:
+            if ragged:
+                raise RowTrouble(
+                    ragged[0],
+                    f"it has {ragged[1]} cells where the header has {len(names)}",
+                    "mend the row, or say --delimiter",
+                ) from None
+            raise self._unconverted(str(error), types) from None
+
+    def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
+        """What pyarrow's message says of the place; never what it says of the cell."""
+        place = _PLACE.search(message)
+        if place is None:
+            return DataError(f"a block of {quoted(self.name)} is no CSV", "check its delimiter and its quotes")
+        name, row = self._names[int(place[1])], int(place[2] or 1) - 1
+        kind = types.get(name)
+        if "UTF8" in message:
+            return RowTrouble(
+                row,
+                f"the column {quoted(name)} is not in {self._options.encoding} there",
+                "name its encoding, such as --encoding latin-1",
+            )
+        return RowTrouble(
+            row,
+            f"the column {quoted(name)} is no {kind} there",
+            f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
+        )
+
+    # -- types
+
+    def _infer(self, declared: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """Types over the whole file; of a stream, over its first block."""
+        wanted: dict[str, pa.DataType | None] = {
+            n: declared.get(n) for n in self._names if n not in self._options.unread
+        }
+        guessed: dict[str, pa.DataType] = {}
+        rows = 0
+        if not self.rewindable:
+            assert self._pending is not None
+            records = whole_records(self._pending, self.name)
+            first = next(records, b"")
+            self._pending = chain(first, records)
+            found = [(self.name, self._guess(first, wanted))] if first else []
+        else:
+            found = None
+        with workers() as executor:
+            file, in_file = "", 0
+            stream = (
+                found
+                if found is not None
+                else (
+                    (label, guess)
+                    for label, guess in ordered(
+                        executor, self._blocks(), lambda b: (b[0], self._guess_or_trouble(b[1], wanted))
+                    )
+                )
+            )
+            for label, guess in stream:
+                if label != file:
+                    file, in_file = label, 0
+                if isinstance(guess, RowTrouble):
+                    raise DataError(
+                        f"row {in_file + guess.row + 1} of {quoted(file)}: {guess.what}", guess.next_step
+                    )
+                for name, kind in guess.types.items():
+                    guessed[name] = self._merged(name, guessed.get(name), kind, guess, file, in_file)
+                rows += guess.rows
+                in_file += guess.rows
+        if self.rewindable:
+            self.rows = rows
+        inferred = {n: guessed.get(n, pa.null()) for n in self._names}
+        texts = {n: pa.string() if pa.types.is_null(t) else t for n, t in inferred.items()}
+        return texts | declared
+
+    def _guess_or_trouble(
+        self,
+        block: bytes,
+        wanted: Mapping[str, pa.DataType | None],
+    ) -> _Guess | RowTrouble:
+        try:
+            return self._guess(block, wanted)
+        except RowTrouble as trouble:
+            return trouble
+
+    def _guess(self, block: bytes, wanted: Mapping[str, pa.DataType | None]) -> _Guess:
+        table = self._parse(block, wanted)
+        types = {}
+        for name in table.column_names:
+            if wanted[name] is not None:
+                continue
+            kind = table.schema.field(name).type
+            if pa.types.is_binary(kind):
+                self._parse(block, {name: pa.string()})  # says where it is no text
+            if pa.types.is_timestamp(kind) and kind.unit == "ns":
+                kind = pa.timestamp("us")
+            if pa.types.is_string(kind):
+                self._check_first(block, table.column(name), name)
+            types[name] = kind
+        return _Guess(types, table.num_rows, lambda n, t: self._parse(block, {n: t}))
+
+    def _check_first(self, block: bytes, column: pa.ChunkedArray, name: str) -> None:
+        """A column whose first value is a number, and a later one text, is trouble, not text."""
+        first = next((v for v in column if v.is_valid), None)
+        if first is None:
+            return
+        buffer = io.StringIO()
+        csv.writer(buffer, delimiter=self._options.delimiter).writerow([first.as_py()])
+        alone = pacsv.read_csv(
+            pa.py_buffer(buffer.getvalue().encode()),
+            pacsv.ReadOptions(column_names=["x"], use_threads=False),
+            pacsv.ParseOptions(newlines_in_values=True),
+        )
+        family = _family(alone.schema.field("x").type)
+        if family != "text":
+            self._parse(block, {name: _WIDEST[family]})
+
+    def _merged(
+        self, name: str, before: pa.DataType | None, now: pa.DataType, guess: _Guess, file: str, in_file: int
+    ) -> pa.DataType:
+        if before is None or pa.types.is_null(before) or before == now:
+            return now
+        if pa.types.is_null(now) or _family(before) == "text":
+            return before
+        if _family(before) == _family(now):
+            return now if before == pa.int64() or pa.types.is_date32(before) else before
+        try:
+            guess.reparse(name, _WIDEST[_family(before)])
+        except RowTrouble as trouble:
+            raise DataError(
+                f"row {in_file + trouble.row + 1} of {quoted(file)}: {trouble.what}", trouble.next_step
+            ) from None
+        return before
+
+
+@dataclass(frozen=True)
+class _Guess:
+    """The types that one block shows."""
+
+    types: dict[str, pa.DataType]
+    rows: int
+    reparse: Callable[[str, pa.DataType], pa.Table]
+
+
+def _family(kind: pa.DataType) -> str:
+    return _FAMILIES.get(str(kind), "text")

@@ -1,0 +1,118 @@
+"""From what a person names to a table: files, folders of parts, standard input, objects."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
+from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
+from ppdm_cli.tables.base import Table
+from ppdm_cli.tables.csv import CsvOptions, CsvTable
+from ppdm_cli.tables.formats import Format, format_of
+from ppdm_cli.tables.memory import from_arrow, open_ipc_file, open_ipc_stream
+from ppdm_cli.tables.parquet import ParquetTable
+
+STANDARD = "-"
+
+
+def open_table(
+    source: Any,
+    *,
+    csv: CsvOptions | None = None,
+    standard_format: Literal["arrow", "csv"] | None = None,
+    standard_input: IO[bytes] | None = None,
+) -> Table:
+    """Open a path, several paths (parts of one table), "-" (standard input), or an Arrow object."""
+    csv = csv or CsvOptions()
+    if isinstance(source, (str, Path)):
+        source = [source]
+    if not isinstance(source, (list, tuple)):
+        return from_arrow(source)
+    if not source:
+        raise UsageError("no input is named", "name a file, or - for standard input")
+    if [str(s) for s in source] == [STANDARD]:
+        stream = standard_input or sys.stdin.buffer
+        if standard_format == "csv":
+            return CsvTable(stream, "standard input", csv)
+        return open_ipc_stream(stream, "standard input")
+    if STANDARD in map(str, source):
+        raise UsageError("standard input is named among other files", "give it alone, or only files")
+    return _open_files([Path(s) for s in source], csv)
+
+
+def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
+    files: list[Path] = []
+    root: Path | None = None
+    for path in paths:
+        if path.is_dir():
+            parts = sorted(
+                p
+                for p in path.rglob("*.parquet")
+                if not any(q.startswith((".", "_")) for q in p.relative_to(path).parts)
+            )
+            if not parts:
+                raise DataError(
+                    f"the folder {quoted(path)} has no Parquet files",
+                    "name a folder of .parquet parts, or the files",
+                )
+            root = path if len(paths) == 1 else None
+            files.extend(parts)
+        elif not path.exists():
+            raise DataError(f"{quoted(path)} does not exist", "check its name")
+        elif not path.is_file() and not path.is_fifo():
+            raise DataError(f"{quoted(path)} is no ordinary file", "name a file, or - for standard input")
+        else:
+            files.append(path)
+    forms = {Format.CSV if format_of(f).is_csv else format_of(f) for f in files}
+    if len(forms) > 1:
+        raise UsageError("the parts are of different formats", "give parts of one format")
+    for file in files:
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise DataError(f"{quoted(file)} cannot be read: {error.strerror}", "check its rights") from None
+    match forms.pop():
+        case Format.PARQUET:
+            return ParquetTable(files, root)
+        case Format.ARROW:
+            if len(files) > 1:
+                raise UsageError("several Arrow files are given", "several parts may be Parquet or CSV")
+            return open_ipc_file(files[0])
+        case _:
+            return CsvTable(files, str(files[0]), csv)
+
+
+def sidecar_path(data: Path, given: Path | None = None) -> Path:
+    """Where a file's sidecar is: beside it, unless said."""
+    return given if given is not None else data.with_name(data.name + SUFFIX)
+
+
+def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
+    """The sidecar from its file and from the data's own metadata; where both exist they must agree."""
+    beside: bytes | None = None
+    if path is not None and path.exists():
+        try:
+            with path.open("rb") as file:
+                beside = file.read(LARGEST + 1)
+        except OSError as error:
+            raise DataError(
+                f"the sidecar {quoted(path)} cannot be read: {error.strerror}", "check its rights"
+            ) from None
+    if beside is None and carried is None:
+        raise MismatchError(
+            f"{quoted(name)} has no sidecar",
+            f"name it with --sidecar, or put it beside as {quoted(f'...{SUFFIX}')}",
+        )
+    if beside is None:
+        assert carried is not None
+        return decode(carried, f"in {name}")
+    sidecar = decode(beside, str(path))
+    if carried is not None and decode(carried, f"in {name}") != sidecar:
+        raise MismatchError(
+            f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
+            "one of them belongs to another release: fetch both again",
+        )
+    return sidecar

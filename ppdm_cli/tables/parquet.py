@@ -1,0 +1,168 @@
+"""Parquet in: row groups as partitions, large ones in slices; several parts as one table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ppdm_cli import dtypes
+from ppdm_cli.errors import DataError, PpdmError, listed, quoted
+from ppdm_cli.sidecar import METADATA_KEY
+from ppdm_cli.tables.base import Partition, normal_schema, normalised, rows_per_partition
+
+
+class ParquetTable:
+    """One or more Parquet files of the same columns; hive keys in their paths become columns."""
+
+    rewindable = True
+
+    def __init__(self, files: Sequence[Path], root: Path | None = None) -> None:
+        self.files = tuple(files)
+        self.name = str(root or files[0])
+        self._metadata = [_opened(f) for f in self.files]
+        self._keys = _hive_keys(self.files, root)
+        raw = self._metadata[0].schema.to_arrow_schema()
+        own = normal_schema(raw, str(self.files[0]))
+        for file, metadata in zip(self.files[1:], self._metadata[1:], strict=True):
+            _check_same(own, normal_schema(metadata.schema.to_arrow_schema(), str(file)), self.files[0], file)
+        self._own_names = set(own.names)
+        keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
+        self.schema = pa.schema([*own, *keys])
+        self.rows: int | None = sum(m.num_rows for m in self._metadata)
+        carried = (self._metadata[0].metadata or {}) if len(files) == 1 else {}
+        self.sidecar: bytes | None = carried.get(METADATA_KEY)
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        names = list(self.schema.names if columns is None else columns)
+        own = [n for n in names if n in self._own_names]
+        keys = [n for n in names if n not in self._own_names]
+        rows = rows_per_partition(len(own))
+        # strings come as dictionaries: decoding each value once is ten times faster
+        text = [n for n in own if pa.types.is_string(self.schema.field(n).type)]
+        for index, (file, metadata) in enumerate(zip(self.files, self._metadata, strict=True)):
+            extra = {n: (self._keys[n][index], self.schema.field(n).type) for n in keys}
+            for group in range(metadata.num_row_groups):
+                length = metadata.row_group(group).num_rows
+                slices = _Slices(file, metadata, group, own, text, rows, self.schema, extra)
+                for start in range(0, length, rows):
+                    yield Partition(str(file), slices.loader(start // rows, length))
+
+
+class _Slices:
+    """A row group handed out in slices, in order, to whichever threads ask."""
+
+    def __init__(
+        self,
+        file: Path,
+        metadata: pq.FileMetaData,
+        group: int,
+        columns: list[str],
+        text: list[str],
+        rows: int,
+        schema: pa.Schema,
+        extra: dict[str, Any],
+    ) -> None:
+        self._file, self._metadata, self._group = file, metadata, group
+        self._columns, self._text, self._rows = columns, text, rows
+        self._schema, self._extra = schema, extra
+        self._turn = threading.Condition()
+        self._next = 0
+        self._batches: Iterator[pa.RecordBatch] | None = None
+
+    def loader(self, index: int, length: int) -> Any:
+        def load() -> pa.RecordBatch:
+            # Earlier slices were started earlier, so waiting for one's turn always ends.
+            with self._turn:
+                self._turn.wait_for(lambda: self._next in (index, -1))
+                try:
+                    if self._next == -1:
+                        raise _damaged(self._file)
+                    batch = self._read(index, length)
+                    self._next += 1
+                except BaseException:
+                    self._next = -1
+                    raise
+                finally:
+                    self._turn.notify_all()
+            return batch
+
+        return load
+
+    def _read(self, index: int, length: int) -> pa.RecordBatch:
+        rows = min(self._rows, length - index * self._rows)
+        try:
+            if self._batches is None:
+                file = pq.ParquetFile(
+                    self._file, metadata=self._metadata, pre_buffer=False, read_dictionary=self._text
+                )
+                if length <= self._rows:
+                    whole = file.read_row_group(self._group, self._columns, use_threads=False)
+                    self._batches = iter([whole])
+                else:
+                    self._batches = file.iter_batches(
+                        self._rows, [self._group], self._columns, use_threads=False
+                    )
+            batch = next(self._batches)
+        except (pa.ArrowException, OSError, StopIteration):
+            raise _damaged(self._file) from None
+        loaded = normalised(batch, self._schema)
+        keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self._extra.values()]
+        if not keys:
+            return loaded
+        return pa.RecordBatch.from_arrays([*loaded.columns, *keys], names=[*loaded.schema.names, *self._extra])
+
+
+def _opened(file: Path) -> pq.FileMetaData:
+    try:
+        if file.stat().st_size == 0:
+            raise DataError(f"{quoted(file)} is empty", "check that the copy or export was finished")
+        return pq.read_metadata(file)
+    except (pa.ArrowException, OSError):
+        raise _damaged(file) from None
+
+
+def _damaged(file: Path) -> PpdmError:
+    return DataError(
+        f"{quoted(file)} is no readable Parquet file: it is truncated, damaged or something else",
+        "make or copy it again",
+    )
+
+
+def _check_same(first: pa.Schema, other: pa.Schema, first_file: Path, file: Path) -> None:
+    if first == other:
+        return
+    a, b = ({f.name: f.type for f in s} for s in (first, other))
+    differ = [n for n in a if a[n] != b.get(n)] + [n for n in b if n not in a]
+    what = listed(differ) if differ else "the order of the columns"
+    raise DataError(
+        f"{quoted(file)} does not have the columns of {quoted(first_file)}: {what} differ",
+        "give parts of one table only",
+    )
+
+
+def _hive_keys(files: Sequence[Path], root: Path | None) -> dict[str, list[Any]]:
+    """The keys in `key=value` folders below the root, a value a file."""
+    if root is None:
+        return {}
+    found = [dict(p.split("=", 1) for p in f.relative_to(root).parent.parts if "=" in p) for f in files]
+    names = list(dict.fromkeys(n for keys in found for n in keys))
+    table: dict[str, list[Any]] = {}
+    for name in names:
+        texts = [keys.get(name) for keys in found]
+        try:
+            table[name] = [None if t is None else int(t) for t in texts]
+            if any(t is not None and str(int(t)) != t for t in texts):
+                table[name] = list(texts)
+        except ValueError:
+            table[name] = list(texts)
+    return table
+
+
+def _key_type(values: list[Any]) -> pa.DataType:
+    whole = all(v is None or isinstance(v, int) for v in values)
+    return dtypes.parse("int64" if whole else "string")

@@ -1,0 +1,141 @@
+"""Record batches out, as CSV, Parquet or Arrow, with our own schema and metadata only."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Protocol
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ppdm_cli.sidecar import METADATA_KEY
+from ppdm_cli.tables.formats import Format
+
+ROW_GROUP = 1 << 20
+
+
+class Writer(Protocol):
+    """Takes record batches of one schema."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def close(self, sidecar: bytes | None) -> None:
+        """Ends the file; Parquet takes its sidecar now, when the number of records is known."""
+
+    def digest(self) -> str | None:
+        """BLAKE2b of the bytes written, for formats that carry no sidecar themselves."""
+
+
+@contextmanager
+def open_writer(
+    file: IO[bytes], form: Format, schema: pa.Schema, sidecar: bytes | None = None
+) -> Iterator[Writer]:
+    """A writer; an Arrow file or stream carries the sidecar that is known at its start."""
+    if form is Format.PARQUET:
+        yield _Parquet(file, schema)
+    elif form.is_csv:
+        yield _Csv(file, schema, form is Format.CSV_GZ)
+    else:
+        yield _Arrow(file, schema, form is Format.STREAM, sidecar)
+
+
+class _Parquet:
+    """Dictionary-encoded: a release has few values a column. Row groups of one fixed size."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._schema = schema
+        self._writer = pq.ParquetWriter(
+            file, schema, compression="zstd", compression_level=1, write_statistics=False
+        )
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        while self._rows + batch.num_rows >= ROW_GROUP:
+            room = ROW_GROUP - self._rows
+            self._append(batch.slice(0, room))
+            self._end_group()
+            batch = batch.slice(room)
+        if batch.num_rows:
+            self._append(batch)
+
+    def _append(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+
+    def _end_group(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), ROW_GROUP)
+        self._waiting, self._rows = [], 0
+
+    def close(self, sidecar: bytes | None) -> None:
+        self._end_group()
+        if sidecar is not None:
+            self._writer.add_key_value_metadata({METADATA_KEY: sidecar})
+        self._writer.close()
+
+    def digest(self) -> str | None:
+        return None
+
+
+class _Arrow:
+    def __init__(self, file: IO[bytes], schema: pa.Schema, stream: bool, sidecar: bytes | None) -> None:
+        self._schema = schema.with_metadata({METADATA_KEY: sidecar} if sidecar is not None else None)
+        new = pa.ipc.new_stream if stream else pa.ipc.new_file
+        self._writer = new(file, self._schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=self._schema))
+
+    def close(self, sidecar: bytes | None) -> None:
+        self._writer.close()
+
+    def digest(self) -> str | None:
+        return None
+
+
+class _Csv:
+    def __init__(self, file: IO[bytes], schema: pa.Schema, compress: bool) -> None:
+        self._file = _Digesting(file)
+        self._out: IO[bytes] = self._file  # type: ignore[assignment]
+        if compress:  # no name and no time of ours in its header
+            self._out = gzip.GzipFile("", "wb", 6, self._file, mtime=0)  # type: ignore[assignment]
+        self._compress = compress
+        header = io.BytesIO()
+        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in schema.names}).write_csv(header)
+        self._out.write(header.getvalue())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [pc.cast(c, pa.string()) if pa.types.is_time(c.type) else c for c in batch.columns]
+        frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
+        text = io.BytesIO()
+        frame.write_csv(text, include_header=False)
+        self._out.write(text.getbuffer())
+
+    def close(self, sidecar: bytes | None) -> None:
+        if self._compress:
+            self._out.close()
+
+    def digest(self) -> str | None:
+        return self._file.hash.hexdigest()
+
+
+class _Digesting(io.RawIOBase):
+    """Passes bytes on and digests them."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._target = file
+        self.hash = hashlib.blake2b(digest_size=32)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        self.hash.update(data)  # type: ignore[arg-type]
+        return self._target.write(data)  # type: ignore[call-overload]
