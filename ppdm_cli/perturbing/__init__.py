@@ -6,17 +6,14 @@ sidecar out, whole or not at all.
 
 from __future__ import annotations
 
-import shutil
-import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -34,16 +31,11 @@ from ppdm_cli.perturbing.wishes import AttributeWish, Rare, Wishes, attribute_wi
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
-    Format,
     Table,
-    Target,
-    format_of,
     open_table,
-    open_writer,
     read_sidecar,
     sidecar_path,
 )
-from ppdm_cli.tables.replacing import spool, writing
 
 __all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
