@@ -27,7 +27,7 @@ from ppdm_cli.arrays import Addresses, Codes, Words
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 
 BLOCK = 16
-CELLS = 1 << 15
+CELLS = 1 << 16
 """Cells drawn at once: their blocks fit a core's second-level cache."""
 
 
@@ -121,9 +121,8 @@ class Coins:
         n = len(addresses)
         block = self._input[:n]
         block[:, 0] = addresses
-        block[:, 1] = codes
-        if retry:
-            block[:, 1] |= np.uint64(retry << 32)
+        block.view("<u4")[:, 2] = codes
+        block.view("<u4")[:, 3] = retry
         self._cipher.update_into(memoryview(block).cast("B"), self._output)
         words: Words = self._output[: n * BLOCK].view("<u4").reshape(n, 4)
         return words

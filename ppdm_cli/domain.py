@@ -167,6 +167,11 @@ class Categories(Domain):
             return np.where(inside, table.take(_steps_above(clipped, known[0])), -1)
         return table.take(_steps_above(values, known[0]), mode="clip")
 
+    def as_dictionary(self, codes: Codes) -> pa.DictionaryArray:
+        """The same column as `decode`, as a dictionary: without writing any label twice."""
+        null = codes == self.null_code if self.nulls else None
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=null), self._array)
+
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
         if dtypes.is_discrete(self.kind):
             return self._array.take(pa.array(codes))

@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.matrices.base import Blocks
 
@@ -168,18 +168,25 @@ class GammaDiagonal:
         a, b = self._ratio
         R, stay = self._range, a - b
         reject_below = (1 << 32) % R
-        product = np.multiply(blocks(0)[:, 0], np.uint64(R), dtype=np.uint64)
-        halves = product.view(np.uint32)
-        low, u = halves[0::2], halves[1::2]
+        product = blocks(0).view("<u8")[:, 0] & np.uint64(0xFFFFFFFF)
+        product *= np.uint64(R)
+        # the quotients are the products' upper halves; as narrow integers the rest costs little
+        narrow = np.dtype(code_type(R))
+        u = product.view(narrow)[4 // narrow.itemsize :: 8 // narrow.itemsize].copy()
+        low = product.view(np.uint32)[0::2]
         if reject_below and low.min() < reject_below:
             self._redraw(u, np.flatnonzero(low < reject_below), blocks)
-        moved = u - np.uint32(stay)  # wraps around where the code stays
+        stays = (u < stay).astype(out.dtype)
+        u -= narrow.type(stay)  # wraps around where the code stays
         if b > 1:
-            moved //= np.uint32(b)
-        out[:] = moved
-        np.copyto(out, codes, where=u < stay)
+            u //= narrow.type(b)
+        # out = codes where it stays, else u: by masks, as a branch would be guessed wrong half the time
+        np.negative(stays, out=stays)
+        out[:] = u
+        stays &= out ^ codes
+        out ^= stays
 
-    def _redraw(self, u: np.ndarray, rows: np.ndarray, blocks: Blocks) -> None:
+    def _redraw(self, u: Codes, rows: np.ndarray, blocks: Blocks) -> None:
         """Give the rejected cells their next words: three more of this block, then new blocks."""
         reject_below = (1 << 32) % self._range
         retry, first_word = 0, 1
@@ -188,7 +195,7 @@ class GammaDiagonal:
             for column in range(first_word, 4):
                 product = words[:, column].astype(np.uint64) * np.uint64(self._range)
                 accepted = (product & np.uint64(0xFFFFFFFF)) >= reject_below
-                u[rows[accepted]] = (product[accepted] >> np.uint64(32)).astype(np.uint32)
+                u[rows[accepted]] = product[accepted] >> np.uint64(32)
                 rows, words = rows[~accepted], words[~accepted]
             retry, first_word = retry + 1, 0
 

@@ -65,7 +65,8 @@ class Output:
             check()
             import polars as pl
 
-            self.frame = pl.DataFrame(pa.Table.from_batches(rows, schema))
+            plain = [pa.Table.from_batches([r]).cast(schema) for r in rows]
+            self.frame = pl.DataFrame(pa.concat_tables([schema.empty_table(), *plain]))
             return msgspec.structs.replace(release, records=checks.rows)
         path = self._target.path if self._target else Path("standard output")
         with writing(path), open_writer(self._file, self._form, schema, release.encode()) as writer:

@@ -125,12 +125,16 @@ class Substituter:
             if name in self._ready:
                 array = self._perturbed(self._ready[name], array, addresses, batch, checks)
             elif pa.types.is_dictionary(array.type):
-                array = array.dictionary_decode()
+                array = _used(array)
             columns.append(array)
         places = None
         if self._places_key is not None:
             places = _places(Coins(self._places_key), addresses)
-        return Done(pa.RecordBatch.from_arrays(columns, schema=self.schema), places, checks)
+        return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
+
+    def _typed(self, columns: list[pa.Array]) -> pa.Schema:
+        """The schema of a batch, where text may be a dictionary."""
+        return pa.schema([f.with_type(c.type) for f, c in zip(self.schema, columns, strict=True)])
 
     def _addresses(self, batch: Batch) -> Addresses:
         if self._identifier is None:
@@ -163,6 +167,8 @@ class Substituter:
         within = None
         if isinstance(domain, Bins) and domain.representative == "random":
             within = uniform(Coins(attribute.representative_key), addresses, out)
+        if isinstance(domain, Categories) and pa.types.is_string(domain.kind):
+            return domain.as_dictionary(out)
         return domain.decode(out, within)
 
 
@@ -185,6 +191,24 @@ def substitute(matrix: Matrix, coins: Coins, addresses: Addresses, codes: Codes,
 def given(value: Any) -> Any:
     """A sidecar's field, or None where it is not set."""
     return None if value is UNSET else value
+
+
+def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """A dictionary without the entries that no row uses: they may be values of rows left out."""
+    indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    used = np.bincount(
+        indices[array.is_valid().to_numpy(zero_copy_only=False)], minlength=len(array.dictionary)
+    )
+    if used.all():
+        return array
+    places = np.cumsum(used > 0) - 1
+    return pa.DictionaryArray.from_arrays(
+        pa.array(
+            places[indices].astype(np.int32) if len(places) else np.zeros(len(array), np.int32),
+            mask=array.is_null().to_numpy(zero_copy_only=False),
+        ),
+        array.dictionary.filter(pa.array(used > 0)),
+    )
 
 
 def _places(coins: Coins, addresses: Addresses) -> Addresses:
