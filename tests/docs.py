@@ -1,0 +1,108 @@
+"""Keeps the documentation true: `make docs` puts real output and real help into the pages.
+
+A page may hold three kinds of marked blocks. A `console` block is run, command by command, in a folder of
+its own that has `sample_data`; a block under `<!-- help: NAME -->` is that command's `--help`; a block
+under `<!-- file: NAME -->` is written to that file for the commands after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "sample_data" / "README.md", *sorted(DOCS.glob("*.md"))]
+
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>help|file): (?P<name>\S+) -->\n)?```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.M | re.S
+)
+_VARIES = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{64}")
+"""A release's number and a digest: another one each time."""
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def rebuilt(text: str, folder: Path) -> str:
+    """A page's text with the help and the output that its commands have today."""
+    (folder / "sample_data").symlink_to(ROOT / "sample_data")
+    return _BLOCK.sub(lambda block: _rebuilt_block(block, folder), text)
+
+
+def _rebuilt_block(block: re.Match[str], folder: Path) -> str:
+    whole, body = block.group(), block["body"]
+    if block["mark"] == "file":
+        (folder / block["name"]).write_text(body, "utf-8")
+        return whole
+    if block["mark"] == "help":
+        new = _run(f"ppdm {block['name']} --help", folder, 0)[0]
+    elif block["kind"] == "console":
+        new = _session(body, folder)
+    else:
+        return whole
+    if _VARIES.sub("?", new) == _VARIES.sub("?", body):
+        return whole
+    return f"{whole.removesuffix(f'{body}```')}{new}```"
+
+
+def _session(body: str, folder: Path) -> str:
+    """The commands of a console block, each followed by what it prints."""
+    shown, code = "", 0
+    for command in commands(body):
+        output, code = _run(command, folder, code)
+        shown += f"$ {command}\n{output}"
+    return shown
+
+
+def commands(body: str) -> list[str]:
+    """What follows `$ ` in a console block; a backslash at the end takes the next line too."""
+    found: list[str] = []
+    open_ended = False
+    for line in body.splitlines():
+        if open_ended:
+            found[-1] += f"\n{line}"
+        elif line.startswith("$ "):
+            found.append(line[2:])
+        else:
+            continue
+        open_ended = line.endswith("\\")
+    return found
+
+
+def _run(command: str, folder: Path, last_code: int) -> tuple[str, int]:
+    """What a command prints on both streams, without spaces at the ends of lines, and its exit code."""
+    variables = {k: v for k, v in os.environ.items() if "COLOR" not in k}
+    variables |= {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
+    done = subprocess.run(
+        ["sh", "-c", f"(exit {last_code}); {command}"],
+        cwd=folder,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    lines = done.stdout.decode().splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines), done.returncode
+
+
+def main() -> None:
+    """Rewrite the pages; say which ones changed."""
+    for page in PAGES:
+        old = page.read_text("utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            new = rebuilt(old, Path(folder))
+        if new != old:
+            page.write_text(new, "utf-8")
+            sys.stdout.write(f"rewritten: {page_name(page)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""The documentation says what the tool does: every page is rebuilt and compared, every example is run.
+
+What a page states as a number or a name is held against the code that decides it.
+"""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from ppdm_cli.commands import SUBCOMMANDS
+from ppdm_cli.domain import MOST_VALUES
+from ppdm_cli.errors import Exit, UsageError
+from ppdm_cli.matrices.gamma_diagonal import DIGITS
+from ppdm_cli.perturbing.domains import FEW, OTHER
+from ppdm_cli.perturbing.order import CERTAIN, TELLING
+from ppdm_cli.perturbing.wishes import attribute_wish, from_plan
+from ppdm_cli.sidecar import LARGEST, decode, json_schema
+from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+
+pages = pytest.mark.parametrize("page", PAGES, ids=page_name)
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    return [body for found, body in _FENCE.findall(text) if found == kind]
+
+
+@pages
+def test_help_and_output_are_those_of_today(page: Path, tmp_path: Path) -> None:
+    text = page.read_text("utf-8")
+    assert rebuilt(text, tmp_path) == text, "say `make docs`, and read what it changed"
+
+
+@pages
+def test_python_examples_hold(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks(page.read_text("utf-8"), "pycon"))
+    example = doctest.DocTestParser().get_doctest(code, {}, page_name(page), str(page), 0)
+    said: list[str] = []
+    failed = doctest.DocTestRunner().run(example, out=said.append).failed
+    assert not failed, "".join(said)
+
+
+@pages
+def test_every_command_shown_is_run(page: Path) -> None:
+    """Only console blocks are run, so no other block may show the command line of ppdm."""
+    for kind, body in _FENCE.findall(page.read_text("utf-8")):
+        shown = [line for line in body.splitlines() if re.match(r"(\$ )?ppdm ", line)]
+        assert kind in ("console", "text") or not shown, shown
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in _LINK.findall(page.read_text("utf-8")):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        assert there.is_file(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", there.read_text("utf-8"), re.M)
+            anchors = {re.sub(r"[^\w\- ]", "", t).lower().replace(" ", "-") for t in titles}
+            assert anchor in anchors, target
+
+
+@pages
+def test_pages_name_no_machine(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert not [folder for folder in (str(ROOT), str(Path.home()), "/tmp/") if folder in text]
+    assert text.isascii(), [c for c in text if not c.isascii()]
+
+
+def test_the_checks_have_power(tmp_path: Path) -> None:
+    """A page with another output, another help or another exit code is not what a rebuild gives."""
+    for number, (wrong, right) in enumerate(
+        [
+            ("```console\n$ ppdm --version\nppdm 0.0.0\n```", f"ppdm {version('ppdm-cli')}\n"),
+            ("<!-- help: inspect -->\n```text\nUsage: none\n```", "--prior"),
+            ("```console\n$ ppdm inspect absent.parquet | head -0; (exit 3)\n$ echo $?\n0\n```", "\n3\n"),
+            ("<!-- file: a -->\n```csv\nx\n```\n\n```console\n$ cat \\\n    a\n```", "\nx\n```"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        new = rebuilt(wrong, folder)
+        assert new != wrong
+        assert right in new
+
+
+def test_changing_numbers_are_left_alone(tmp_path: Path) -> None:
+    text = f"```console\n$ echo {'-'.join(['0' * 8, *['0' * 4] * 3, '0' * 12])}\n{{}}\n```"
+    page = text.replace("{}", "01234567-0123-4567-89ab-0123456789ab")
+    assert rebuilt(page, tmp_path) == page
+
+
+def test_every_command_has_a_page_with_its_help() -> None:
+    for name in SUBCOMMANDS:
+        page = text_of(f"docs/{name}.md")
+        assert page.startswith(f"# ppdm {name}\n")
+        assert f"<!-- help: {name} -->\n```text\nUsage: ppdm {name} " in page
+        examples = [c for body in blocks(page, "console") for c in commands(body)]
+        assert any(f"ppdm {name} " in command for command in examples)
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = set(_LINK.findall(text_of("docs/README.md")))
+    assert {p.name for p in DOCS.glob("*.md")} - {"README.md"} <= linked
+
+
+def test_the_readme_lists_every_exit_code() -> None:
+    codes = {int(c) for c in re.findall(r"^\| (\d+) \|", text_of("README.md"), re.M)}
+    assert codes == {int(code) for code in Exit}
+
+
+def test_the_sidecar_of_the_page_is_valid_and_canonical() -> None:
+    (example,) = blocks(text_of("docs/sidecar.md"), "json")
+    sidecar = decode(example.encode(), "docs/sidecar.md")
+    assert sidecar.encode().decode() == example
+
+
+def test_every_field_of_a_sidecar_is_described() -> None:
+    page = text_of("docs/sidecar.md")
+    schema = json.loads(json_schema())
+    for definition in schema["$defs"].values():
+        for field, described in definition["properties"].items():
+            assert f"`{field}`" in page, field
+            for value in described.get("enum", []):
+                assert f"`{value}`" in page or f'"{value}"' in page or value == 1, (field, value)
+
+
+def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
+    page = text_of("docs/plan.md")
+    (example,) = blocks(page, "toml")
+    plan = tmp_path / "plan.toml"
+    plan.write_text(example, "utf-8")
+    assert from_plan(plan).attributes["commission"].edges == (0, 10000, 25000, 50000, 75000)
+    plan.write_text("unknown = 1", "utf-8")
+    with pytest.raises(UsageError) as whole:
+        from_plan(plan)
+    with pytest.raises(UsageError) as one:
+        attribute_wish({"unknown": 1})
+    known = re.findall(r"'(\w+)'", whole.value.next_step + one.value.next_step)
+    assert len(known) > 15
+    assert not [setting for setting in known if f"`{setting}`" not in page]
+
+
+def test_numbers_in_the_text_are_those_of_the_code() -> None:
+    limits, perturb, method = (text_of(f"docs/{name}.md") for name in ("limits", "perturb", "method"))
+    assert f"at least {TELLING:g} of the largest possible one and\nat least {CERTAIN:g} standard" in limits
+    assert f"{MOST_VALUES:,} different texts" in limits
+    assert f"at most {LARGEST >> 20} MiB" in limits
+    assert f"fewer than {FEW} records have is rare" in perturb and f"`{OTHER}`" in perturb
+    assert f"than {FEW} records have is refused" in text_of("README.md")
+    assert DIGITS == 6 and "at most six significant digits" in method and "six significant digits" in perturb
+
+
+def test_the_changelog_names_this_version() -> None:
+    assert text_of("CHANGELOG.md").startswith(f"# Changelog\n\n## {version('ppdm-cli')} ")
