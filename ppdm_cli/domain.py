@@ -64,6 +64,8 @@ class Domain(ABC):
 
     def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
         """The codes of a column; `clip` moves what is outside to the nearest bin, or to null."""
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()  # a null among the labels is a null of its rows
         codes = np.empty(len(array), code_type(self.size))
         null = np.flatnonzero(_null_mask(array)) if array.null_count else np.empty(0, np.intp)
         outside = np.setdiff1d(self._encode_values(array, codes, null, clip), null)
@@ -138,13 +140,29 @@ class Categories(Domain):
             found[null] = 0
         if len(found) and found.min() < 0:
             outside = np.flatnonzero(found < 0)
-            if not (clip and self.nulls):
+            numbers = not dtypes.is_discrete(self.kind)
+            if not clip or not (numbers or self.nulls):
                 codes[:] = found
                 return outside
             found = found.copy()
-            found[outside] = self.null_code
+            found[outside] = self.nearest(dtypes.carrier(array)[outside]) if numbers else self.null_code
+            codes[:] = found
+            return self._unclipped(array, outside)
         codes[:] = found
         return np.empty(0, np.intp)
+
+    def nearest(self, values: np.ndarray) -> np.ndarray:
+        """The codes of the categories nearest to some numbers; of two as near the lower one."""
+        known = np.array(self.values, dtypes.carrier_type(self.kind))
+        above = np.searchsorted(known, values).clip(0, len(known) - 1)
+        below = (above - 1).clip(0)
+        return np.where(_apart(values, known[below]) <= _apart(values, known[above]), below, above)
+
+    def _unclipped(self, array: pa.Array, outside: np.ndarray) -> np.ndarray:
+        """NaN and infinities are near to nothing."""
+        if not pa.types.is_floating(self.kind):
+            return np.empty(0, np.intp)
+        return outside[~np.isfinite(dtypes.carrier(array)[outside])]
 
     def _find(self, array: pa.Array) -> np.ndarray:
         """Each value's place among the categories, -1 where it has none."""
@@ -175,7 +193,7 @@ class Categories(Domain):
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
         if dtypes.is_discrete(self.kind):
             return self._array.take(pa.array(codes))
-        return dtypes.from_carrier(dtypes.carrier(self._array).take(codes), self.kind)
+        return dtypes.taken(dtypes.carrier(self._array), codes, self.kind)
 
 
 class Bins(Domain):
@@ -226,18 +244,17 @@ class Bins(Domain):
 
     def _guess(self, values: np.ndarray, out: Codes) -> bool:
         """Codes by arithmetic where that is certain; False where a value needs `_settle`."""
+        if not (values.min() >= self.edges[0] and values.max() <= self.edges[-1]):  # or NaN
+            return False
         if self._table is not None:
-            if values.min() < self.edges[0] or values.max() > self.edges[-1]:
-                return False
             np.take(self._table, _steps_above(values, self.edges[0]), out=out, mode="clip")
             return True
         if self._scale is None:
             return False
         scaled = np.subtract(values, self.edges[0], dtype=np.float64)
         scaled *= self._scale
-        if not (scaled.min() >= 0 and scaled.max() <= self.ordinary):
-            return False
-        out[:] = scaled
+        with np.errstate(invalid="ignore"):  # the last edge may be one code too many: settled below
+            out[:] = scaled
         scaled -= np.rint(scaled)
         np.abs(scaled, out=scaled)
         if scaled.min() < self._doubt:
@@ -263,9 +280,10 @@ class Bins(Domain):
     def _doubt(self) -> float:
         """How near to an edge, in bins, arithmetic is not trusted."""
         edges = self.edges.astype(np.float64)
-        width = (edges[-1] - edges[0]) / self.ordinary
-        rounding = 8 * np.spacing(np.abs(edges).max()) / width + 1e-14 * self.ordinary
-        return float(max(rounding, 1e-9))
+        with np.errstate(all="ignore"):  # a width that overflows or vanishes leaves no trust at all
+            width = (edges[-1] - edges[0]) / self.ordinary
+            rounding = 8 * np.spacing(np.abs(edges).max()) / width + 1e-14 * self.ordinary
+        return float(max(rounding, 1e-9)) if np.isfinite(rounding) else np.inf
 
     @cached_property
     def _scale(self) -> float | None:
@@ -298,20 +316,37 @@ class Bins(Domain):
         if self.representative != "center":
             return first
         if dtypes.is_whole(self.kind):
-            return first + (last - first) // 2
+            middles = [(int(a) + int(b)) // 2 for a, b in zip(first, last, strict=True)]
+            return np.array(middles, self.edges.dtype)
         middle = self.edges[:-1] / 2 + self.edges[1:] / 2
         return np.clip(middle.astype(self.edges.dtype), first, last)
 
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
         if self.representative != "random" or within is None:
-            return dtypes.from_carrier(self.representatives.take(codes), self.kind)
+            return dtypes.taken(self.representatives, codes, self.kind)
         first, last = (s.take(codes) for s in self._steps)
         if dtypes.is_whole(self.kind):
-            steps = (last - first).astype(np.float64) + 1
-            values = first + np.minimum(within * steps, steps - 1).astype(first.dtype)
+            values = _whole_between(first, last, within)
         else:
-            values = (first + within * (last - first)).astype(first.dtype)
-        return dtypes.from_carrier(np.clip(values, first, last), self.kind)
+            values = np.clip((first * (1 - within) + last * within).astype(first.dtype), first, last)
+        return dtypes.from_carrier(values, self.kind)
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """|a - b|; of whole numbers modulo 2^64, where it cannot overflow."""
+    if a.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return np.abs(a - b)
+    high, low = np.maximum(a, b), np.minimum(a, b)
+    return high.astype(np.uint64, casting="unsafe") - low.astype(np.uint64, casting="unsafe")
+
+
+def _whole_between(first: np.ndarray, last: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Whole numbers from first to last, evenly by `within`; modulo 2^64, so that no width overflows."""
+    low, high = (e.astype(np.uint64, casting="unsafe") for e in (first, last))
+    span = high - low
+    offset = np.minimum(within * (span.astype(np.float64) + 1), np.nextafter(2.0**64, 0)).astype(np.uint64)
+    return (low + np.minimum(offset, span)).astype(first.dtype)
 
 
 def _steps_above(values: np.ndarray, low: Any) -> np.ndarray:

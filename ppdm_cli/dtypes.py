@@ -55,6 +55,9 @@ _FRIENDLY = {
 }
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=([A-Za-z0-9_+\-/:]{1,64}))?\]")
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?", re.ASCII)
+_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""0001-01-01 and 9999-12-31, as days from 1970-01-01."""
 _DECIMAL = re.compile(r"decimal128\((\d{1,2}), (\d{1,2})\)")
 
 
@@ -126,6 +129,27 @@ def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
+def limits(kind: pa.DataType) -> tuple[Any, Any]:
+    """The smallest and the largest carrier number that the type's text or JSON form can write."""
+    width = carrier_type(kind)
+    if width.kind == "f":
+        return float(np.finfo(width).min), float(np.finfo(width).max)
+    if pa.types.is_decimal(kind):
+        return 1 - 10**kind.precision, 10**kind.precision - 1
+    lowest, highest = int(np.iinfo(width).min), int(np.iinfo(width).max)
+    ticks = 10 ** _DIGITS.get(getattr(kind, "unit", ""), 0)
+    if pa.types.is_time(kind):
+        return 0, 86_400 * ticks - 1
+    if pa.types.is_date(kind):
+        return _FIRST_DAY, _LAST_DAY
+    if pa.types.is_timestamp(kind):  # whole seconds must fit on their own: Arrow reads them first
+        return (
+            max(_FIRST_DAY * 86_400 * ticks, -(-lowest // ticks) * ticks),
+            min((_LAST_DAY + 1) * 86_400 * ticks - 1, highest),
+        )
+    return lowest, highest
+
+
 def carrier(array: pa.Array) -> np.ndarray:
     """A column's values as numbers, without a copy where there is none to make; nulls are junk."""
     kind, width = array.type, carrier_type(array.type)
@@ -146,6 +170,15 @@ def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
         wide[:, 0], wide[:, 1] = values, values >> 63
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(wide)])
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def taken(values: np.ndarray, codes: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """`from_carrier(values[codes])`, in memory of Arrow's, which it uses again."""
+    if pa.types.is_decimal128(kind):
+        return from_carrier(values.take(codes), kind)
+    buffer = pa.allocate_buffer(len(codes) * values.itemsize)
+    values.take(codes, out=np.frombuffer(buffer, values.dtype), mode="clip")
+    return pa.Array.from_buffers(kind, len(codes), [None, buffer])
 
 
 def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
@@ -176,11 +209,11 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     elif isinstance(value, bool):
         pass
     elif pa.types.is_floating(kind):
-        if isinstance(value, (int, float)) and abs(value) <= np.finfo(carrier_type(kind)).max:
+        if isinstance(value, (int, float)) and abs(value) <= limits(kind)[1]:
             return float(value)
     elif pa.types.is_integer(kind):
-        limits = np.iinfo(carrier_type(kind))
-        if isinstance(value, int) and limits.min <= value <= limits.max:
+        low, high = limits(kind)
+        if isinstance(value, int) and low <= value <= high:
             return value
     elif isinstance(value, str):
         return _whole_from_text(value, kind)
@@ -209,17 +242,9 @@ def from_text(text: str, kind: pa.DataType) -> Any:
 
 def _whole_from_text(text: str, kind: pa.DataType) -> int:
     if pa.types.is_decimal(kind):
-        try:
-            number = Decimal(text)
-            unscaled = number.scaleb(kind.scale)
-            whole = int(unscaled) if number.is_finite() else None
-        except (InvalidOperation, OverflowError):
-            whole = None
-        if whole is None or whole != unscaled or abs(whole) >= 10**kind.precision:
-            raise ValueError(f"not a value of type {kind}")
-        return whole
+        return _unscaled(text, kind)
     if pa.types.is_time(kind):
-        return _ticks(text, {"s": 0, "ms": 3, "us": 6, "ns": 9}[kind.unit])
+        return _ticks(text, _DIGITS[kind.unit])
     naive = kind
     if pa.types.is_timestamp(kind):
         naive = pa.timestamp(kind.unit)
@@ -229,6 +254,23 @@ def _whole_from_text(text: str, kind: pa.DataType) -> int:
         return int(carrier(pc.cast(pa.array([text], pa.string()), naive))[0])
     except pa.ArrowException:
         raise ValueError(f"not a value of type {kind}") from None
+
+
+def _unscaled(text: str, kind: pa.DataType) -> int:
+    """A decimal's digits as one integer; exactly, and however large its exponent is."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"not a value of type {kind}") from None
+    sign, digits, exponent = number.as_tuple()
+    kept = "".join(map(str, digits)).rstrip("0")
+    if number.is_finite() and not kept:
+        return 0
+    if isinstance(exponent, int):
+        zeros = exponent + len(digits) - len(kept) + kind.scale
+        if zeros >= 0 and len(kept.lstrip("0")) + zeros <= kind.precision:
+            return (-1 if sign else 1) * int(kept) * 10**zeros
+    raise ValueError(f"not a value of type {kind}")
 
 
 def _ticks(text: str, digits: int) -> int:

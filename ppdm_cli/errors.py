@@ -73,6 +73,11 @@ def quoted(name: object) -> str:
     return f"'{one_line(str(name))}'"
 
 
+def counted(number: int, thing: str) -> str:
+    """ "1 value", "2 values"."""
+    return f"{number} {thing}" + "s" * (number != 1)
+
+
 def listed(names: Iterable[object], most: int = 12) -> str:
     """Names in a row, cut where a line would become unreadable."""
     names = list(names)

@@ -12,14 +12,16 @@ from ppdm_cli.tables.replacing import writing
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
-def check(path: Path) -> None:
-    """Before anything is computed: the suffix is known and the extra is there."""
+def check(path: Path, force: bool) -> None:
+    """Before anything is computed: the suffix is known, the extra is there, the file may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
             f"the suffix of {quoted(path.name)} names no picture",
             f"name a file that ends in {', '.join(_SUFFIXES)}",
         )
     _altair()
+    with Target(path, force):
+        pass
 
 
 def _altair() -> Any:

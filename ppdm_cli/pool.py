@@ -33,9 +33,9 @@ def workers(threads: int | None = None) -> Iterator[ThreadPoolExecutor]:
 
 
 def ordered(
-    executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result], ahead: int = 2
+    executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result], ahead: int = 1
 ) -> Iterator[Result]:
-    """`work` of every item, in order; at most `ahead` more items than threads are in flight."""
+    """`work` of every item, in order; at most `ahead` more items than threads wait or run."""
     pending: deque[Future[Result]] = deque()
     most = executor._max_workers + ahead
     try:

@@ -66,7 +66,7 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share < 0.9995 or share == 1 else "over 99.9 %"
+    return f"{100 * share:.3g}%" if share < 0.9995 or share == 1 else "over 99.9%"
 
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
@@ -82,10 +82,12 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             "nothing is promised. For publishing, perturb without --seed."
         )
     else:
+        attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
+        worst = percent(record["worst_posterior"])
         said.append(
-            f"Over the {many} perturbed attributes of a record, gamma is {record['perturbed_gamma']} "
+            f"Over the {attributes} of a record, gamma is {record['perturbed_gamma']} "
             f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
-            f" before may be believed with at most {percent(record['worst_posterior'])} after."
+            f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
         )
     if record["coins"] == "key-file":
         said.append(

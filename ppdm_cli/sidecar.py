@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from functools import cached_property
 from importlib import metadata
+from math import inf, isfinite, log
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -77,7 +78,7 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             return make(*args)
         except PpdmError as error:
             raise ValueError(f"{quoted(self.name)}: {error.what}") from None
-        except (ValueError, OverflowError) as error:
+        except (ValueError, ArithmeticError) as error:
             raise ValueError(f"{quoted(self.name)}: {error}") from None
 
     @property
@@ -137,7 +138,7 @@ class Sidecar(
     tool: Annotated[str, Meta(max_length=128)]
     stage: Stage
     release: Annotated[str, Meta(max_length=36)]
-    records: Annotated[int, Meta(ge=0)] | None
+    records: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None
     attributes: Annotated[list[Attribute], Meta(max_length=1 << 16)]
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
@@ -159,6 +160,20 @@ class Sidecar(
                 raise ValueError("privacy.kept is not the list of the kept attributes")
             if (self.privacy.perturbed_gamma is None) != (self.privacy.coins == "seeded"):
                 raise ValueError("a gamma is promised just where the coins were not seeded")
+            self._check_promise(self.privacy)
+
+    def _check_promise(self, privacy: Privacy) -> None:
+        """What is promised over a record is what the attributes' matrices give (maths 2)."""
+        if privacy.perturbed_gamma is None or privacy.perturbed_epsilon is None:
+            if privacy.perturbed_gamma != privacy.perturbed_epsilon:
+                raise ValueError("gamma and epsilon are promised both or neither")
+            return
+        epsilon = sum(log(a.built_matrix.amplification) for a in self.perturbed)
+        gamma = float(privacy.perturbed_gamma)
+        if gamma < 1 or (log(gamma) if isfinite(gamma) else inf) < epsilon - 1e-4:
+            raise ValueError("privacy.perturbed_gamma is below what the attributes give")
+        if float(privacy.perturbed_epsilon) < epsilon - 1e-4 * max(1.0, epsilon):
+            raise ValueError("privacy.perturbed_epsilon is below what the attributes give")
 
     @cached_property
     def perturbed(self) -> list[Attribute]:

@@ -1,13 +1,22 @@
-"""Shared parts of the tests: the real command line, and small tables."""
+"""Shared parts of the tests: the real command line, and tables written, read and looked at."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
+
+from ppdm_cli.commands import main
+from ppdm_cli.engine import map_partitions
+from ppdm_cli.tables import CsvOptions, Table, format_of, open_table, open_writer
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -16,15 +25,80 @@ Run = Callable[..., subprocess.CompletedProcess[bytes]]
 def ppdm(tmp_path: Path) -> Run:
     """Drive the real command line in a folder of its own: `ppdm("inspect", "x.parquet", code=0)`."""
 
-    def run(*args: object, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    def run(
+        *args: object, stdin: bytes = b"", code: int = 0, **environment: str
+    ) -> subprocess.CompletedProcess[bytes]:
         done = subprocess.run(
             [sys.executable, "-m", "ppdm_cli", *map(str, args)],
             cwd=tmp_path,
             input=stdin,
             capture_output=True,
             check=False,
+            env=os.environ | environment,
         )
         assert done.returncode == code, (args, done.returncode, done.stderr.decode())
         return done
 
     return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """The same command line within this process: for the many calls where only the words matter."""
+
+    def run(*args: object, code: int = 0) -> subprocess.CompletedProcess[bytes]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["ppdm", *map(str, args)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        sys.stdout.flush()
+        out, err = capfdbinary.readouterr()
+        assert left.value.code == code, (args, left.value.code, err.decode())
+        return subprocess.CompletedProcess(args, code, out, err)
+
+    return run
+
+
+def people(rows: int = 1000, seed: int = 7) -> pl.DataFrame:
+    """Records as an owner has them: a label, a number, categories, a date, in no telling order."""
+    rng = np.random.default_rng(seed)
+    days = rng.integers(0, 900, rows).astype("int32")
+    return pl.DataFrame(
+        {
+            "age": rng.integers(18, 90, rows),
+            "income": rng.gamma(3, 12_000, rows).round(2),
+            "region": rng.choice(["north", "south", "east"], rows).tolist(),
+            "member": rng.random(rows) < 0.4,
+            "since": pl.Series(days).cast(pl.Date),
+            "group": rng.choice(["A", "B"], rows).tolist(),
+        }
+    )
+
+
+def write_table(table: pa.Table, path: Path, sidecar: bytes | None = None) -> Path:
+    """A table through the tool's own writers, in the format of the suffix."""
+    with path.open("wb") as file, open_writer(file, format_of(path), table.schema, sidecar) as writer:
+        for batch in table.to_batches():
+            writer.write(batch)
+        writer.close(sidecar)
+    return path
+
+
+def read_table(source: Any, columns: list[str] | None = None, threads: int = 2, **csv: Any) -> pa.Table:
+    """A whole table through the tool's own readers, dictionaries as their values."""
+    return loaded(open_table(source, csv=CsvOptions(**csv)), columns, threads)
+
+
+def loaded(table: Table, columns: list[str] | None = None, threads: int = 2) -> pa.Table:
+    names = list(table.schema.names) if columns is None else columns
+    schema = pa.schema([table.schema.field(n).with_nullable(True) for n in names])
+    batches = []
+    for batch in map_partitions(table, lambda b: b.columns, columns=columns, threads=threads):
+        plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+        batches.append(pa.RecordBatch.from_arrays(plain, schema=schema))
+    return pa.Table.from_batches(batches, schema).combine_chunks()
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, hidden ones too, with its bytes: to see that nothing changed."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

@@ -83,6 +83,9 @@ def main() -> None:
         code = int(Exit.INTERRUPTED)
     except BrokenPipeError:
         code = _quiet()
+    except OSError as error:
+        _say(f"failed: {error.strerror or 'a file cannot be used'} ({_where(error)}); check disk and rights")
+        code = _quiet()
     except MemoryError:
         _say("out of memory: nothing was written; use a machine with more, or fewer columns")
         code = int(Exit.FAILED)

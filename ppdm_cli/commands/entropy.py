@@ -78,7 +78,7 @@ def command(
     if not 0 < rho1 < 1:
         raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
     if plot is not None:
-        pictures.check(plot)
+        pictures.check(plot, force)
     source = None
     if release is not None:
         if (gamma, bins, prior, records) != (None, None, None, None):
@@ -100,7 +100,7 @@ def command(
             numbers(gamma or GAMMAS, "--gamma 2:21"), sizes, rho1=rho1, records=records, prior=shares
         )
     if output is not None:
-        guide.write(rows, source, output, force)
+        guide.write(rows, source, output, force, [release] if release is not None else [])
     if plot is not None:
         pictures.entropy(rows, plot, force)
     if as_json:

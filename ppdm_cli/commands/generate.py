@@ -48,20 +48,25 @@ def command(
 
     from ppdm_cli import synthetic
     from ppdm_cli.tables import Format, Target, format_of, open_writer, sidecar_path
+    from ppdm_cli.tables.replacing import check_sidecar, writing
 
     batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
     if str(output) == "-":
         form = Format.CSV if to == "csv" else Format.STREAM
-        with open_writer(sys.stdout.buffer, form, synthetic.SCHEMA) as writer:
+        with (
+            writing(Path("standard output")),
+            open_writer(sys.stdout.buffer, form, synthetic.SCHEMA) as writer,
+        ):
             for batch in batches:
                 writer.write(batch)
             writer.close(None)
+            sys.stdout.buffer.flush()
         return
-    with (
-        Target(output, force) as target,
-        open_writer(target.file, format_of(output), synthetic.SCHEMA) as writer,
-    ):
-        for batch in batches:
-            writer.write(batch)
-        writer.close(None)
-        target.publish(None, sidecar_path(output))
+    form, beside = format_of(output), sidecar_path(output)
+    with Target(output, force) as target, open_writer(target.file, form, synthetic.SCHEMA) as writer:
+        check_sidecar(beside, output, force)
+        with writing(output):
+            for batch in batches:
+                writer.write(batch)
+            writer.close(None)
+        target.publish(None, beside)

@@ -72,7 +72,7 @@ def csv_reading(types: tuple[str, ...], delimiter: str, encoding: str, nulls: tu
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:
-    """NAME=VALUE, parted at the last = that leaves a name."""
+    """NAME=VALUE, parted at the first =."""
     name, sign, value = text.partition("=")
     if not sign or not name or not value:
         raise UsageError(f"{option} takes NAME=VALUE", f"such as {option} {example}")
@@ -104,6 +104,8 @@ def numbers(text: str, example: str) -> list[Any]:
     try:
         for part in text.split(","):
             ends = [Decimal(p) for p in part.split(":")]
+            if any(abs(e.adjusted()) > 15 for e in ends if e.is_finite()):
+                raise InvalidOperation
             if len(ends) == 1:
                 found += ends
                 continue
@@ -111,13 +113,13 @@ def numbers(text: str, example: str) -> list[Any]:
             if len(ends) > 3 or step <= 0 or high < low or (high - low) / step > 10_000:
                 raise InvalidOperation
             found += [low + i * step for i in range(int((high - low) / step) + 1)]
-    except (InvalidOperation, ValueError, OverflowError):
+    except (ArithmeticError, ValueError):
         raise UsageError(f"{quoted(text)} is no list of numbers", f"such as {example}") from None
     return found
 
 
 def whole_numbers(text: str, example: str) -> list[int]:
     values = numbers(text, example)
-    if any(v != int(v) for v in values):
+    if any(not v.is_finite() or v != int(v) for v in values):
         raise UsageError(f"{quoted(text)} has a number that is not whole", f"such as {example}")
     return [int(v) for v in values]

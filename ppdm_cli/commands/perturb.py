@@ -64,10 +64,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--bins",
     type=int,
-    default=10,
     metavar="N",
-    show_default=True,
-    help="How many bins a number has; numbers with at most N values keep them.",
+    help="How many bins a number has; numbers with at most N values keep them.  [default: 10]",
 )
 @click.option("--keep", multiple=True, metavar="COL", help="Publish a column as it is; repeatable.")
 @click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
@@ -95,16 +93,12 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
-    default="center",
-    show_default=True,
-    help="Which value stands for a bin.",
+    help="Which value stands for a bin.  [default: center]",
 )
 @click.option(
     "--rare",
     type=click.Choice(["refuse", "merge", "publish"]),
-    default="refuse",
-    show_default=True,
-    help="What to do with categories that fewer than 10 records have.",
+    help="What to do with categories that fewer than 10 records have.  [default: refuse]",
 )
 @click.option(
     "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."
@@ -194,6 +188,7 @@ def _print_json(release: Any) -> None:
 
     said = promise.figures(release.sidecar) | {
         "dropped": release.dropped,
+        "merged": release.merged,
         "telling_order": release.telling_order,
         "clipped": release.clipped,
         "shuffled": release.shuffled,
@@ -228,6 +223,8 @@ def _report(release: Any, output: Path) -> None:
     said = promise.sentences(release.sidecar)
     if release.dropped:
         said.append(f"Dropped: {', '.join(release.dropped)}.")
+    if release.merged:
+        said.append(f"Rare values merged into commoner ones: {', '.join(release.merged)}.")
     if release.telling_order:
         said.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published all the same."

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from math import log2
 from typing import Any
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import maximum_likelihood, observed_counts
@@ -17,6 +19,8 @@ from ppdm_cli.matrices.gamma_diagonal import checked_gamma
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
+
+MOST_GAMMAS = 1 << 12
 
 
 def row(matrix: GammaDiagonal, rho1: float, records: float | None, prior: Floats | None) -> dict[str, Any]:
@@ -33,7 +37,7 @@ def row(matrix: GammaDiagonal, rho1: float, records: float | None, prior: Floats
         "gamma": gamma,
         "N": matrix.N,
         "entropy": entropy,
-        "entropy_share": entropy / np.log2(matrix.N),
+        "entropy_share": entropy / log2(matrix.N),
         "information": max(0.0, float(-(published * np.log2(published)).sum()) - entropy),
         "condition_number": matrix.condition_number,
         "epsilon": epsilon(gamma),
@@ -67,6 +71,11 @@ def of_grid(
                 "leave --bins away: the prior says how many there are",
             )
         sizes = [len(shares)]
+    if len(gammas) > MOST_GAMMAS or any(n > MOST_VALUES + 1 for n in sizes):
+        raise UsageError(
+            f"a grid has at most {MOST_GAMMAS} gammas, and matrices at most {MOST_VALUES} values",
+            "such as --gamma 2:21 --bins 5,10,20",
+        )
     return [row(GammaDiagonal(checked_gamma(g), n), rho1, records, shares) for g in gammas for n in sizes]
 
 

@@ -50,8 +50,20 @@ class Matrix(Protocol):
     def entropy(self, prior: Floats | None = None) -> float:
         """H(M) = sum_k prior_k H(column k), in bits; uniform prior without one."""
 
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        """M X along one axis of a table: the counts to expect."""
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        """M^T v along one axis."""
+
     def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        """The unbiased estimate: M X = y solved along one axis of a table of counts."""
+        """The unbiased estimate A y along one axis, with A M = I."""
+
+    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
+        """(A o A) y along one axis, with the entries of A squared: what variances are made of."""
+
+    def own_variance(self) -> Floats:
+        """For each code i the diagonal of (A o A) M: what a record of code i adds to E(A y)_i^2."""
 
     def dense(self) -> Floats:
         """The matrix itself; for small ones."""

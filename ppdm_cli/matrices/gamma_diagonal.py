@@ -76,12 +76,12 @@ def checked_gamma(gamma: Decimal) -> Decimal:
 
 
 def rounded_down(gamma: float | Decimal, N: int) -> Decimal:
-    """The largest gamma not above the given one that is exact for N codes.
+    """The largest gamma not above the given one that the sampler draws exactly for N codes.
 
     Rounded *down* to six significant digits or, for a large N, to fewer decimals: a promise derived
     from rho1 and rho2 or from a budget is never exceeded.
     """
-    exact = Decimal(gamma)
+    exact = min(Decimal(gamma), Decimal(LARGEST_RANGE - N + 1))
     for digits in range(DIGITS, 0, -1):
         candidate = Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)
         if candidate <= 1:
@@ -204,11 +204,29 @@ class GammaDiagonal:
         g, D = float(self.gamma), float(self.gamma) + self.N - 1
         return float(-(g / D) * np.log2(g / D) + (self.N - 1) / D * np.log2(D))
 
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        spread: Floats = (1 - self.lam) / self.N * original.sum(axis=axis, keepdims=True)
+        return self.lam * original + spread
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        return self.forward(values, axis)  # symmetric
+
     def solve(self, observed: Floats, axis: int = 0) -> Floats:
         g = float(self.gamma)
         total = observed.sum(axis=axis, keepdims=True)
         estimate: Floats = ((g + self.N - 1) * observed - total) / (g - 1)
         return estimate
+
+    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
+        g = float(self.gamma)  # A has (D-1)/(gamma-1) on its diagonal, -1/(gamma-1) elsewhere
+        total = observed.sum(axis=axis, keepdims=True)
+        squared: Floats = (((g + self.N - 2) ** 2 - 1) * observed + total) / (g - 1) ** 2
+        return squared
+
+    def own_variance(self) -> Floats:
+        g, N = float(self.gamma), self.N
+        own = ((g + N - 2) ** 2 * g + N - 1) / ((g + N - 1) * (g - 1) ** 2)
+        return np.full(N, own)
 
     def dense(self) -> Floats:
         g = float(self.gamma)

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.coins import Key, key_from_file
+from ppdm_cli.coins import Key, key_from_file, save_key
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
-from ppdm_cli.errors import DataError, RefusedError, UsageError, listed, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.publishing import Output
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
@@ -51,6 +51,8 @@ class Release:
     frame: Any
     """A polars DataFrame, or None where the release was written to a file."""
     dropped: list[str]
+    merged: list[str]
+    """Attributes whose rare values went to a commoner one (--rare merge)."""
     telling_order: list[str]
     """Attributes whose row order tells, published all the same (--keep-order)."""
     clipped: bool
@@ -65,15 +67,15 @@ def perturb(
     rho1: float | None = None,
     rho2: float | None = None,
     record_epsilon: float | None = None,
-    bins: int = 10,
-    representative: Representative = "center",
+    bins: int | None = None,
+    representative: Representative | None = None,
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     class_: str | None = None,
     attributes: Mapping[str, Mapping[str, Any]] | None = None,
     plan: str | Path | None = None,
     like: str | Path | Sidecar | None = None,
-    rare: Rare = "refuse",
+    rare: Rare | None = None,
     clip: bool = False,
     shuffle: bool = False,
     keep_order: bool = False,
@@ -97,20 +99,20 @@ def perturb(
     key = _key(seed, key_file, id)
     if shuffle and keep_order:
         raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
-    asked = merged(
-        from_plan(Path(plan)) if plan is not None else Wishes(),
-        gamma=None if gamma is None else decimal(gamma),
-        rho1=rho1,
-        rho2=rho2,
-        record_epsilon=record_epsilon,
-        bins=bins,
-        representative=representative,
-        keep=tuple(keep),
-        drop=tuple(drop),
-        class_=class_,
-        rare=rare,
-        attributes={n: attribute_wish(w) for n, w in (attributes or {}).items()},
-    )
+    given = {
+        "gamma": None if gamma is None else decimal(gamma),
+        "rho1": rho1,
+        "rho2": rho2,
+        "record_epsilon": record_epsilon,
+        "bins": bins,
+        "representative": representative,
+        "keep": tuple(keep),
+        "drop": tuple(drop),
+        "class_": class_,
+        "rare": rare,
+        "attributes": {n: attribute_wish(w) for n, w in (attributes or {}).items()},
+    }
+    asked = merged(from_plan(Path(plan)) if plan is not None else Wishes(), given)
     earlier = like if isinstance(like, Sidecar) or like is None else _earlier(Path(like))
     if earlier is not None and asked != Wishes():
         raise UsageError(
@@ -143,7 +145,7 @@ def perturb(
                 else {}
             ),
         )
-        checks = Checks({})
+        checks = Checks()
         batches = _counted(
             map_partitions(
                 table, work, columns=work.columns, threads=threads, progress=progress, doing="perturbing"
@@ -152,11 +154,15 @@ def perturb(
         )
         if shuffle:
             batches = _shuffled(stack, batches, work.schema, table.rows, target.folder)
-        release = target.write(
-            batches, work.schema, release, checks, lambda: _check(checks, settled, keep_order or shuffle, clip)
-        )
+
+        def check() -> None:
+            _check(checks, settled, keep_order or shuffle, clip)
+            if key_file is not None:  # only now, so that a refused run leaves no key behind
+                save_key(Path(key_file), key)
+
+        release = target.write(batches, work.schema, release, checks, check)
     telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
-    return Release(release, target.frame, settled.dropped, telling, clip, shuffle)
+    return Release(release, target.frame, settled.dropped, sorted(settled.merging), telling, clip, shuffle)
 
 
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> Key:
@@ -223,11 +229,7 @@ def _release_id(key: Key, plan: Plan) -> str:
 
 def _counted(done: Iterator[Done], checks: Checks) -> Iterator[Done]:
     for one in done:
-        if checks.order:
-            checks.merge(one.checks)
-        else:
-            checks.order, checks.outside = one.checks.order, one.checks.outside
-            checks.identifiers, checks.rows = one.checks.identifiers, one.checks.rows
+        checks.merge(one.checks)
         yield one
 
 
@@ -239,7 +241,7 @@ def _shuffled(
         assert one.places is not None
         shuffler.add(one.batch, one.places)
     for batch in shuffler.batches():
-        yield Done(batch, None, Checks({}))
+        yield Done(batch, None, Checks())
 
 
 def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None:
@@ -249,12 +251,12 @@ def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None
     for name, outside in checks.outside.items():
         if outside.null:
             raise DataError(
-                f"the column {quoted(name)} has {outside.count} values outside its domain, first a "
+                f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first a "
                 f"null in {outside.first}",
                 "declare that it has nulls (nulls=true), or mend the data",
             )
         raise DataError(
-            f"the column {quoted(name)} has {outside.count} values outside its domain, first in "
+            f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first in "
             f"{outside.first}",
             "widen the domain or mend the data"
             if clip
@@ -265,7 +267,7 @@ def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None
         if (addresses[1:] == addresses[:-1]).any():
             repeated = int((addresses[1:] == addresses[:-1]).sum())
             raise RefusedError(
-                f"{repeated} records repeat an earlier record's identifier: their equal values "
+                f"{counted(repeated, 'record')} repeat an earlier record's identifier: their equal values "
                 "would get equal answers",
                 "give every record an identifier of its own",
             )

@@ -7,6 +7,7 @@ income is published; a category of fewer than ten records is refused, merged or 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +18,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Rare
 
@@ -91,6 +92,7 @@ def from_data(
             f"the column {quoted(name)} has no values, only nulls",
             f"--drop {name}, or declare its domain with --domain",
         )
+    _check_writable(name, kind, facts)
     if facts.values is None:
         return Settled(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
@@ -98,22 +100,47 @@ def from_data(
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
             f"--drop {name}, or --keep it if it is public",
         )
-    uncommon = sum(c < FEW for c in facts.values.values())
-    if not uncommon or rare == "publish":
+    if rare == "publish" or not rare_values(facts):
         return Settled(Categories(kind, sorted(facts.values), nulls))
-    if rare == "refuse":
-        raise RefusedError(
-            f"the column {quoted(name)} has {uncommon} of {len(facts.values)} categories that fewer than "
-            f"{FEW} records have: to publish that they exist may point at persons",
-            f"declare its domain (--domain {name}=@file), or say --rare merge or --rare publish",
-        )
     values = _pooled(facts.values) if pa.types.is_string(kind) else _common(facts.values)
-    if len(values) + nulls < 2:
+    if len(values) + nulls < 2 or pa.types.is_boolean(kind):
         raise RefusedError(
             f"merging the rare categories of {quoted(name)} leaves one value",
             f"--drop {name}, or declare its domain with --domain",
         )
     return Settled(Categories(kind, values, nulls), merges=True)
+
+
+def rare_values(facts: Facts) -> int:
+    """How many of a column's values fewer than ten records have."""
+    return sum(c < FEW for c in (facts.values or {}).values())
+
+
+def refuse_rare(facts: Mapping[str, Facts]) -> None:
+    """One refusal for all columns with rare categories; it names columns and numbers, no labels."""
+    found = {n: (rare_values(f), len(f.values or {})) for n, f in facts.items() if rare_values(f)}
+    if found:
+        first = next(iter(found))
+        which = ", ".join(f"{quoted(n)} ({few} of {all_})" for n, (few, all_) in found.items())
+        raise RefusedError(
+            f"categories that fewer than {FEW} records have: {which}; to publish that they exist may "
+            "point at persons",
+            f"declare the domain, of numbers as --domain {first}=1:10, of text as --domain {first}=@file, or "
+            "say --rare merge or --rare publish",
+        )
+
+
+def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
+    """A domain is published as text or JSON numbers; Arrow holds dates that neither can say."""
+    if facts.low is None:
+        return
+    lowest, highest = dtypes.limits(kind)
+    if facts.low < lowest or facts.high > highest:
+        raise DataError(
+            f"the column {quoted(name)} has a value that is no proper {kind}: dates are of the years 1 to "
+            "9999, times below 24:00",
+            "mend it or make it null",
+        )
 
 
 def _common(counts: Counter[Any]) -> list[Any]:
@@ -131,13 +158,14 @@ def _pooled(counts: Counter[Any]) -> list[Any]:
 
 
 def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
-    """Up to `bins` bins of a round width that cover [low, high], starting at a multiple of it."""
+    """2 to `bins` bins of a round width that cover [low, high], starting at a multiple of it."""
     whole = dtypes.is_whole(kind)
     a, b = Fraction(low), Fraction(high)
-    power = floor(Decimal((b - a).numerator / (b - a).denominator or 1).log10()) - 7
+    span = b - a or Fraction(1)
+    power = floor((Decimal(span.numerator) / Decimal(span.denominator)).log10()) - 7
     if whole:
         power = max(power, 0)
-    limits = _limits(kind)
+    lowest, highest = map(Fraction, dtypes.limits(kind))
     while True:
         for digits in (Fraction(1), Fraction(2), Fraction(5, 2), Fraction(5)):
             width = digits * Fraction(10) ** power
@@ -145,19 +173,11 @@ def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
                 continue
             first, last = floor(a / width), max(ceil(b / width), floor(a / width) + 1)
             if last - first <= bins:
-                exact = [i * width for i in range(first, last + 1)]
-                edges = [int(e) if whole else float(e) for e in exact]
-                edges[0], edges[-1] = max(edges[0], limits[0]), min(edges[-1], limits[1])
-                return edges
+                if last - first == 1:  # one bin has nothing to perturb: an empty one beside it
+                    first, last = (first, last + 1) if last * width < highest else (first - 1, last)
+                exact = [min(max(i * width, lowest), highest) for i in range(first, last + 1)]
+                return [int(e) if whole else float(e) for e in exact]
         power += 1
-
-
-def _limits(kind: pa.DataType) -> tuple[Any, Any]:
-    import numpy as np
-
-    carrier = dtypes.carrier_type(kind)
-    info: Any = np.finfo(carrier) if carrier.kind == "f" else np.iinfo(carrier)
-    return (info.min.item(), info.max.item()) if carrier.kind == "f" else (info.min, info.max)
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

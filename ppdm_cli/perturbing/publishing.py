@@ -16,7 +16,8 @@ from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.substitution import Checks, Done
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Format, Table, Target, format_of, open_writer, sidecar_path
-from ppdm_cli.tables.replacing import spool, writing
+from ppdm_cli.tables.replacing import check_sidecar, spool, writing
+from ppdm_cli.tables.writing import bared
 
 
 class Output:
@@ -45,15 +46,16 @@ class Output:
                 raise UsageError(
                     "CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE"
                 )
-            self._file = stack.enter_context(spool())
+            if self._sidecar_path is not None:
+                check_sidecar(self._sidecar_path, Path("/dev/stdout"), force, table.files)
+            with writing(Path("temporary file")):
+                self._file = stack.enter_context(spool())
             return
         path = Path(output)
         self._form = format_of(path)
         self._sidecar_path = sidecar_path(path, self._sidecar_path)
-        for source in table.files:
-            if self._sidecar_path.exists() and self._sidecar_path.samefile(source):
-                raise UsageError("the sidecar would overwrite the input", "name another --sidecar")
         self._target = stack.enter_context(Target(path, force, table.files))
+        check_sidecar(self._sidecar_path, path, force, table.files)
         self._file, self.folder = self._target.file, self._target.path.parent
 
     def write(
@@ -66,7 +68,8 @@ class Output:
             import polars as pl
 
             plain = [pa.Table.from_batches([r]).cast(schema) for r in rows]
-            self.frame = pl.DataFrame(pa.concat_tables([schema.empty_table(), *plain]))
+            whole = pa.concat_tables([schema.empty_table(), *plain])
+            self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
             return msgspec.structs.replace(release, records=checks.rows)
         path = self._target.path if self._target else Path("standard output")
         with writing(path), open_writer(self._file, self._form, schema, release.encode()) as writer:
@@ -83,12 +86,24 @@ class Output:
             assert self._sidecar_path is not None
             self._target.publish(release.encode(), self._sidecar_path)
             return release
+        self._to_standard_output(release)
+        return release
+
+    def _to_standard_output(self, release: Sidecar) -> None:
+        """The sidecar first, so that whoever reads the data has it; it goes if they do not arrive."""
+        assert self._file is not None
         if self._sidecar_path is not None:
             with Target(self._sidecar_path, force=True) as beside:
-                beside.file.write(release.encode())
+                with writing(self._sidecar_path):
+                    beside.file.write(release.encode())
                 beside.flush()
                 beside.rename()
-        self._file.seek(0)
-        shutil.copyfileobj(self._file, sys.stdout.buffer, 1 << 20)
-        sys.stdout.buffer.flush()
-        return release
+        try:
+            self._file.seek(0)
+            with writing(Path("standard output")):
+                shutil.copyfileobj(self._file, sys.stdout.buffer, 1 << 20)
+                sys.stdout.buffer.flush()
+        except BaseException:
+            if self._sidecar_path is not None:
+                self._sidecar_path.unlink(missing_ok=True)
+            raise

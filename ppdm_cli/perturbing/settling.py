@@ -17,7 +17,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
 from ppdm_cli.matrices import GammaDiagonalSpec, build, rounded_down
-from ppdm_cli.perturbing.domains import Settled, declared, from_data
+from ppdm_cli.perturbing.domains import Settled, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
 from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
@@ -58,6 +58,14 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
     for column in schema:
         if column.name not in wishes.drop:
             dtypes.normal(column.type, column.name)
+    if wishes.own_gamma() is None and wishes.record_epsilon is None:
+        for name, wish in _perturbed(schema, wishes, identifier).items():
+            if wish.own_gamma() is None:
+                raise UsageError(
+                    f"no gamma is given for {quoted(name)}; there is no default, because it is what the "
+                    "release gives away",
+                    "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
+                )
 
 
 def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
@@ -82,6 +90,8 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
             "every column is kept or dropped: nothing would be perturbed",
             "leave at least one attribute to be perturbed",
         )
+    if wishes.rare == "refuse":
+        refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
     domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
     gammas = _gammas(perturbed, wishes, {n: s.domain.size for n, s in domains.items()})
     attributes = []
@@ -118,12 +128,7 @@ def _gammas(
     open_ones = [n for n, g in given.items() if g is None]
     common = wishes.own_gamma()
     if open_ones and common is None:
-        if wishes.record_epsilon is None:
-            raise UsageError(
-                f"no gamma is given for {quoted(open_ones[0])}; there is no default, because "
-                "it is what the release gives away",
-                "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
-            )
+        assert wishes.record_epsilon is not None  # else `check_columns` has complained
         spent = sum(log(g) for g in given.values() if g is not None)
         left = wishes.record_epsilon - spent
         if left <= 0:
@@ -132,7 +137,6 @@ def _gammas(
                 "give them less, or the record more",
             )
         common = exp(min(left / len(open_ones), 700.0))
-        common = min(common, 1e9)
     gammas = {}
     for name, gamma in given.items():
         chosen = common if gamma is None else gamma

@@ -40,14 +40,17 @@ class Outside:
 class Checks:
     """What is known of the rows so far; merges in their order."""
 
-    order: dict[str, OrderState]
+    order: dict[str, OrderState] = field(default_factory=dict)
     outside: dict[str, Outside] = field(default_factory=dict)
     identifiers: list[Addresses] = field(default_factory=list)
     rows: int = 0
 
     def merge(self, after: Checks) -> None:
         for name, state in after.order.items():
-            self.order[name].merge(state)
+            if name in self.order:
+                self.order[name].merge(state)
+            else:
+                self.order[name] = state
         for name, outside in after.outside.items():
             if name in self.outside:
                 self.outside[name].count += outside.count
@@ -116,7 +119,7 @@ class Substituter:
 
     def __call__(self, batch: Batch) -> Done:
         addresses = self._addresses(batch)
-        checks = Checks({}, rows=batch.rows)
+        checks = Checks(rows=batch.rows)
         if self._identifier is not None:
             checks.identifiers.append(addresses)
         columns = []
@@ -228,13 +231,5 @@ def _merge(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -
     if OTHER in domain.values:
         codes[rows] = domain.values.index(OTHER)
         return left
-    known = np.array(domain.values)
-    values = dtypes.carrier(array)[rows]
-    above = (
-        np.searchsorted(known, values).clip(1, len(known) - 1)
-        if len(known) > 1
-        else np.zeros(len(rows), np.intp)
-    )
-    nearer_below = values - known[above - 1] <= known[above] - values
-    codes[rows] = np.where(nearer_below, above - 1, above)
+    codes[rows] = domain.nearest(dtypes.carrier(array)[rows])
     return left

@@ -5,8 +5,9 @@ Nothing here looks at data. `settling` turns wishes into the attributes of a sid
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -142,7 +143,7 @@ def real(value: Any) -> float:
 
 def whole(value: Any) -> int:
     number = decimal(value)
-    if not number.is_finite() or number != number.to_integral_value():
+    if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
         raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20")
     return int(number)
 
@@ -224,8 +225,13 @@ def from_plan(path: Path) -> Wishes:
         raise DataError(
             f"the plan {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeError) as error:
-        raise UsageError(f"the plan {quoted(path)} is no TOML: {error}", "mend that line") from None
+    except UnicodeError:
+        raise UsageError(f"the plan {quoted(path)} is not in UTF-8", "convert it") from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
+        raise UsageError(
+            f"the plan {quoted(path)} is no TOML ({place[0] if place else 'at its end'})", "mend that line"
+        ) from None
     readers: dict[str, Any] = {
         "gamma": decimal,
         "rho1": real,
@@ -235,29 +241,60 @@ def from_plan(path: Path) -> Wishes:
         "representative": str,
         "rare": str,
         "class": str,
-        "keep": tuple,
-        "drop": tuple,
+        "keep": _names,
+        "drop": _names,
+        "attributes": _attributes,
     }
     wishes: dict[str, Any] = {}
     for key, value in plan.items():
-        if key == "attributes":
-            wishes[key] = {name: attribute_wish(w) for name, w in value.items()}
-        elif key in readers:
+        if key in readers:
             wishes["class_" if key == "class" else key] = readers[key](value)
         else:
             raise UsageError(
                 f"the plan {quoted(path)} has an unknown setting {quoted(key)}",
-                f"settings: {listed([*readers, 'attributes'])}",
+                f"settings: {listed(readers)}",
             )
     return Wishes(**wishes)
 
 
-def merged(plan: Wishes, **given: Any) -> Wishes:
-    """The plan, with what the command line says laid over it."""
-    default = {f.name: getattr(Wishes(), f.name) for f in fields(Wishes)}
-    over = {k: v for k, v in given.items() if v != default[k]}
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        raise UsageError("keep and drop take lists of columns", 'such as keep = ["region"]')
+    return tuple(value)
+
+
+def _attributes(value: Any) -> dict[str, AttributeWish]:
+    if not isinstance(value, dict) or not all(isinstance(w, dict) for w in value.values()):
+        raise UsageError("attributes are tables of settings", "such as [attributes.age] with gamma = 5")
+    return {name: attribute_wish(w) for name, w in value.items()}
+
+
+def merged(plan: Wishes, given: Mapping[str, Any]) -> Wishes:
+    """The plan, with what the command line gives laid over it, column by column; None is not given."""
+    over = {k: v for k, v in given.items() if v is not None}
     if {"gamma", "rho1", "record_epsilon"} & set(over):
         plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
-    if "attributes" in over:
-        over["attributes"] = {**plan.attributes, **over["attributes"]}
+    keep, drop = over.get("keep", ()), over.get("drop", ())
+    settings = over.get("attributes", {})
+    over["keep"] = _joined(plan.keep, keep, {*drop, *settings})
+    over["drop"] = _joined(plan.drop, drop, {*keep, *settings})
+    aside = {*keep, *drop}
+    over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in aside} | {
+        n: _laid_over(plan.attributes.get(n, AttributeWish()), w) for n, w in settings.items()
+    }
     return replace(plan, **over)
+
+
+def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
+
+
+def _laid_over(planned: AttributeWish, given: AttributeWish) -> AttributeWish:
+    """A column's settings from the plan, with those given instead."""
+    own = {f.name: getattr(given, f.name) for f in fields(given) if f.name != "nulls"}
+    changes = {k: v for k, v in own.items() if v is not None}
+    if given.declares_domain:
+        changes = {"interval": None, "categories": None, "edges": None, "nulls": given.nulls} | changes
+    if given.gamma is not None or given.rho1 is not None:
+        changes = {"gamma": None, "rho1": None, "rho2": None} | changes
+    return replace(planned, **changes)

@@ -73,9 +73,16 @@ def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None)
 
 def normal_or_same(column: pa.Field) -> pa.DataType:
     try:
-        return dtypes.normal(column.type, column.name)
+        kind = dtypes.normal(column.type, column.name)
     except Exception:
         return column.type
+    if getattr(kind, "unit", "") == "s":  # Parquet has no seconds: one type in every format
+        return pa.timestamp("ms", kind.tz) if pa.types.is_timestamp(kind) else pa.time32("ms")
+    return kind
+
+
+def _is_text_view(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -85,6 +92,10 @@ def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Record
         array = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
         if isinstance(array, pa.ChunkedArray):  # too large for one array, or without chunks
             array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        if pa.types.is_dictionary(array.type) and _is_text_view(array.type.value_type):
+            # polars' categories: few kernels know the types of their labels
+            labels = array.dictionary.cast(pa.string())
+            array = pa.DictionaryArray.from_arrays(array.indices, labels)
         columns.append(dtypes.normalised(array, schema.field(name).type, name))
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))

@@ -12,7 +12,7 @@ import csv
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,9 @@ import pyarrow.csv as pacsv
 
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
+from ppdm_cli.tables import csv_blocks
 from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
-from ppdm_cli.tables.csv_blocks import BLOCK, chain, first_record, opened, whole_records
+from ppdm_cli.tables.csv_blocks import chain, first_record, opened, record_start, stray_quote, whole_records
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _FAMILIES = {
@@ -32,17 +33,23 @@ _FAMILIES = {
     "double": "number",
     "bool": "boolean",
     "date32[day]": "time",
-    "timestamp[s]": "time",
+    "timestamp[ms]": "time",
     "timestamp[us]": "time",
+    "timestamp[ms, tz=UTC]": "time with zone",
+    "timestamp[us, tz=UTC]": "time with zone",
     "time32[s]": "time of day",
 }
 _WIDEST = {
     "number": pa.float64(),
     "boolean": pa.bool_(),
     "time": pa.timestamp("us"),
+    "time with zone": pa.timestamp("us", "UTC"),
     "time of day": pa.time32("s"),
     "text": pa.string(),
 }
+_WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
+"""Of two types of a family the later one holds the values of both."""
+_PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class CsvOptions:
     encoding: str = "utf-8"
     nulls: tuple[str, ...] = ("",)
     types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    known: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Types from elsewhere, such as a sidecar, of columns that need not be there."""
     unread: frozenset[str] = frozenset()
     """Columns that nobody will ask for: they need no type."""
 
@@ -62,8 +71,9 @@ class CsvOptions:
                 "the delimiter must be one ASCII character, and no quote", "such as --delimiter ';'"
             )
         try:
-            codecs.lookup(self.encoding)
-        except LookupError:
+            b"any bytes".decode(self.encoding, "replace")
+            codecs.getincrementaldecoder(self.encoding)
+        except (LookupError, ValueError):
             raise UsageError(
                 f"{quoted(self.encoding)} is no encoding that Python knows", "such as --encoding latin-1"
             ) from None
@@ -84,7 +94,7 @@ class CsvTable:
         for column in options.types:
             if column not in self._names:
                 raise unknown_column(column, self._names, "--type")
-        known = {n: pa.string() for n in options.unread} | dict(options.types)
+        known = {n: pa.string() for n in options.unread} | dict(options.known) | dict(options.types)
         self.rows: int | None = None
         if any(n not in known for n in self._names):
             known = self._infer(known)
@@ -120,17 +130,28 @@ class CsvTable:
         return first
 
     def _header_names(self, header: bytes, where: str) -> list[str]:
-        text = header.decode("utf-8")
+        try:
+            text = header.decode("utf-8")
+        except UnicodeError:
+            raise DataError(
+                f"the header of {quoted(where)} is not in {self._options.encoding}",
+                "name its encoding, such as --encoding latin-1",
+            ) from None
+        if stray_quote(header, self._options.delimiter) is not None:
+            raise DataError(f"the header of {quoted(where)} has a quote that does not pair up", _PAIR_UP)
         if not text.strip():
             raise DataError(
                 f"{quoted(where)} is empty: it has no header", "the first line must name the columns"
             )
-        if "\r" in text.rstrip("\r\n"):
+        if "\r" in re.sub('"[^"]*"', "", text).rstrip("\r\n"):
             raise DataError(
                 f"the lines of {quoted(where)} end with carriage returns alone",
                 "convert the line ends, for instance with mac2unix",
             )
-        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._options.delimiter))
+        try:
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._options.delimiter))
+        except csv.Error:
+            raise DataError(f"the header of {quoted(where)} is no CSV", "check that it is one") from None
         if "" in names:
             raise DataError(
                 f"column {names.index('') + 1} of {quoted(where)} has no name",
@@ -150,18 +171,21 @@ class CsvTable:
             if codecs.lookup(self._options.encoding).name == "utf-8"
             else codecs.getincrementaldecoder(self._options.encoding)()
         )
-        lines, first = 0, True
+        lines, first, size = 0, True, max(csv_blocks.BLOCK, len(codecs.BOM_UTF8))
         try:
             with opened(source) as stream:
-                while block := stream.read(BLOCK):
+                while block := stream.read(size):
                     text = decoder.decode(block).encode() if decoder else block
                     yield text.removeprefix(codecs.BOM_UTF8) if first else text
                     lines, first = lines + text.count(b"\n"), False
                 if decoder:
                     yield decoder.decode(b"", final=True).encode()
-        except UnicodeError:
+        except UnicodeError as error:
+            read = ""
+            if isinstance(error, UnicodeDecodeError):
+                read = error.object[: error.start].decode(error.encoding, "replace")
             raise DataError(
-                f"{quoted(label)} is not in {self._options.encoding} (after line {lines + 1})",
+                f"line {lines + read.count(chr(10)) + 1} of {quoted(label)} is not in {self._options.encoding}",
                 "name its encoding, such as --encoding latin-1",
             ) from None
         except (OSError, EOFError, zlib.error):
@@ -186,6 +210,16 @@ class CsvTable:
 
     def _parse(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
         """Parse whole records; trouble names the row, counted from 0 within the block."""
+        if len(self._names) > 1 and not block.strip(b"\r\n"):
+            return pa.table({n: pa.nulls(0, t or pa.null()) for n, t in types.items()})
+        stray = stray_quote(block, self._options.delimiter)
+        if stray is not None:
+            before = self._parse(block[: record_start(block, stray)], dict.fromkeys(self._names, pa.binary()))
+            raise RowTrouble(
+                before.num_rows,
+                "it has a quote that does not pair up: a cell that is never closed, or a quote inside one",
+                _PAIR_UP,
+            )
         ragged: list[int] = []
         names = self._names
 
@@ -248,37 +282,27 @@ class CsvTable:
         wanted: dict[str, pa.DataType | None] = {
             n: declared.get(n) for n in self._names if n not in self._options.unread
         }
-        guessed: dict[str, pa.DataType] = {}
-        rows = 0
+        blocks: Iterator[tuple[str, bytes]] = self._blocks()
         if not self.rewindable:
             assert self._pending is not None
             records = whole_records(self._pending, self.name)
             first = next(records, b"")
             self._pending = chain(first, records)
-            found = [(self.name, self._guess(first, wanted))] if first else []
-        else:
-            found = None
+            blocks = iter([(self.name, first)] if first else [])
+        guessed: dict[str, pa.DataType] = {}
+        rows, file, in_file = 0, "", 0
         with workers() as executor:
-            file, in_file = "", 0
-            stream = (
-                found
-                if found is not None
-                else (
-                    (label, guess)
-                    for label, guess in ordered(
-                        executor, self._blocks(), lambda b: (b[0], self._guess_or_trouble(b[1], wanted))
-                    )
-                )
-            )
-            for label, guess in stream:
+            for label, guess in ordered(executor, blocks, lambda b: (b[0], self._guess(b[1], wanted))):
                 if label != file:
                     file, in_file = label, 0
-                if isinstance(guess, RowTrouble):
-                    raise DataError(
-                        f"row {in_file + guess.row + 1} of {quoted(file)}: {guess.what}", guess.next_step
-                    )
-                for name, kind in guess.types.items():
-                    guessed[name] = self._merged(name, guessed.get(name), kind, guess, file, in_file)
+                try:
+                    if isinstance(guess, RowTrouble):
+                        raise guess
+                    for name, kind in guess.types.items():
+                        guessed[name] = self._merged(name, guessed.get(name, pa.null()), kind, guess.block)
+                except RowTrouble as trouble:
+                    row = in_file + trouble.row + 1
+                    raise DataError(f"row {row} of {quoted(file)}: {trouble.what}", trouble.next_step) from None
                 rows += guess.rows
                 in_file += guess.rows
         if self.rewindable:
@@ -287,64 +311,46 @@ class CsvTable:
         texts = {n: pa.string() if pa.types.is_null(t) else t for n, t in inferred.items()}
         return texts | declared
 
-    def _guess_or_trouble(
-        self,
-        block: bytes,
-        wanted: Mapping[str, pa.DataType | None],
-    ) -> _Guess | RowTrouble:
+    def _guess(self, block: bytes, wanted: Mapping[str, pa.DataType | None]) -> _Guess | RowTrouble:
         try:
-            return self._guess(block, wanted)
+            table = self._parse(block, wanted)
+            types = {f.name: _plain(f.type) for f in table.schema if wanted[f.name] is None}
+            for name, kind in types.items():
+                if pa.types.is_binary(kind):
+                    self._parse(block, {name: pa.string()})  # says where it is no text
         except RowTrouble as trouble:
             return trouble
+        return _Guess(types, table.num_rows, block)
 
-    def _guess(self, block: bytes, wanted: Mapping[str, pa.DataType | None]) -> _Guess:
-        table = self._parse(block, wanted)
-        types = {}
-        for name in table.column_names:
-            if wanted[name] is not None:
-                continue
-            kind = table.schema.field(name).type
-            if pa.types.is_binary(kind):
-                self._parse(block, {name: pa.string()})  # says where it is no text
-            if pa.types.is_timestamp(kind) and kind.unit == "ns":
-                kind = pa.timestamp("us")
-            if pa.types.is_string(kind):
-                self._check_first(block, table.column(name), name)
-            types[name] = kind
-        return _Guess(types, table.num_rows, lambda n, t: self._parse(block, {n: t}))
+    def _merged(self, name: str, before: pa.DataType, now: pa.DataType, block: bytes) -> pa.DataType:
+        """The type so far and a block's as one: what a column's first value is, all must be.
 
-    def _check_first(self, block: bytes, column: pa.ChunkedArray, name: str) -> None:
-        """A column whose first value is a number, and a later one text, is trouble, not text."""
-        first = next((v for v in column if v.is_valid), None)
-        if first is None:
-            return
-        buffer = io.StringIO()
-        csv.writer(buffer, delimiter=self._options.delimiter).writerow([first.as_py()])
-        alone = pacsv.read_csv(
-            pa.py_buffer(buffer.getvalue().encode()),
-            pacsv.ReadOptions(column_names=["x"], use_threads=False),
-            pacsv.ParseOptions(newlines_in_values=True),
-        )
-        family = _family(alone.schema.field("x").type)
-        if family != "text":
-            self._parse(block, {name: _WIDEST[family]})
-
-    def _merged(
-        self, name: str, before: pa.DataType | None, now: pa.DataType, guess: _Guess, file: str, in_file: int
-    ) -> pa.DataType:
-        if before is None or pa.types.is_null(before) or before == now:
-            return now
-        if pa.types.is_null(now) or _family(before) == "text":
+        So a number that text follows is trouble and not text, wherever the blocks are cut.
+        """
+        if pa.types.is_null(before):
+            first = self._first_family(block, name) if _family(now) in ("text", "boolean") else _family(now)
+            if first == _family(now):
+                return now
+            before = _WIDEST[first]
+        if pa.types.is_null(now) or before == now or _family(before) == "text":
             return before
         if _family(before) == _family(now):
-            return now if before == pa.int64() or pa.types.is_date32(before) else before
-        try:
-            guess.reparse(name, _WIDEST[_family(before)])
-        except RowTrouble as trouble:
-            raise DataError(
-                f"row {in_file + trouble.row + 1} of {quoted(file)}: {trouble.what}", trouble.next_step
-            ) from None
+            return max(before, now, key=lambda kind: _WIDENING.index(_unzoned(kind)))
+        self._parse(block, {name: _WIDEST[_family(before)]})
         return before
+
+    def _first_family(self, block: bytes, name: str) -> str:
+        """What a column's first value would be taken for, if it were alone."""
+        column = self._parse(block, {name: pa.string()}).column(name)
+        first = next((v.as_py() for v in column if v.is_valid), "")
+        cell = '"' + first.replace('"', '""') + '"\n'
+        alone = pacsv.read_csv(
+            pa.py_buffer(cell.encode()),
+            pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=len(cell.encode()) + 1),
+            pacsv.ParseOptions(newlines_in_values=True),
+            pacsv.ConvertOptions(null_values=[], quoted_strings_can_be_null=False),
+        )
+        return _family(_plain(alone.schema.field("x").type))
 
 
 @dataclass(frozen=True)
@@ -353,7 +359,18 @@ class _Guess:
 
     types: dict[str, pa.DataType]
     rows: int
-    reparse: Callable[[str, pa.DataType], pa.Table]
+    block: bytes
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Instants to the microsecond or, where they are whole seconds, the millisecond."""
+    if not pa.types.is_timestamp(kind):
+        return kind
+    return pa.timestamp("us" if kind.unit == "ns" else "ms", kind.tz)
+
+
+def _unzoned(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
 
 
 def _family(kind: pa.DataType) -> str:

@@ -1,7 +1,8 @@
 """A CSV's bytes, cut into runs of whole records.
 
 In CSV a quote inside quotes is doubled, so a newline ends a record just where the quotes before it
-are even in number.
+are even in number. A quote that neither opens nor closes a cell would break that count: it is found
+and refused.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+import numpy as np
 
 from ppdm_cli.errors import DataError, quoted
 
@@ -42,36 +45,57 @@ def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
         if end >= 0:
             return whole[: end + 1], whole[end + 1 :]
         if len(whole) > LONGEST_RECORD:
-            break
-    if whole.count(b'"') % 2 or len(whole) > LONGEST_RECORD:
-        raise _unpaired(where)
+            raise _too_long(where)
     return whole, b""
 
 
 def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
-    """The same bytes, cut at the ends of records: at newlines that no open quote encloses."""
+    """The same bytes, cut at the ends of records; a last one that is never closed comes as it is."""
     carried = b""
     for block in blocks:
         whole = carried + block
-        end = whole.rfind(b"\n")
-        quotes = whole.count(b'"', 0, end + 1) if end >= 0 else 0
-        while end >= 0 and quotes % 2:
-            last_quote = whole.rfind(b'"', 0, end)
-            end = whole.rfind(b"\n", 0, last_quote)
-            quotes = whole.count(b'"', 0, end + 1) if end >= 0 else 0
-        if end >= 0:
-            yield whole[: end + 1]
-        carried = whole[end + 1 :]
+        end = record_start(whole, len(whole))
+        if end:
+            yield whole[:end]
+        carried = whole[end:]
         if len(carried) > LONGEST_RECORD:
-            raise _unpaired(where)
-    if carried.count(b'"') % 2:
-        raise _unpaired(where)
+            if carried.count(b'"') % 2:
+                break
+            raise _too_long(where)
     if carried.strip(b"\r\n"):
         yield carried
 
 
-def _unpaired(where: str) -> DataError:
+def record_start(data: bytes, place: int) -> int:
+    """Where the record begins that `place` is in: after a newline that no open quote encloses."""
+    end = data.rfind(b"\n", 0, place)
+    while end >= 0 and data.count(b'"', 0, end) % 2:
+        end = data.rfind(b"\n", 0, data.rfind(b'"', 0, end))
+    return end + 1
+
+
+def stray_quote(records: bytes, delimiter: str) -> int | None:
+    """Where the first quote is that neither opens nor closes a cell, nor is one of two in a row."""
+    if b'"' not in records:
+        return None
+    data = np.frombuffer(b"\n" + records + b"\n", np.uint8)  # with the ends of lines around
+    quotes = np.flatnonzero(data == ord('"'))
+    opening, closing = quotes[0::2], quotes[1::2]
+    before, after = _ENDS.copy(), _ENDS.copy()
+    before[ord(delimiter)] = after[ord(delimiter)] = True
+    after[ord("\r")] = True
+    wrong = [*opening[~before[data[opening - 1]]][:1], *closing[~after[data[closing + 1]]][:1]]
+    if len(opening) > len(closing):
+        wrong.append(opening[-1])
+    return int(min(wrong)) - 1 if wrong else None
+
+
+_ENDS = np.zeros(256, bool)
+_ENDS[[ord("\n"), ord('"')]] = True
+
+
+def _too_long(where: str) -> DataError:
     return DataError(
-        f"the quotes in {quoted(where)} do not pair up: a quoted cell is never closed",
-        'close it; a quote inside a quoted cell is written twice ("")',
+        f"{quoted(where)} has a line of more than {LONGEST_RECORD >> 20} MiB",
+        "check that it is a CSV, and its line ends",
     )

@@ -51,7 +51,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
             parts = sorted(
                 p
                 for p in path.rglob("*.parquet")
-                if not any(q.startswith((".", "_")) for q in p.relative_to(path).parts)
+                if p.is_file() and not any(q.startswith((".", "_")) for q in p.relative_to(path).parts)
             )
             if not parts:
                 raise DataError(
@@ -62,7 +62,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
             files.extend(parts)
         elif not path.exists():
             raise DataError(f"{quoted(path)} does not exist", "check its name")
-        elif not path.is_file() and not path.is_fifo():
+        elif not path.is_file():
             raise DataError(f"{quoted(path)} is no ordinary file", "name a file, or - for standard input")
         else:
             files.append(path)
@@ -104,7 +104,7 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar
     if beside is None and carried is None:
         raise MismatchError(
             f"{quoted(name)} has no sidecar",
-            f"name it with --sidecar, or put it beside as {quoted(f'...{SUFFIX}')}",
+            f"name it with --sidecar, or put it beside as {quoted(Path(name).name + SUFFIX)}",
         )
     if beside is None:
         assert carried is not None

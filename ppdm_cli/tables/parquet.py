@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,9 @@ from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, PpdmError, listed, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import Partition, normal_schema, normalised, rows_per_partition
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+"""A hive key that is a number: whose text is the number's, so that 007 stays text."""
 
 
 class ParquetTable:
@@ -26,10 +31,9 @@ class ParquetTable:
         self.name = str(root or files[0])
         self._metadata = [_opened(f) for f in self.files]
         self._keys = _hive_keys(self.files, root)
-        raw = self._metadata[0].schema.to_arrow_schema()
-        own = normal_schema(raw, str(self.files[0]))
-        for file, metadata in zip(self.files[1:], self._metadata[1:], strict=True):
-            _check_same(own, normal_schema(metadata.schema.to_arrow_schema(), str(file)), self.files[0], file)
+        own, *others = (_schema(m, f) for m, f in zip(self._metadata, self.files, strict=True))
+        for file, other in zip(self.files[1:], others, strict=True):
+            _check_same(own, other, self.files[0], file)
         self._own_names = set(own.names)
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
@@ -110,11 +114,26 @@ class _Slices:
             batch = next(self._batches)
         except (pa.ArrowException, OSError, StopIteration):
             raise _damaged(self._file) from None
+        self._check_text(batch)
         loaded = normalised(batch, self._schema)
         keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self._extra.values()]
         if not keys:
             return loaded
         return pa.RecordBatch.from_arrays([*loaded.columns, *keys], names=[*loaded.schema.names, *self._extra])
+
+
+    def _check_text(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Parquet calls its bytes text without looking; each label is looked at once."""
+        for name in self._text:
+            column = batch.column(name)
+            for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+                try:
+                    (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+                except pa.ArrowException:
+                    raise DataError(
+                        f"the column {quoted(name)} of {quoted(self._file)} is not in UTF-8",
+                        "write it again as text, or --drop it",
+                    ) from None
 
 
 def _opened(file: Path) -> pq.FileMetaData:
@@ -124,6 +143,14 @@ def _opened(file: Path) -> pq.FileMetaData:
         return pq.read_metadata(file)
     except (pa.ArrowException, OSError):
         raise _damaged(file) from None
+
+
+def _schema(metadata: pq.FileMetaData, file: Path) -> pa.Schema:
+    try:
+        raw = metadata.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError):
+        raise _damaged(file) from None
+    return normal_schema(raw, str(file))
 
 
 def _damaged(file: Path) -> PpdmError:
@@ -149,20 +176,23 @@ def _hive_keys(files: Sequence[Path], root: Path | None) -> dict[str, list[Any]]
     """The keys in `key=value` folders below the root, a value a file."""
     if root is None:
         return {}
-    found = [dict(p.split("=", 1) for p in f.relative_to(root).parent.parts if "=" in p) for f in files]
+    found = [
+        {n: _hive_value(v) for n, v in (p.split("=", 1) for p in f.relative_to(root).parent.parts if "=" in p)}
+        for f in files
+    ]
     names = list(dict.fromkeys(n for keys in found for n in keys))
     table: dict[str, list[Any]] = {}
     for name in names:
         texts = [keys.get(name) for keys in found]
-        try:
-            table[name] = [None if t is None else int(t) for t in texts]
-            if any(t is not None and str(int(t)) != t for t in texts):
-                table[name] = list(texts)
-        except ValueError:
-            table[name] = list(texts)
+        whole = all(t is None or _WHOLE.fullmatch(t) for t in texts) and any(texts)
+        table[name] = [None if t is None else int(t) for t in texts] if whole else list(texts)
     return table
 
 
+def _hive_value(text: str) -> str | None:
+    return None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
+
+
 def _key_type(values: list[Any]) -> pa.DataType:
-    whole = all(v is None or isinstance(v, int) for v in values)
+    whole = any(isinstance(v, int) for v in values)
     return dtypes.parse("int64" if whole else "string")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET
 
-from ppdm_cli.errors import MismatchError, listed, quoted
+from ppdm_cli.errors import DataError, MismatchError, listed, quoted
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv import CsvOptions
@@ -25,14 +25,16 @@ def open_release(
 ) -> tuple[Table, Sidecar]:
     """Open a release with its sidecar; the sidecar's types govern how a CSV is read."""
     path = None if str(source) == STANDARD else Path(source)
+    if path is not None and not path.exists():
+        raise DataError(f"{quoted(path)} does not exist", "check its name")
     beside = sidecar if sidecar is not None else sidecar_path(path) if path is not None else None
     is_csv = format_of(path).is_csv if path is not None else standard_format == "csv"
     if is_csv:
         promise = read_sidecar(beside, None, str(source))
         if path is not None:
             _check_digest(path, promise)
-        types = {a.name: a.kind for a in promise.attributes}
-        table = _open_csv(source, types)
+        known = {a.name: a.kind for a in promise.attributes}
+        table = open_table(source, csv=CsvOptions(known=known), standard_format="csv")
     else:
         table = open_table(source, standard_format=standard_format)
         promise = read_sidecar(beside, table.sidecar, str(source))
@@ -46,23 +48,14 @@ def open_release(
     return table, promise
 
 
-def _open_csv(source: Any, types: dict[str, Any]) -> Table:
-    from ppdm_cli.errors import UsageError
-
-    try:
-        return open_table(source, csv=CsvOptions(types=types), standard_format="csv")
-    except UsageError:
-        raise MismatchError(
-            f"{quoted(source)} does not have the columns that its sidecar names",
-            "one of them belongs to another release: fetch both again",
-        ) from None
-
-
 def _check_digest(path: Path, promise: Sidecar) -> None:
     if promise.blake2b is UNSET:
         return
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
+    except OSError as error:
+        raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
     if digest != promise.blake2b:
         raise MismatchError(
             f"the bytes of {quoted(path)} are not those its sidecar was made with",

@@ -65,7 +65,8 @@ class Target:
         """Put the flushed file in its place, over what was there."""
         with writing(self.path):
             if self._temporary is None:
-                named = _beside(self.path)
+                # straight to its name where that is free: then not even a kill leaves a hidden file
+                named = _beside(self.path) if self.path.exists() else self.path
                 folder = os.open(self.path.parent, os.O_RDONLY)
                 try:  # with a folder given, Python calls linkat, which alone follows /proc/self/fd
                     os.link(
@@ -76,6 +77,8 @@ class Target:
                     )
                 finally:
                     os.close(folder)
+                if named == self.path:
+                    return
                 self._temporary = named
             self._temporary.replace(self.path)
             self._temporary = None
@@ -97,6 +100,14 @@ class Target:
                 self.rename()
                 beside.rename()
         _flush_folder(self.path.parent)
+
+
+def check_sidecar(path: Path, data: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
+    """Before any work is done: the sidecar may be written too."""
+    if path.resolve() == data.resolve():
+        raise UsageError(f"the sidecar {quoted(path)} is also the output", "name another --sidecar")
+    with Target(path, force, inputs):
+        pass
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -44,23 +45,21 @@ def open_writer(
         yield _Arrow(file, schema, form is Format.STREAM, sidecar)
 
 
-class _Parquet:
-    """Dictionary-encoded: a release has few values a column. Row groups of one fixed size.
+class _Grouped:
+    """Takes batches of any size and writes them on in groups of one fixed size.
 
-    Columns of text may come as dictionaries, which are written three times as fast; a reader sees
-    plain text all the same, because the schema that Arrow keeps in the metadata says so.
+    So the bytes do not depend on how the input was cut.
     """
 
     def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
         self._file, self._schema = file, schema
-        self._writer: pq.ParquetWriter | None = None
-        self._row_group = 4 * rows_per_partition(len(schema))
+        self._size = rows_per_partition(len(schema))
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        while self._rows + batch.num_rows >= self._row_group:
-            room = self._row_group - self._rows
+        while self._rows + batch.num_rows >= self._size:
+            room = self._size - self._rows
             self._append(batch.slice(0, room))
             self._end_group()
             batch = batch.slice(room)
@@ -73,9 +72,28 @@ class _Parquet:
 
     def _end_group(self) -> None:
         if self._rows:
-            table = pa.Table.from_batches(self._waiting).unify_dictionaries()
-            self._opened(table.schema).write_table(table, self._row_group)
+            self._write_group(pa.Table.from_batches(self._waiting))
         self._waiting, self._rows = [], 0
+
+    def _write_group(self, table: pa.Table) -> None:
+        raise NotImplementedError
+
+    def digest(self) -> str | None:
+        return None
+
+
+class _Parquet(_Grouped):
+    """Dictionary-encoded: a release has few values a column.
+
+    Columns of text may come as dictionaries, which are written three times as fast; a reader sees
+    plain text all the same, because the schema that Arrow keeps in the metadata says so.
+    """
+
+    _writer: pq.ParquetWriter | None = None
+
+    def _write_group(self, table: pa.Table) -> None:
+        table = table.unify_dictionaries()
+        self._opened(table.schema).write_table(table, self._size)
 
     def _opened(self, physical: pa.Schema) -> pq.ParquetWriter:
         if self._writer is None:
@@ -87,29 +105,26 @@ class _Parquet:
     def close(self, sidecar: bytes | None) -> None:
         self._end_group()
         writer = self._opened(self._schema)
-        ours = {METADATA_KEY: sidecar} if sidecar is not None else {}
+        ours: dict[str | bytes, bytes] = {METADATA_KEY: sidecar} if sidecar is not None else {}
         logical = base64.b64encode(self._schema.with_metadata(ours).serialize().to_pybytes())
         writer.add_key_value_metadata({"ARROW:schema": logical, **ours})
         writer.close()
 
-    def digest(self) -> str | None:
-        return None
 
-
-class _Arrow:
+class _Arrow(_Grouped):
     def __init__(self, file: IO[bytes], schema: pa.Schema, stream: bool, sidecar: bytes | None) -> None:
+        super().__init__(file, schema)
         self._schema = schema.with_metadata({METADATA_KEY: sidecar} if sidecar is not None else None)
         new = pa.ipc.new_stream if stream else pa.ipc.new_file
         self._writer = new(file, self._schema)
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(_plain(batch, self._schema))
+    def _write_group(self, table: pa.Table) -> None:
+        columns = [bared(_dictionary_free(c)) for c in table.combine_chunks().columns]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema))
 
     def close(self, sidecar: bytes | None) -> None:
+        self._end_group()
         self._writer.close()
-
-    def digest(self) -> str | None:
-        return None
 
 
 class _Csv:
@@ -128,10 +143,7 @@ class _Csv:
     def write(self, batch: pa.RecordBatch) -> None:
         import polars as pl
 
-        columns = [
-            pc.cast(c, pa.string()) if pa.types.is_time(c.type) else c
-            for c in _plain(batch, self._schema).columns
-        ]
+        columns = [_said(c) for c in map(_dictionary_free, batch.columns)]
         frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
         text = io.BytesIO()
         frame.write_csv(text, include_header=False)
@@ -145,10 +157,23 @@ class _Csv:
         return self._file.hash.hexdigest()
 
 
-def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without dictionaries, and with no other values in it than its rows'."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with nothing under its nulls: Arrow would publish what a mask only hides."""
+    return column.take(pa.array(np.arange(len(column)))) if column.null_count else column
+
+
+def _said(column: pa.Array) -> pa.Array:
+    """Times of day as text, and instants in UTC: an offset in minutes would not say all zones."""
+    if pa.types.is_time(column.type):
+        return pc.cast(column, pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column.cast(pa.timestamp(column.type.unit, "UTC"))
+    return column
+
+
+def _dictionary_free(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Plain values: no other value goes along than those of the rows."""
+    return pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 class _Digesting(io.RawIOBase):

@@ -1,0 +1,181 @@
+"""The speed table of the design, measured: `make bench`.
+
+Every time is a ratio of two things run alternately in this one run, whole processes on the same
+files, the median of several; it prints the machine and writes nothing into the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from ppdm_cli.coins import Coins
+from ppdm_cli.matrices import GammaDiagonal
+from ppdm_cli.perturbing.substitution import substitute
+
+PPDM = [sys.executable, "-m", "ppdm_cli"]
+ROWS, MANY = 10_000_000, 50_000_000
+CSV_ROWS = 2_000_000
+REPEATS = 5
+PLAN = """\
+gamma = 9
+bins = 20
+class = "group"
+keep = ["group"]
+[attributes]
+salary.domain = [20000, 150000]
+commission.domain = [0, 75000]
+age.domain = [20, 80]
+elevel.domain = [0, 4]
+car.domain = [1, 20]
+zipcode.domain = [0, 8]
+hvalue.domain = [50000, 1350000]
+hyears.domain = [1, 30]
+loan.domain = [0, 500000]
+"""
+
+
+def run(command: Sequence[object]) -> tuple[float, float]:
+    """Seconds and peak MiB of a process."""
+    began = time.perf_counter()
+    process = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.stderr.close()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{command}: {said}")
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def compare(
+    ours: Sequence[object], theirs: Sequence[object], repeats: int = REPEATS
+) -> tuple[float, float, float]:
+    """The median ratio of our seconds to theirs, run alternately, and both medians."""
+    run(ours), run(theirs)
+    pairs = [(run(ours)[0], run(theirs)[0]) for _ in range(repeats)]
+    return (
+        statistics.median(a / b for a, b in pairs),
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+    )
+
+
+def line(what: str, bound: str, measured: str) -> None:
+    print(f"| {what} | {bound} | {measured} |", flush=True)
+
+
+def parquet(folder: Path) -> None:
+    data, plan = folder / "f2.parquet", folder / "plan.toml"
+    plan.write_text(PLAN)
+    run([*PPDM, "generate", "--function", 2, "--records", ROWS, "--seed", 7, "-o", data])
+    perturb = [*PPDM, "perturb", data, "-o", folder / "release.parquet", "--plan", plan, "--force"]
+    # the class is declared by nobody: --like makes it one pass, as a plan with everything in it does
+    run(perturb)
+    like = [
+        *PPDM,
+        "perturb",
+        data,
+        "-o",
+        folder / "next.parquet",
+        "--like",
+        folder / "release.parquet",
+        "--force",
+    ]
+    copy = python(
+        f"import polars; polars.scan_parquet({str(data)!r}).sink_parquet({str(folder / 'copy.parquet')!r})"
+    )
+    ratio, ours, theirs = compare(like, copy)
+    line(
+        f"`perturb` {ROWS // 10**6}M x 10 Parquet, plan given, to polars' copy",
+        "1 (aim 0.7)",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+    line(f"... peak memory at {ROWS // 10**6}M rows", "1,024 MiB", f"{run(like)[1]:.0f} MiB")
+    many = folder / "many.parquet"
+    run([*PPDM, "generate", "--function", 2, "--records", MANY, "--seed", 8, "-o", many])
+    seconds, memory = run(
+        [*PPDM, "perturb", many, "-o", folder / "next.parquet", "--like", folder / "release.parquet", "--force"]
+    )
+    line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
+    many.unlink()
+
+
+def csv(folder: Path) -> None:
+    data = folder / "f2.csv"
+    run([*PPDM, "generate", "--function", 2, "--records", CSV_ROWS, "--seed", 7, "-o", data])
+    perturb = [
+        *PPDM,
+        "perturb",
+        data,
+        "-o",
+        folder / "release.csv",
+        "--like",
+        folder / "release.parquet",
+        "--force",
+    ]
+    copy = python(f"import polars; polars.read_csv({str(data)!r}).write_csv({str(folder / 'copy.csv')!r})")
+    ratio, ours, theirs = compare(perturb, copy)
+    line(
+        f"`perturb` {CSV_ROWS // 10**6}M x 10 CSV, plan given, to polars' read and write",
+        "1.5",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+
+
+def startup() -> None:
+    for arguments in (["--help"], ["perturb", "--help"]):
+        _, ours, theirs = compare([*PPDM, *arguments], python("import click"), 15)
+        line(f"`ppdm {' '.join(arguments)}` over `import click`", "150 ms", f"{1000 * (ours - theirs):.0f} ms")
+
+
+def sampler() -> None:
+    n = 1 << 22
+    codes = np.random.default_rng(1).integers(0, 20, n).astype(np.uint8)
+    out, addresses = np.empty_like(codes), np.arange(n, dtype=np.uint64)
+    seconds = fastest(
+        lambda: substitute(GammaDiagonal(Decimal(9), 20), Coins(bytes(32)), addresses, codes, out)
+    )
+    line("the substitution alone, coins included, one core", "-", f"{seconds / n * 1e9:.1f} ns a cell")
+
+
+def fastest(work: Callable[[], None]) -> float:
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def main() -> None:
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; medians of "
+        f"{REPEATS} alternating runs of whole processes\n"
+    )
+    line("work", "bound", "measured")
+    line("---", "---", "---")
+    sampler()
+    startup()
+    with tempfile.TemporaryDirectory() as folder:
+        parquet(Path(folder))
+        csv(Path(folder))
+
+
+if __name__ == "__main__":
+    main()
