@@ -21,7 +21,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file, save_key
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
-from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.publishing import Output
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
@@ -187,13 +187,12 @@ def _earlier(path: Path) -> Sidecar:
 def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
     """With an earlier release's types nothing needs to be inferred: one pass over the file."""
     csv = csv or CsvOptions()
-    unread = frozenset(asked.drop) - {identifier}
     known: dict[str, pa.DataType] = {}
     if earlier is not None:
         known = {a.name: a.kind for a in earlier.attributes}
     if identifier is not None:
         known[identifier] = pa.string()
-    return replace(csv, types={**known, **csv.types}, unread=unread)
+    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier})
 
 
 def _plan(
@@ -204,6 +203,8 @@ def _plan(
     threads: int | None,
     progress: Progress | None,
 ) -> Plan:
+    if identifier is not None and identifier not in table.schema.names:
+        raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:
         return like(earlier, table.schema)
     check_columns(table.schema, asked, identifier)

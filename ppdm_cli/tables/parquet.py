@@ -121,7 +121,6 @@ class _Slices:
             return loaded
         return pa.RecordBatch.from_arrays([*loaded.columns, *keys], names=[*loaded.schema.names, *self._extra])
 
-
     def _check_text(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Parquet calls its bytes text without looking; each label is looked at once."""
         for name in self._text:

@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Protocol
 
 import numpy as np
@@ -37,12 +37,27 @@ def open_writer(
     file: IO[bytes], form: Format, schema: pa.Schema, sidecar: bytes | None = None
 ) -> Iterator[Writer]:
     """A writer; an Arrow file or stream carries the sidecar that is known at its start."""
+    writer: _Parquet | _Csv | _Arrow
     if form is Format.PARQUET:
-        yield _Parquet(file, schema)
+        writer = _Parquet(file, schema)
     elif form.is_csv:
-        yield _Csv(file, schema, form is Format.CSV_GZ)
+        writer = _Csv(file, schema, form is Format.CSV_GZ)
     else:
-        yield _Arrow(file, schema, form is Format.STREAM, sidecar)
+        writer = _Arrow(file, schema, form is Format.STREAM, sidecar)
+    try:
+        yield writer
+    except BaseException:
+        _abandon(writer)
+        raise
+
+
+def _abandon(writer: _Parquet | _Csv | _Arrow) -> None:
+    """Else Python would end the file when it collects the writer, and complain that the file is gone."""
+    if isinstance(writer, _Parquet) and writer._writer is not None:
+        writer._writer.is_open = False
+    elif isinstance(writer, _Csv):
+        with suppress(Exception):
+            writer.close(None)
 
 
 class _Grouped:

@@ -1,0 +1,115 @@
+"""`ppdm entropy`: surfaces over gamma and N, for a prior or for a release, as tables and pictures."""
+
+from __future__ import annotations
+
+import json
+from math import log2
+from pathlib import Path
+
+import pytest
+
+from ppdm_cli import perturb, pictures
+from ppdm_cli.tables import read_sidecar
+from tests.conftest import Run, listing, people, read_table
+
+
+def rows(ppdm: Run, *args: str) -> list[dict[str, float]]:
+    done = ppdm("entropy", *args, "--json")
+    assert done.stderr == b""
+    found: list[dict[str, float]] = json.loads(done.stdout)["rows"]
+    return found
+
+
+def test_the_grid_is_every_gamma_with_every_n(ppdm: Run) -> None:
+    found = rows(ppdm, "--gamma", "2:4,9.5", "--bins", "5,30:50:10", "--records", "1000")
+    assert [(r["gamma"], r["N"]) for r in found] == [(g, n) for g in (2, 3, 4, 9.5) for n in (5, 30, 40, 50)]
+    first = found[0]
+    g, N = 2, 5
+    D = g + N - 1
+    assert first["entropy"] == pytest.approx(-(g / D) * log2(g / D) + (N - 1) / D * log2(D))
+    assert first["entropy_share"] == pytest.approx(first["entropy"] / log2(N))
+    assert first["information"] == pytest.approx(log2(N) - first["entropy"])
+    assert first["condition_number"] == pytest.approx((g + N - 1) / (g - 1))
+    assert first["rho2"] == pytest.approx(2 * 0.05 / (0.95 + 2 * 0.05))
+    assert first["expected_error"] == pytest.approx((1000 * 4 * 7) ** 0.5 / 1000)
+    default = rows(ppdm)
+    assert len(default) == 20 * 12 and "expected_error" not in default[0]
+
+
+def test_a_prior_says_how_many_values_there_are(ppdm: Run) -> None:
+    found = rows(ppdm, "--gamma", "9", "--prior", "0.7,0.2,0.1", "--rho1", "0.01")
+    assert [(r["N"], r["rho1"]) for r in found] == [(3, 0.01)]
+    assert 0 < found[0]["information"] < rows(ppdm, "--gamma", "9", "--bins", "3")[0]["information"]
+
+
+def test_a_release_gives_a_row_an_attribute(tmp_path: Path, ppdm: Run) -> None:
+    sidecar = perturb(people(), tmp_path / "r.parquet", gamma=9, keep=["group"], bins=5).sidecar
+    found = rows(ppdm, "r.parquet")
+    assert [(r["attribute"], r["N"], r["records"]) for r in found] == [
+        (a.name, a.N, 1000) for a in sidecar.perturbed
+    ]
+    ppdm("entropy", "r.parquet", "-o", "e.parquet", "--plot", "e.svg")
+    said = read_sidecar(tmp_path / "e.parquet.ppdm.json", None, "e")
+    assert (said.stage, said.release) == ("evaluated", sidecar.release)
+    assert said.attributes == sidecar.perturbed
+    before = listing(tmp_path)
+    assert b"also the input" in ppdm("entropy", "r.parquet", "-o", "r.parquet", "--force", code=2).stderr
+    assert b"leave --gamma" in ppdm("entropy", "r.parquet", "--gamma", "9", code=2).stderr
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_the_table_is_columnar_and_says_what_it_speaks_of(suffix: str, tmp_path: Path, ppdm: Run) -> None:
+    name = f"e.{suffix}"
+    done = ppdm("entropy", "--gamma", "2,9", "--bins", "5,10", "-o", name)
+    assert done.stdout == b"", "a table in a file is not shown as well"
+    assert read_table(tmp_path / name).to_pylist() == rows(ppdm, "--gamma", "2,9", "--bins", "5,10")
+    said = read_sidecar(tmp_path / f"{name}.ppdm.json", None, name)
+    assert (said.stage, said.evaluated.gammas, said.evaluated.N) == ("evaluated", [2, 9], [5, 10])
+    assert "evaluated" in ppdm("inspect", name).stdout.decode()
+
+
+def test_pictures_are_drawn_and_written_whole_or_not_at_all(tmp_path: Path, ppdm: Run) -> None:
+    magic = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!DOCTYPE html>"}
+    grid = rows(ppdm, "--gamma", "2,9", "--bins", "5,10")
+    for suffix, begins in magic.items():
+        pictures.entropy(grid, tmp_path / f"p.{suffix}")
+        assert (tmp_path / f"p.{suffix}").read_bytes().startswith(begins)
+    args = ("entropy", "--gamma", "2,9", "--bins", "5,10", "--plot", "p.png")
+    before = listing(tmp_path)
+    assert b"--force" in ppdm(*args, "-o", "e.csv", code=2).stderr
+    assert b"names no picture" in ppdm(*args[:-1], "p.gif", "-o", "e.csv", code=2).stderr
+    assert listing(tmp_path) == before, "neither picture nor table"
+    (tmp_path / "p.png").write_bytes(b"old")
+    ppdm(*args, "--force")
+    assert (tmp_path / "p.png").read_bytes().startswith(magic["png"])
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ("--gamma x", 2),
+        ("--gamma 2:1", 2),
+        ("--gamma 2:9:0", 2),
+        ("--gamma 0:1e9999:1e-9999", 2),
+        ("--gamma 1,2", 4),
+        ("--gamma inf", 4),
+        ("--gamma nan", 2),
+        ("--bins 2.5", 2),
+        ("--bins inf", 2),
+        ("--bins 1e999999999", 2),
+        ("--bins 100000", 2),
+        ("--bins 1", 4),
+        ("--records 0", 2),
+        ("--prior 0.5", 2),
+        ("--prior 0.5,0.6", 2),
+        ("--prior 0.5,0.5 --bins 3", 2),
+        ("--prior=-1,2", 2),
+        ("--rho1 1", 2),
+        ("--gamma 2:9000 -o e.csv", 2),
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(args: str, code: int, tmp_path: Path, here: Run) -> None:
+    done = here("entropy", *args.split(), code=code)
+    assert done.stdout == b"" and b"inside ppdm" not in done.stderr
+    assert listing(tmp_path) == {}

@@ -1,0 +1,213 @@
+"""`ppdm inspect`, and what all subcommands share: help, suggestions, colours, broken pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ppdm_cli import perturb, promise
+from ppdm_cli.commands import SUBCOMMANDS
+from ppdm_cli.tables import open_release
+from tests.conftest import Run, people
+
+PPDM = f"{sys.executable} -m ppdm_cli"
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    for suffix in ("parquet", "csv", "arrow"):
+        perturb(people(), tmp_path / f"r.{suffix}", gamma=9, keep=["group"], drop=["since"], bins=20)
+    return tmp_path
+
+
+def test_a_release_its_sidecar_and_a_stream_are_inspected_alike(release: Path, ppdm: Run) -> None:
+    for name in ("r.parquet", "r.csv", "r.arrow", "r.parquet.ppdm.json"):
+        done = ppdm("inspect", name, "--json", "--prior", "0.1")
+        assert done.stderr == b""
+        said = json.loads(done.stdout)
+        sidecar = open_release(release / name.removesuffix(".ppdm.json"))[1]
+        figures = promise.figures(sidecar, 0.1) | {"sentences": promise.sentences(sidecar, 0.1)}
+        assert said == json.loads(json.dumps(figures))
+        assert said["record"]["unbounded"] == ["group"] and said["record"]["prior"] == 0.1
+    age = next(a for a in said["attributes"] if a["attribute"] == "age")
+    N = age["N"]
+    assert age["staying"] == pytest.approx(9 / (8 + N)) and age["gamma"] == 9
+    assert age["condition_number"] == pytest.approx((8 + N) / 8)
+    assert age["worst_posterior"] == pytest.approx(0.9 / 1.8)
+
+
+def test_people_read_a_table_and_sentences(release: Path, ppdm: Run) -> None:
+    done = ppdm("inspect", "r.csv")
+    text = " ".join(done.stdout.decode().split())
+    assert done.stderr == b"" and b"\x1b" not in done.stdout
+    for words in (
+        "perturbed, 1000 records",
+        "condition",
+        "becomes",
+        "32.1%",
+        "gamma is 6561",
+        "Unbounded",
+    ):
+        assert words in text, words
+
+
+def test_what_does_not_fit_or_is_not_there_has_its_exit_code(release: Path, here: Run) -> None:
+    (release / "r.csv").write_bytes((release / "r.csv").read_bytes()[:-1])
+    (release / "plain.csv").write_text("a,b\n1,2\n")
+    (release / "broken.ppdm.json").write_text("{}")
+    people().write_parquet(release / "other.parquet")
+    for args, code, said in (
+        (("r.csv",), 3, "fetch both again"),
+        (("plain.csv",), 3, "no sidecar"),
+        (("broken.ppdm.json",), 3, "not valid"),
+        (("other.parquet", "--sidecar", "r.parquet.ppdm.json"), 3, "which its sidecar lacks"),
+        (("nosuch.parquet",), 1, "does not exist"),
+        (("r.csv", "--prior=0"), 2, "between 0 and 1"),
+        (("r.csv", "--prior=nan"), 2, "between 0 and 1"),
+    ):
+        done = here("inspect", *args, code=code)
+        assert done.stdout == b"" and said in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+
+def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
+    done = ppdm("--help")
+    assert done.stderr == b"" and all(name in done.stdout.decode() for name in SUBCOMMANDS)
+    assert ppdm("-V").stdout.decode().startswith("ppdm ")
+    done = ppdm(code=2)
+    assert done.stdout == b"" and b"Commands" in done.stderr
+    for name in SUBCOMMANDS:
+        said = ppdm(name, "--help").stdout.decode()
+        assert "Memory:" in said and len(re.findall(rf"\n +ppdm {name} ", said)) >= 2, (
+            "memory class and two examples"
+        )
+
+
+def test_what_is_misspelt_gets_a_suggestion(release: Path, here: Run) -> None:
+    ppdm = here
+    assert b"Did you mean 'perturb'?" in ppdm("pertub", "x", code=2).stderr
+    assert b"Commands: perturb, inspect" in ppdm("xyz", code=2).stderr
+    people().write_csv(release / "data.csv")
+    base = ("perturb", "data.csv", "-o", "x.csv", "--gamma", "9")
+    for option in ("--keep", "--drop", "--class"):
+        said = ppdm(*base, option, "incone", code=2).stderr.decode()
+        assert f"{option} names the column 'incone'" in said and "did you mean 'income'?" in said
+    for option in (("--attribute", "incone:bins=5"), ("--domain", "incone=0:1")):
+        assert b"did you mean 'income'?" in ppdm(*base, *option, code=2).stderr
+    assert b"No such option" in ppdm(*base, "--gama", "9", code=2).stderr
+
+
+def test_an_identifier_that_is_not_there_is_said_to_be_one(release: Path, here: Run) -> None:
+    people().write_csv(release / "data.csv")
+    people().write_parquet(release / "data.parquet")
+    for name in ("data.parquet", "data.csv"):
+        args = ("perturb", name, "-o", "x.csv", "--key-file", "k", "--id", "incone")
+        said = here(*args, "--gamma", "9", code=2).stderr.decode()
+        assert "--id names the column 'incone'" in said and "did you mean 'income'?" in said
+    said = here(*args, "--like", "r.parquet", code=2).stderr.decode()
+    assert "--id names the column 'incone'" in said
+    assert not (release / "k").exists(), "no key is made for a call that fails"
+
+
+def on_a_terminal(command: str, folder: Path, **environment: str) -> str:
+    """What a command writes when all it writes goes to a terminal."""
+    leader, follower = pty.openpty()
+    streams = {"stdin": follower, "stdout": follower, "stderr": follower}
+    env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120"} | environment
+    with subprocess.Popen(["bash", "-c", command], cwd=folder, env=env, **streams) as running:  # type: ignore[call-overload]
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                block = os.read(leader, 1 << 16)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not block:
+                break
+            seen += block
+        running.wait()
+    os.close(leader)
+    assert running.returncode == 0, seen.decode()
+    return seen.decode()
+
+
+def test_colours_are_for_terminals_and_no_color_is_honoured(release: Path) -> None:
+    assert "\x1b[" in on_a_terminal(f"{PPDM} inspect r.csv", release)
+    plain = on_a_terminal(f"{PPDM} inspect r.csv", release, NO_COLOR="1")
+    assert "\x1b[3" not in plain and "\x1b[9" not in plain
+    piped = on_a_terminal(f"{PPDM} inspect r.csv | cat; {PPDM} inspect r.csv --json", release)
+    assert "\x1b[" not in piped, "a pipe is no terminal, and JSON is for programs"
+
+
+def test_a_broken_pipe_is_quiet(release: Path) -> None:
+    for command in (
+        "generate --function 1 --records 2000000 -o - --to csv",
+        "generate --function 1 --records 2000000 -o -",
+        "inspect r.parquet --json",
+        "entropy --gamma 2:300 --bins 5:200 --json",
+        "perturb r2.parquet -o - --gamma 9",
+    ):
+        people(100_000).write_parquet(release / "r2.parquet")
+        line = f"{PPDM} {command} 2> err | head -c 1 > /dev/null"
+        done = subprocess.run(["bash", "-c", line], cwd=release, capture_output=True)
+        said = (release / "err").read_text()
+        report = command.startswith("perturb")  # its report comes when the data have gone
+        assert done.stderr == b"" and ("Error" not in said and "Exception" not in said), said
+        assert report or said == "", (command, said)
+
+
+def test_a_full_standard_output_is_one_line(release: Path) -> None:
+    people(50_000).write_parquet(release / "r2.parquet")
+    for command in (
+        "generate --function 1 --records 100000 -o - --to csv",
+        "inspect r.parquet --json",
+        "inspect r.parquet",
+        "perturb r2.parquet -o - --gamma 9",
+        "perturb r2.parquet -o - --to csv --sidecar s.json --gamma 9",
+        "--help",
+    ):
+        done = subprocess.run(
+            ["bash", "-c", f"{PPDM} {command} > /dev/full"], cwd=release, capture_output=True, text=True
+        )
+        assert done.returncode == 1 and done.stderr.count("\n") == 1, (command, done.stderr)
+        assert "space left" in done.stderr.lower()
+        assert not (release / "s.json").exists()
+
+
+def test_processes_are_piped_and_arrow_carries_its_sidecar(tmp_path: Path, ppdm: Run) -> None:
+    people().write_csv(tmp_path / "data.csv")
+    domains = "--domain age=0:120 --domain 'region=north|south|east' --keep group"
+    columns = "--drop income --drop member --drop since"
+    line = (
+        f"cat data.csv | {PPDM} perturb - --from csv -o - --gamma 9 {domains} {columns}"
+        f" | tee r.stream | {PPDM} inspect - --json"
+    )
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    said = json.loads(done.stdout)
+    assert said["record"]["perturbed_gamma"] == 81 and said["records"] is None
+    assert b"Unbounded" in done.stderr, "the report of the first process is on stderr"
+    args = ("perturb", "-", "--from", "csv", "-o", "-", "--to", "csv", "--gamma", "9", "--drop", "income")
+    more = (
+        "--domain",
+        "age=0:120",
+        "--keep",
+        "region",
+        "--keep",
+        "member",
+        "--keep",
+        "since",
+        "--keep",
+        "group",
+    )
+    done = ppdm(*args, *more, "--sidecar", "s.json", stdin=(tmp_path / "data.csv").read_bytes())
+    (tmp_path / "piped.csv").write_bytes(done.stdout)
+    ppdm("inspect", "piped.csv", "--sidecar", "s.json")
+    again = ppdm(*args, *more, "--sidecar", "s.json", stdin=(tmp_path / "data.csv").read_bytes(), code=2)
+    assert b"--force" in again.stderr and again.stdout == b""

@@ -1,0 +1,139 @@
+"""A run that is killed or interrupted: the old pair or the new one is there and fits, or no sidecar.
+
+`kill -9` lets nobody tidy up, so nothing may need it: the file has no name until it is whole.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ppdm_cli import synthetic
+from tests.conftest import Run, listing, people, write_table
+
+ROWS = 3_000_000
+COMMAND = [sys.executable, "-m", "ppdm_cli", "perturb"]
+PAIR = {"r.parquet", "r.parquet.ppdm.json"}
+
+
+@pytest.fixture(scope="session")
+def millions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table that takes a moment to perturb."""
+    table = pa.Table.from_batches(synthetic.generate(2, ROWS, 7))
+    return write_table(table, tmp_path_factory.mktemp("millions") / "in.parquet")
+
+
+def started(*args: object, folder: Path, stdin: int | None = None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*COMMAND, *map(str, args)], cwd=folder, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def test_a_kill_at_any_moment_leaves_a_pair_that_fits(millions: Path, tmp_path: Path, ppdm: Run) -> None:
+    args = (millions, "-o", "r.parquet", "--gamma", "9", "--force")
+    began = time.monotonic()
+    ppdm("perturb", *args)
+    whole = time.monotonic() - began
+    outcomes = set()
+    for tenth in (4, 6, 7.5, 8.5, 9, 9.5, 10, 12):
+        before = listing(tmp_path)
+        running = started(*args, folder=tmp_path)
+        time.sleep(whole * tenth / 10)
+        running.kill()
+        running.communicate()
+        after = listing(tmp_path)
+        assert "r.parquet" in after and set(after) <= PAIR, "nothing is left behind"
+        ppdm("inspect", "r.parquet", "--json")
+        outcomes.add("old" if after == before else "new")
+        if after != before:
+            assert set(after) == PAIR or after["r.parquet"] != before["r.parquet"]
+    assert "old" in outcomes
+
+
+STEPS = """
+import os, signal, sys
+at = int(sys.argv.pop(1))
+seen = 0
+def hook(event, args):
+    global seen
+    if event in ("os.link", "os.rename", "os.remove") and any("r.parquet" in str(a) for a in args):
+        seen += 1
+        if seen == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+from ppdm_cli.commands import main
+main()
+"""
+
+
+def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Path, ppdm: Run) -> None:
+    people().write_parquet(tmp_path / "in.parquet")
+    ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9")
+    old = (tmp_path / "r.parquet").read_bytes()
+    states = []
+    for step in range(1, 9):
+        command = [sys.executable, "-c", STEPS, str(step), "perturb", "in.parquet", "-o", "r.parquet"]
+        done = subprocess.run([*command, "--gamma", "9", "--force"], cwd=tmp_path, capture_output=True)
+        hidden = [p for p in tmp_path.iterdir() if p.name not in PAIR | {"in.parquet"}]
+        if hidden:  # killed between two system calls: a name is given, then it replaces the old file's
+            assert len(hidden) == 1 and hidden[0].name.endswith(".ppdm-part")
+            assert (tmp_path / "r.parquet").read_bytes() == old
+            hidden[0].unlink()
+        ppdm("inspect", "r.parquet")
+        now = (tmp_path / "r.parquet").read_bytes()
+        promised = (tmp_path / "r.parquet.ppdm.json").exists()
+        states.append(("old" if now == old else "new", promised))
+        if done.returncode == 0:
+            break
+        ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force")
+        old = (tmp_path / "r.parquet").read_bytes()
+    assert states == [("old", True), ("old", False), ("old", False), ("new", False), ("new", True)]
+
+
+def test_a_kill_before_anything_was_published_leaves_nothing(tmp_path: Path) -> None:
+    args = ("-", "-o", "r.csv", "--from", "csv", "--gamma", "9", "--domain", "x=0:9")
+    running = started(*args, folder=tmp_path, stdin=subprocess.PIPE)
+    assert running.stdin is not None
+    running.stdin.write(b"x\n" + b"1\n" * 100_000)
+    running.stdin.flush()
+    time.sleep(1)
+    running.kill()
+    running.communicate()
+    assert listing(tmp_path) == {}
+
+
+def interrupted(running: subprocess.Popen[bytes]) -> str:
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=20)
+    assert running.returncode == 130 and out == b"", err.decode()
+    return err.decode().strip()
+
+
+def test_ctrl_c_while_waiting_for_input_stops_at_once_and_says_so(tmp_path: Path) -> None:
+    for form in ("csv", "arrow"):
+        args = ("-", "-o", "r.parquet", "--from", form, "--gamma", "9", "--domain", "x=0:9")
+        running = started(*args, folder=tmp_path, stdin=subprocess.PIPE)
+        time.sleep(1)
+        began = time.monotonic()
+        assert interrupted(running) == "ppdm: interrupted: nothing was written"
+        assert time.monotonic() - began < 3
+        assert listing(tmp_path) == {}
+
+
+def test_ctrl_c_in_the_middle_of_the_work_leaves_what_was_there(millions: Path, tmp_path: Path) -> None:
+    pl.DataFrame({"x": [1]}).write_parquet(tmp_path / "r.parquet")
+    before = listing(tmp_path)
+    args = (millions, "-o", "r.parquet", "--gamma", "9", "--force", "--shuffle", "--bins", "1000")
+    for delay in (1.2, 0.9):
+        running = started(*args, folder=tmp_path)
+        time.sleep(delay)
+        assert running.poll() is None, "the work is long enough to be interrupted"
+        assert interrupted(running) == "ppdm: interrupted: nothing was written"
+        assert listing(tmp_path) == before

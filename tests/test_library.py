@@ -1,0 +1,134 @@
+"""The library's front door: `perturb` on anything that speaks Arrow, as the command does it on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ppdm_cli
+from ppdm_cli import Release, perturb
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError
+from ppdm_cli.tables import open_release
+from tests.conftest import Run, people
+
+
+class Speaks:
+    """A table of someone else's that offers the Arrow stream and nothing more."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_any_table_that_speaks_arrow_gives_the_same_release() -> None:
+    frame = people()
+    table = frame.to_arrow()
+    batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=77))
+    releases = [perturb(t, gamma=9, seed=3) for t in (frame, table, batches, Speaks(table))]
+    first = releases[0]
+    assert isinstance(first, Release) and isinstance(first.frame, pl.DataFrame)
+    for release in releases[1:]:
+        assert release.frame.equals(first.frame) and release.sidecar == first.sidecar
+    assert first.frame.columns == frame.columns and first.frame.height == 1000
+    assert first.sidecar.records == 1000 and not first.frame.equals(frame)
+
+
+def test_the_input_is_not_touched() -> None:
+    frame, copy = people(), people().clone()
+    table = people().to_arrow()
+    before = [bytes(b) for c in table.itercolumns() for k in c.chunks for b in k.buffers() if b is not None]
+    perturb(frame, gamma=2, shuffle=True)
+    perturb(table, gamma=2)
+    assert frame.equals(copy)
+    assert before == [
+        bytes(b) for c in table.itercolumns() for k in c.chunks for b in k.buffers() if b is not None
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "csv.gz"])
+def test_library_and_command_give_the_same_bytes_for_the_same_seed(
+    suffix: str, tmp_path: Path, ppdm: Run
+) -> None:
+    people().write_parquet(tmp_path / "data.parquet")
+    options = ("--gamma", "9", "--class", "group", "--keep", "group", "--seed", "5", "--bins", "7", "--shuffle")
+    domain = ("--attribute", "age:domain=0:120,gamma=2.5,representative=random")
+    ppdm("perturb", "data.parquet", "-o", f"command.{suffix}", *options, *domain)
+    wishes: dict[str, Any] = {
+        "gamma": 9,
+        "class_": "group",
+        "keep": ["group"],
+        "seed": 5,
+        "bins": 7,
+        "shuffle": True,
+        "attributes": {"age": {"domain": [0, 120], "gamma": 2.5, "representative": "random"}},
+    }
+    made = perturb(tmp_path / "data.parquet", tmp_path / f"library.{suffix}", **wishes)
+    assert made.frame is None
+    for end in ("", ".ppdm.json"):
+        one, other = (tmp_path / f"{name}.{suffix}{end}" for name in ("command", "library"))
+        assert one.read_bytes() == other.read_bytes()
+    frame = perturb(people(), **wishes).frame
+    written = open_release(tmp_path / f"library.{suffix}")[0]
+    rows = [p.load() for p in written.partitions()]
+    assert pl.concat(pl.from_arrow(r) for r in rows).cast(frame.schema).equals(frame)
+
+
+def test_an_earlier_sidecar_is_a_plan_for_the_next_frame() -> None:
+    first = perturb(people(), gamma=9, attributes={"age": {"domain": [0, 120]}}, bins=5)
+    again = perturb(people(seed=8), like=first.sidecar, clip=True)
+    assert again.sidecar.attributes == first.sidecar.attributes
+    assert again.sidecar.release != first.sidecar.release
+    with pytest.raises(MismatchError, match="'age'"):
+        perturb(people().drop("age"), like=first.sidecar)
+    with pytest.raises(MismatchError, match="of type double"):
+        perturb(people().with_columns(pl.col("age").cast(pl.Float64)), like=first.sidecar)
+    with pytest.raises(UsageError, match="whole plan"):
+        perturb(people(), like=first.sidecar, gamma=3)
+
+
+def test_errors_have_the_exit_codes_of_the_command() -> None:
+    with pytest.raises(RefusedError) as refused:
+        perturb(people(), gamma=1)
+    assert refused.value.exit_code == 4 and refused.value.next_step
+    with pytest.raises(UsageError, match="no table that speaks Arrow"):
+        perturb({"a": [1]}, gamma=9)
+    with pytest.raises(UsageError, match="no gamma is given"):
+        perturb(people())
+
+
+def test_the_front_door_shows_its_names_and_no_others() -> None:
+    assert {"perturb", "Release"} <= set(ppdm_cli.__all__)
+    with pytest.raises(AttributeError, match="nosuch"):
+        ppdm_cli.nosuch  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ("gamma = 9\nnosuch = 1\n", "unknown setting 'nosuch'"),
+        ("gamma = \n", "no TOML (line 1)"),
+        ('keep = "age"\n', "lists of columns"),
+        ("keep = [1]\n", "lists of columns"),
+        ("attributes = 5\n", "tables of settings"),
+        ("[attributes]\nage = 5\n", "tables of settings"),
+        ("[attributes.age]\nnosuch = 5\n", "'nosuch' is no setting"),
+        ("[attributes.age]\nedges = 5\n", "must be a list"),
+        ("gamma = 9\n[attributes.age]\nedges = [3, 1]\n", "'age' is none"),
+        ("gamma = 9\n[attributes.aeg]\ngamma = 3\n", "did you mean 'age'"),
+        ("bins = 1e400\n", "whole number"),
+        ("gamma = [1]\n", "is no number"),
+        ("rho1 = inf\nrho2 = 0.5\n", "is no number"),
+        ('representative = "middle"\n', "no representative"),
+    ],
+)
+def test_a_plan_that_means_nothing_is_a_usage_error(plan: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(plan)
+    with pytest.raises(Exception) as caught:
+        perturb(people(), plan=tmp_path / "plan.toml")
+    assert getattr(caught.value, "exit_code", None) == 2 and said in str(caught.value)
