@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ppdm_cli.version import __version__
+
 if TYPE_CHECKING:
     from ppdm_cli.perturbing import Release, perturb
 
-__all__ = ["Release", "perturb"]
+__all__ = ["Release", "__version__", "perturb"]
 
 _WHERE = {"perturb": "ppdm_cli.perturbing", "Release": "ppdm_cli.perturbing"}
 

@@ -259,6 +259,7 @@ class Bins(Domain):
         np.abs(scaled, out=scaled)
         if scaled.min() < self._doubt:
             near = np.flatnonzero(scaled < self._doubt)
+            near = near[values[near] != self.edges[0]]  # often many, and certain
             settled = np.empty(len(near), out.dtype)
             self._settle(values[near], settled)
             out[near] = settled

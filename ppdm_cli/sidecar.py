@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import uuid
 from functools import cached_property
-from importlib import metadata
 from math import inf, isfinite, log
 from typing import Annotated, Any, Literal
 
@@ -20,6 +19,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
 from ppdm_cli.matrices import Matrix, MatrixSpec, build
+from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
 LARGEST = 64 << 20
@@ -211,7 +211,7 @@ _ORDER = (
 
 
 def tool() -> str:
-    return f"ppdm {metadata.version('ppdm-cli')}"
+    return f"ppdm {__version__}"
 
 
 def decode(data: bytes, where: str) -> Sidecar:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 import click
 
 from ppdm_cli.errors import Exit, PpdmError
+from ppdm_cli.version import __version__
 
 SUBCOMMANDS = {
     "perturb": "Perturb a table and publish it with its sidecar (the owner).",
@@ -59,7 +59,7 @@ class Subcommands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="An owner perturbs a table and publishes the release with its sidecar; a miner needs nothing else.",
 )
-@click.version_option(version("ppdm-cli"), "-V", "--version", prog_name="ppdm", message="%(prog)s %(version)s")
+@click.version_option(__version__, "-V", "--version", prog_name="ppdm", message="%(prog)s %(version)s")
 def cli() -> None:
     """Publish records that can be mined but no longer say what anyone's values were."""
 

@@ -177,7 +177,9 @@ class CsvTable:
                 while block := stream.read(size):
                     text = decoder.decode(block).encode() if decoder else block
                     yield text.removeprefix(codecs.BOM_UTF8) if first else text
-                    lines, first = lines + text.count(b"\n"), False
+                    first = False
+                    if decoder:
+                        lines += text.count(b"\n")
                 if decoder:
                     yield decoder.decode(b"", final=True).encode()
         except UnicodeError as error:

@@ -53,11 +53,14 @@ def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
     """The same bytes, cut at the ends of records; a last one that is never closed comes as it is."""
     carried = b""
     for block in blocks:
-        whole = carried + block
-        end = record_start(whole, len(whole))
+        if b'"' in block or b'"' in carried:
+            block, carried = carried + block, b""
+        end = record_start(block, len(block))
         if end:
-            yield whole[:end]
-        carried = whole[end:]
+            yield b"".join((carried, memoryview(block)[:end]))
+            carried = block[end:]
+        else:
+            carried += block
         if len(carried) > LONGEST_RECORD:
             if carried.count(b'"') % 2:
                 break
@@ -69,8 +72,11 @@ def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
 def record_start(data: bytes, place: int) -> int:
     """Where the record begins that `place` is in: after a newline that no open quote encloses."""
     end = data.rfind(b"\n", 0, place)
-    while end >= 0 and data.count(b'"', 0, end) % 2:
-        end = data.rfind(b"\n", 0, data.rfind(b'"', 0, end))
+    quotes = data.count(b'"', 0, end) if end >= 0 and b'"' in data else 0
+    while end >= 0 and quotes % 2:
+        earlier = data.rfind(b"\n", 0, data.rfind(b'"', 0, end))
+        quotes -= data.count(b'"', earlier + 1, end)
+        end = earlier
     return end + 1
 
 
