@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, Any
 from ppdm_cli.version import __version__
 
 if TYPE_CHECKING:
+    from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.perturbing import Release, perturb
+    from ppdm_cli.reconstructing import Reconstructed, reconstruct
 
-__all__ = ["Release", "__version__", "perturb"]
+__all__ = ["Estimate", "Reconstructed", "Release", "__version__", "estimate", "perturb", "reconstruct"]
 
-_WHERE = {"perturb": "ppdm_cli.perturbing", "Release": "ppdm_cli.perturbing"}
+_WHERE = {
+    "perturb": "ppdm_cli.perturbing",
+    "Release": "ppdm_cli.perturbing",
+    "estimate": "ppdm_cli.estimating",
+    "Estimate": "ppdm_cli.estimating",
+    "reconstruct": "ppdm_cli.reconstructing",
+    "Reconstructed": "ppdm_cli.reconstructing",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -97,6 +97,14 @@ class Domain(ABC):
         buffers = values.buffers()
         return pa.Array.from_buffers(self.kind, len(codes), [valid, *buffers[1:]])
 
+    def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
+        """The same column for a writer: text as a dictionary, without writing any label twice."""
+        return self.decode(codes, within)
+
+    def spread(self) -> Domain:
+        """The same domain, with values drawn evenly from its bins."""
+        return self
+
     @abstractmethod
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array: ...
 
@@ -185,8 +193,9 @@ class Categories(Domain):
             return np.where(inside, table.take(_steps_above(clipped, known[0])), -1)
         return table.take(_steps_above(values, known[0]), mode="clip")
 
-    def as_dictionary(self, codes: Codes) -> pa.DictionaryArray:
-        """The same column as `decode`, as a dictionary: without writing any label twice."""
+    def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
+        if not pa.types.is_string(self.kind):
+            return self.decode(codes, within)
         null = codes == self.null_code if self.nulls else None
         return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=null), self._array)
 
@@ -212,6 +221,9 @@ class Bins(Domain):
 
     edges: np.ndarray
     representative: Representative
+
+    def spread(self) -> Bins:
+        return Bins(self.kind, self.edges.tolist(), self.nulls, "random")
 
     @property
     def ordinary(self) -> int:

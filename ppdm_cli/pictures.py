@@ -82,3 +82,53 @@ def save(chart: Any, path: Path, force: bool) -> None:
             target.file.write(content)
         target.flush()
         target.rename()
+
+
+_SERIES = {"observed": "#b8b8b8", "estimated": "#1f6feb", "true": "#d1242f"}
+_PANELS_A_ROW = 2
+
+
+def distributions(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+    """Observed, estimated (with intervals) and, where known, true counts: a panel an attribute."""
+    alt = _altair()
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        title = row["attribute"] + (f", class {row['class']}" if "class" in row else "")
+        panels.setdefault(title, []).append(row)
+    charts = [_panel(alt, title, panel) for title, panel in panels.items()]
+    save(
+        alt.concat(*charts, columns=_PANELS_A_ROW).resolve_scale(color="shared"),
+        path,
+        force,
+    )
+
+
+def _panel(alt: Any, title: str, rows: list[dict[str, Any]]) -> Any:
+    series = [s for s in _SERIES if s != "true" or "true" in rows[0]]
+    names = {"observed": "observed", "estimated": "estimate", "true": "true"}
+    points = [
+        {"code": r["code"], "label": r["label"], "count": r[names[s]], "series": s}
+        for r in rows
+        for s in series
+    ]
+    ends = [{"code": r["code"], "label": r["label"], "low": r["low"], "high": r["high"]} for r in rows]
+    order = [r["label"] for r in rows]
+    many = len(rows) > 40
+    x = (
+        alt.X("code:Q", title="code")
+        if many
+        else alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=-45, labelLimit=120))
+    )
+    color = alt.Color(
+        "series:N", title=None, sort=series, scale=alt.Scale(domain=series, range=[_SERIES[s] for s in series])
+    )
+    marks = alt.Chart(alt.Data(values=points)).encode(
+        x=x, y=alt.Y("count:Q", title="records"), color=color, tooltip=["label:N", "series:N", "count:Q"]
+    )
+    rules = (
+        alt.Chart(alt.Data(values=ends))
+        .mark_rule(color=_SERIES["estimated"], opacity=0.6)
+        .encode(x=x, y=alt.Y("low:Q", title="records"), y2="high:Q")
+    )
+    lines = marks.mark_line(interpolate="linear" if many else "monotone", strokeWidth=1, point=not many)
+    return (rules + lines).properties(title=title, width=360, height=220)

@@ -121,6 +121,27 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coins: CoinsOrigin
 
 
+class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A stage that came before: which release, how many records, made by what."""
+
+    stage: Stage
+    release: Annotated[str, Meta(max_length=36)]
+    records: Annotated[int, Meta(ge=0)] | None
+    tool: Annotated[str, Meta(max_length=128)]
+
+    @classmethod
+    def of(cls, sidecar: Sidecar) -> Past:
+        return cls(sidecar.stage, sidecar.release, sidecar.records, sidecar.tool)
+
+
+class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a data set was made from a release (stage "reconstructed")."""
+
+    method: Literal["by-class", "global"]
+    estimator: Literal["set-scale", "simplex", "ml"]
+    spread: bool
+
+
 class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The grid that a result table speaks of (stage "evaluated")."""
 
@@ -144,6 +165,8 @@ class Sidecar(
     privacy: Privacy | UnsetType = UNSET
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     evaluated: Evaluated | UnsetType = UNSET
+    reconstruction: Reconstruction | UnsetType = UNSET
+    history: Annotated[list[Past], Meta(max_length=1 << 12)] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         uuid.UUID(self.release)
@@ -206,6 +229,8 @@ _ORDER = (
     "privacy",
     "blake2b",
     "evaluated",
+    "reconstruction",
+    "history",
     "attributes",
 )
 

@@ -36,6 +36,8 @@ class Batch:
     """Some rows of a table; `first_row` counts over the whole table, `row_in_file` for messages."""
 
     columns: pa.RecordBatch
+    index: int
+    """The number of its partition."""
     first_row: int
     file: str
     row_in_file: int
@@ -86,14 +88,14 @@ def _numbered(table: Table, columns: Sequence[str] | None, executor: ThreadPoolE
         except RowTrouble as trouble:
             return partition, trouble
 
-    for partition, loaded in ordered(executor, table.partitions(columns), load):
+    for index, (partition, loaded) in enumerate(ordered(executor, table.partitions(columns), load)):
         if partition.file != file:
             file, in_file = partition.file, 0
         if isinstance(loaded, RowTrouble):
             raise DataError(
                 f"row {in_file + loaded.row + 1} of {quoted(file)}: {loaded.what}", loaded.next_step
             )
-        yield Batch(loaded, first_row, quoted(file), in_file)
+        yield Batch(loaded, index, first_row, quoted(file), in_file)
         first_row += loaded.num_rows
         in_file += loaded.num_rows
 
@@ -106,10 +108,11 @@ def fold(
     columns: Sequence[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    doing: str = "counting",
 ) -> State | None:
     """The merged state of all partitions, merged in their order; None of an empty table."""
     total: State | None = None
-    for state in map_partitions(table, work, columns=columns, threads=threads, progress=progress):
+    for state in map_partitions(table, work, columns=columns, threads=threads, progress=progress, doing=doing):
         total = state if total is None else merge(total, state)
     return total
 
@@ -121,6 +124,7 @@ def scan(
     columns: Sequence[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    doing: str = "counting",
 ) -> list[State]:
     """Every partition's own state, in order: for what needs prefixes."""
-    return list(map_partitions(table, work, columns=columns, threads=threads, progress=progress))
+    return list(map_partitions(table, work, columns=columns, threads=threads, progress=progress, doing=doing))

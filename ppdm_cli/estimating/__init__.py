@@ -1,8 +1,224 @@
-"""The miner's first step: original distributions from the counts of a release (Dowd 3.2, maths 3)."""
+"""The miner's first half: original distributions, with honest error bars, from a release alone.
+
+Dowd et al. 3.2 and 3.3, and past them: the counts of any combination of attributes, by class, with
+intervals that cover what they say.
+"""
 
 from __future__ import annotations
 
-from ppdm_cli.estimating.counts import observed_counts
-from ppdm_cli.estimating.estimators import maximum_likelihood
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
-__all__ = ["maximum_likelihood", "observed_counts"]
+import numpy as np
+
+from ppdm_cli.engine import Progress
+from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
+from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
+from ppdm_cli.estimating.estimators import (
+    DEFAULT,
+    ESTIMATORS,
+    Matrices,
+    largest_remainder,
+    maximum_likelihood,
+    perturbed_axes,
+)
+from ppdm_cli.estimating.intervals import Interval, score_interval
+from ppdm_cli.estimating.results import as_frame, write
+from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
+
+__all__ = [
+    "DEFAULT",
+    "ESTIMATORS",
+    "Estimate",
+    "Estimated",
+    "count",
+    "encoded",
+    "estimate",
+    "joint_codes",
+    "largest_remainder",
+    "matrices_of",
+    "maximum_likelihood",
+    "write",
+]
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
+
+    group: Group
+    by: bool
+    """Whether the first axis is the class."""
+    observed: np.ndarray
+    estimate: np.ndarray
+    interval: Interval
+    truth: np.ndarray | None = None
+
+    @property
+    def name(self) -> str:
+        return " x ".join(a.name for a in self.group[self.by :])
+
+    @property
+    def error(self) -> float | None:
+        """The paper's E: sum |Xhat - X| / sum X."""
+        if self.truth is None:
+            return None
+        return float(np.abs(self.estimate - self.truth).sum() / self.truth.sum())
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether the intervals are wider than the counts that they are about."""
+        width = float((self.interval.high - self.interval.low).mean())
+        return width > 2 * float(self.observed.sum()) / self.estimate.size
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What `estimate` gives."""
+
+    tables: list[Estimated]
+    sidecar: Sidecar
+    estimator: str
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def frame(self) -> Any:
+        """A polars DataFrame, as `-o` writes it."""
+        return as_frame(self.tables)
+
+
+def estimate(
+    data: Any,
+    *,
+    sidecar: Sidecar | str | Path | None = None,
+    attributes: Sequence[str] = (),
+    by: str | None = None,
+    joint: Sequence[str] = (),
+    estimator: str = DEFAULT,
+    truth: Any = None,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Estimate:
+    """Estimate the original counts of a release, or of several with the same plan.
+
+    `attributes` picks some; `by` names a class; `joint` asks for the combinations of two or three;
+    `truth` is the original, where one has it, to measure the error.
+    """
+    if estimator not in ESTIMATORS:
+        raise UsageError(f"{quoted(estimator)} is no estimator", f"one of {', '.join(ESTIMATORS)}")
+    table, promise = open_releases(data, sidecar, from_)
+    groups = _groups(promise, attributes, by, joint)
+    observed = count(table, groups, threads=threads, progress=progress)
+    true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
+    if truth is not None:
+        true_counts = _true_counts(truth, groups, table, observed, csv, threads, progress)
+    tables = [
+        _estimated(g, by is not None, y, estimator, x)
+        for g, y, x in zip(groups, observed, true_counts, strict=True)
+    ]
+    return Estimate(tables, promise, estimator, _remarks(tables))
+
+
+def matrices_of(group: Group) -> Matrices:
+    """The matrices along the axes of a table; a kept attribute has none."""
+    return [a.built_matrix if a.role == "perturbed" else None for a in group]
+
+
+def _estimated(
+    group: Group, by: bool, observed: np.ndarray, estimator: str, truth: np.ndarray | None
+) -> Estimated:
+    matrices = matrices_of(group)
+    records = observed.sum(axis=perturbed_axes(matrices), keepdims=True)
+    return Estimated(
+        group,
+        by,
+        observed,
+        ESTIMATORS[estimator](observed, matrices),
+        score_interval(observed, matrices).possible(records),
+        truth,
+    )
+
+
+def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
+    known = {a.name: a for a in promise.attributes}
+    for option, asked in (("--attribute", names), ("--joint", joint), ("--by", [by] if by else [])):
+        for name in asked:
+            if name not in known:
+                raise unknown_column(name, known, option)
+    if joint:
+        if names or by:
+            raise UsageError("--joint goes with neither --attribute nor --by", "name the class in --joint")
+        if len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3:
+            raise UsageError("--joint takes two or three different attributes", "such as --joint age,salary")
+        return [tuple(_with_domain(known[n]) for n in joint)]
+    chosen = [known[n] for n in dict.fromkeys(names)] if names else promise.perturbed
+    for attribute in chosen:
+        if attribute.role == "kept" and not by:
+            raise UsageError(
+                f"{quoted(attribute.name)} was kept as it was: there is nothing to estimate",
+                "name a perturbed attribute",
+            )
+    if by is None:
+        return [(a,) for a in chosen]
+    label = _with_domain(known[by])
+    rest = [a for a in chosen if a.name != by and a.role == "perturbed"]
+    if not rest:
+        raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
+    return [(label, a) for a in rest]
+
+
+def _with_domain(attribute: Attribute) -> Attribute:
+    if not attribute.has_domain:
+        raise MismatchError(
+            f"the sidecar lists no values of {quoted(attribute.name)}",
+            "ask the owner for a release whose class is named (perturb --class), from a file",
+        )
+    return attribute
+
+
+def _true_counts(
+    truth: Any,
+    groups: Sequence[Group],
+    release: Table,
+    observed: Sequence[np.ndarray],
+    csv: CsvOptions | None,
+    threads: int | None,
+    progress: Progress | None,
+) -> list[np.ndarray]:
+    kinds = {a.name: a.kind for g in groups for a in g}
+    options = csv or CsvOptions()
+    original = open_table(
+        truth, csv=CsvOptions(options.delimiter, options.encoding, options.nulls, {**kinds, **options.types})
+    )
+    for name, kind in kinds.items():
+        if name not in original.schema.names:
+            raise MismatchError(f"the original has no column {quoted(name)}", "give the release's own original")
+        found = original.schema.field(name).type
+        if found != kind:
+            raise MismatchError(
+                f"in the original {quoted(name)} is of type {found}, in the release {kind}",
+                "give the release's own original",
+            )
+    counts = count(original, groups, threads=threads, progress=progress)
+    rows, expected = int(counts[0].sum()), int(observed[0].sum())
+    if rows != expected:
+        raise MismatchError(
+            f"the original has {counted(rows, 'record')}, the release {expected}",
+            "give the release's own original",
+        )
+    return counts
+
+
+def _remarks(tables: Sequence[Estimated]) -> list[str]:
+    vague = [t.name for t in tables if t.says_nothing]
+    if not vague:
+        return []
+    return [
+        f"The intervals of {', '.join(vague)} are wider than the counts: too few records for so many values "
+        "at this gamma. Ask for fewer attributes together, or for more records."
+    ]

@@ -1,4 +1,4 @@
-"""How often each code occurs in a release: one fold."""
+"""How often each combination of codes occurs in a release: one fold, whatever is asked together."""
 
 from __future__ import annotations
 
@@ -6,42 +6,73 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Progress, fold
-from ppdm_cli.errors import MismatchError, quoted
+from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.sidecar import Attribute
 from ppdm_cli.tables import Table
 
-Counts = dict[str, np.ndarray]
+MOST_CELLS = 1 << 26
+"""A table of counts may not be larger: its estimates would be noise long before."""
+
+Group = tuple[Attribute, ...]
 
 
-def observed_counts(
-    table: Table,
-    attributes: Sequence[Attribute],
-    *,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Floats]:
-    """Counts of each attribute's output codes."""
-    domains = {a.name: a.domain for a in attributes}
+def count(
+    table: Table, groups: Sequence[Group], *, threads: int | None = None, progress: Progress | None = None
+) -> list[Floats]:
+    """A table of counts for each group of attributes, an axis an attribute."""
+    domains = {a.name: a.domain for group in groups for a in group}
+    shapes = [tuple(domains[a.name].size for a in group) for group in groups]
+    for group, shape in zip(groups, shapes, strict=True):
+        if np.prod(shape, dtype=np.float64) > MOST_CELLS:
+            raise UsageError(
+                f"the joint domain of {' and '.join(quoted(a.name) for a in group)} has more than "
+                f"{MOST_CELLS} cells",
+                "name fewer attributes, or ones of fewer values",
+            )
 
-    def work(batch: Batch) -> Counts:
-        counts = {}
-        for name, domain in domains.items():
-            encoded = domain.encode(batch.column(name))
-            if encoded.outside.size:
-                raise MismatchError(
-                    f"the column {quoted(name)} has a value outside the sidecar's domain in "
-                    f"{batch.where(int(encoded.outside[0]))}",
-                    "the data or the sidecar was changed: fetch both again",
-                )
-            counts[name] = np.bincount(encoded.codes, minlength=domain.size)
-        return counts
+    def work(batch: Batch) -> list[np.ndarray]:
+        codes = {n: encoded(batch, n, d) for n, d in domains.items()}
+        return [
+            _counted([codes[a.name] for a in group], shape) for group, shape in zip(groups, shapes, strict=True)
+        ]
 
-    def merge(a: Counts, b: Counts) -> Counts:
-        return {name: a[name] + b[name] for name in a}
+    def merge(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+        for ours, theirs in zip(a, b, strict=True):
+            ours += theirs
+        return a
 
     found = fold(table, work, merge, columns=list(domains), threads=threads, progress=progress)
     if found is None:
-        return {name: np.zeros(d.size) for name, d in domains.items()}
-    return {name: counts.astype(np.float64) for name, counts in found.items()}
+        return [np.zeros(shape) for shape in shapes]
+    return [counts.astype(np.float64) for counts in found]
+
+
+def encoded(batch: Batch, name: str, domain: Domain) -> Codes:
+    """The codes of a release's column; what the sidecar's domain lacks does not belong to it."""
+    found = domain.encode(batch.column(name))
+    if found.outside.size:
+        raise MismatchError(
+            f"the column {quoted(name)} has a value outside the sidecar's domain in "
+            f"{batch.where(int(found.outside[0]))}",
+            "the data or the sidecar was changed: fetch both again",
+        )
+    return found.codes
+
+
+def _counted(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
+    return np.bincount(joint_codes(codes, shape), minlength=int(np.prod(shape))).reshape(shape)
+
+
+def joint_codes(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
+    """One code for each combination, in the narrowest type that holds them."""
+    joint: np.ndarray = codes[0]
+    if len(codes) > 1:
+        cells = int(np.prod(shape))
+        joint = codes[0].astype(np.uint16 if cells <= 1 << 16 else np.uint32)
+        for more, size in zip(codes[1:], shape[1:], strict=True):
+            joint *= joint.dtype.type(size)
+            joint += more
+    return joint

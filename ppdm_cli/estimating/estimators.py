@@ -1,25 +1,143 @@
-"""Estimators of the original counts from the observed ones."""
+"""Estimators of the original counts from the observed ones, over tables of any number of axes.
+
+A table has one axis an attribute. The matrices act along the axes and are never multiplied out. An
+axis without a matrix was not perturbed: its slices are problems of their own, each with its records.
+Dowd 3.2 and 3.3; maths 2 and 3.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.matrices import GammaDiagonal
+from ppdm_cli.matrices import GammaDiagonal, Matrix
+
+Matrices = Sequence[Matrix | None]
+EM_STEPS = 20_000
+EM_TOLERANCE = 1e-9
+"""EM ends when a step adds less log-likelihood a record than this."""
 
 
-def maximum_likelihood(matrix: GammaDiagonal, observed: Floats) -> Floats:
-    """The most likely original counts, in closed form (maths 1).
+def inverse(observed: Floats, matrices: Matrices) -> Floats:
+    """Unbiased; may be negative (Dowd, eq. 1)."""
+    for axis, matrix in enumerate(matrices):
+        if matrix is not None:
+            observed = matrix.solve(observed, axis)
+    return observed
 
-    X_i = max(0, s y_i - n/(gamma-1)) with s such that they sum to n, over the set A of the largest
-    y for which all stay positive.
+
+def set_scale(observed: Floats, matrices: Matrices) -> Floats:
+    """The paper's heuristic: negatives to zero, then scaled to the number of records.
+
+    Biased down for large counts when N is large.
     """
-    n, g = observed.sum(), float(matrix.gamma)
+    raised = np.maximum(inverse(observed, matrices), 0.0)
+    axes = perturbed_axes(matrices)
+    sums, totals = (t.sum(axis=axes, keepdims=True) for t in (raised, observed))
+    return raised * np.divide(totals, sums, out=np.zeros_like(sums), where=sums > 0)
+
+
+def simplex(observed: Floats, matrices: Matrices) -> Floats:
+    """The nearest table to the inverse with no negative count and the right number of records."""
+    return _by_slice(inverse(observed, matrices), observed, matrices, _project)
+
+
+def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
+    """The most likely original counts: in closed form for one gamma-diagonal, else by EM."""
+    perturbed = [m for m in matrices if m is not None]
+    if len(perturbed) == 1 and isinstance(perturbed[0], GammaDiagonal):
+        gamma = float(perturbed[0].gamma)
+        return _by_slice(observed, observed, matrices, lambda y, n: _water_filled(y, n, gamma))
+    return expectation_maximisation(observed, matrices)
+
+
+ESTIMATORS: dict[str, Callable[[Floats, Matrices], Floats]] = {
+    "inverse": inverse,
+    "set-scale": set_scale,
+    "simplex": simplex,
+    "ml": maximum_likelihood,
+}
+DEFAULT = "ml"
+
+
+def perturbed_axes(matrices: Matrices) -> tuple[int, ...]:
+    return tuple(i for i, m in enumerate(matrices) if m is not None)
+
+
+def _by_slice(
+    table: Floats, observed: Floats, matrices: Matrices, work: Callable[[Floats, float], Floats]
+) -> Floats:
+    """`work` on each slice along the axes that were not perturbed, flattened."""
+    axes = perturbed_axes(matrices)
+    first = range(len(axes))
+    moved = np.moveaxis(table, axes, first)
+    shape = moved.shape
+    flat = moved.reshape(int(np.prod(shape[: len(axes)])), -1)
+    records = np.moveaxis(observed, axes, first).reshape(-1, flat.shape[1]).sum(axis=0)
+    done = np.stack([work(column, n) for column, n in zip(flat.T, records, strict=True)], axis=1)
+    return np.moveaxis(done.reshape(shape), first, axes)
+
+
+def _project(values: Floats, n: float) -> Floats:
+    """Euclidean projection on the counts that sum to n: one constant off all, negatives to zero."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - n) / np.arange(1, len(values) + 1)
+    above = np.flatnonzero(falling - excess > 0)
+    return np.maximum(values - excess[above[-1]], 0.0) if above.size else np.zeros(len(values))
+
+
+def _water_filled(observed: Floats, n: float, gamma: float) -> Floats:
+    """X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
+
+    The positive ones are the largest y; s follows from their number.
+    """
     if n == 0:
         return np.zeros(len(observed))
     falling = np.sort(observed)[::-1]
     sizes = np.arange(1, len(observed) + 1)
-    scales = n * (1 + sizes / (g - 1)) / np.cumsum(falling)
-    positive = scales * falling - n / (g - 1) > 0
-    scale = scales[np.flatnonzero(positive)[-1]]
-    return np.maximum(scale * observed - n / (g - 1), 0.0)
+    scales = n * (1 + sizes / (gamma - 1)) / np.cumsum(falling)
+    positive = np.flatnonzero(scales * falling - n / (gamma - 1) > 0)
+    return np.maximum(scales[positive[-1]] * observed - n / (gamma - 1), 0.0)
+
+
+def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats | None = None) -> Floats:
+    """EM from equal shares (or `start`), along the axes, to a likelihood tolerance (maths 3)."""
+    axes = perturbed_axes(matrices)
+    cells = int(np.prod([m.inputs for m in matrices if m is not None]))
+    shape = tuple(observed.shape[i] if m is None else m.inputs for i, m in enumerate(matrices))
+    totals = observed.sum(axis=axes, keepdims=True)
+    estimate = np.broadcast_to(totals / cells, shape).copy() if start is None else start.copy()
+    records, before = max(observed.sum(), 1.0), -np.inf
+    for _ in range(EM_STEPS):
+        expected = _along(estimate, matrices, "forward")
+        ratio = np.divide(observed, expected, out=np.zeros_like(expected), where=expected > 0)
+        likelihood = float((observed * np.log(np.where(expected > 0, expected, 1.0))).sum())
+        estimate = estimate * _along(ratio, matrices, "backward")
+        if likelihood - before < EM_TOLERANCE * records:
+            break
+        before = likelihood
+    return estimate
+
+
+def _along(table: Floats, matrices: Matrices, how: str) -> Floats:
+    for axis, matrix in enumerate(matrices):
+        if matrix is not None:
+            table = getattr(matrix, how)(table, axis)
+    return table
+
+
+def largest_remainder(estimate: Floats, total: int) -> np.ndarray:
+    """Whole numbers nearest to the estimate that sum to exactly `total`."""
+    scaled = (
+        estimate * (total / estimate.sum())
+        if estimate.sum() > 0
+        else np.full(len(estimate), total / len(estimate))
+    )
+    whole = np.floor(scaled).astype(np.int64)
+    missing = total - int(whole.sum())
+    # stable, so that equal remainders go to the first: the result is a function of the estimate
+    order = np.argsort(-(scaled - whole), kind="stable")
+    whole[order[:missing]] += 1
+    return whole

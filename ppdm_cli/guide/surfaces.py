@@ -13,7 +13,7 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError
-from ppdm_cli.estimating import maximum_likelihood, observed_counts
+from ppdm_cli.estimating import count, maximum_likelihood
 from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.matrices.gamma_diagonal import checked_gamma
 from ppdm_cli.privacy import epsilon, worst_posterior
@@ -83,13 +83,13 @@ def of_release(
     table: Table, sidecar: Sidecar, *, rho1: float = 0.05, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
     """A row for every perturbed attribute, under the prior estimated from the release itself."""
-    observed = observed_counts(table, sidecar.perturbed, progress=progress)
+    observed = count(table, [(a,) for a in sidecar.perturbed], progress=progress)
     rows = []
-    for attribute in sidecar.perturbed:
-        matrix, counts = attribute.built_matrix, observed[attribute.name]
+    for attribute, counts in zip(sidecar.perturbed, observed, strict=True):
+        matrix = attribute.built_matrix
         assert isinstance(matrix, GammaDiagonal)
         n = float(counts.sum())
-        prior = maximum_likelihood(matrix, counts) / n if n else None
+        prior = maximum_likelihood(counts, [matrix]) / n if n else None
         rows.append({"attribute": attribute.name} | row(matrix, rho1, n, prior))
     return rows
 

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import polars as pl
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.sidecar import Evaluated, Sidecar
-from ppdm_cli.tables import Target, format_of, open_writer, sidecar_path
-from ppdm_cli.tables.replacing import check_sidecar, writing
+from ppdm_cli.tables import write_frame
 
 
 def write(
@@ -24,9 +22,6 @@ def write(
     inputs: Sequence[Path] = (),
 ) -> None:
     """The rows, and a sidecar at stage "evaluated"."""
-    form = format_of(path)
-    check_sidecar(sidecar_path(path), path, force, inputs)
-    table = pl.DataFrame(rows).to_arrow()
     said = Sidecar(
         format="ppdm-sidecar",
         version=1,
@@ -37,15 +32,4 @@ def write(
         attributes=release.perturbed if release is not None else [],
         evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
     )
-    with (
-        Target(path, force, inputs) as target,
-        open_writer(target.file, form, table.schema, said.encode()) as writer,
-    ):
-        with writing(path):
-            for batch in table.to_batches():
-                writer.write(batch)
-            writer.close(said.encode())
-        digest = writer.digest()
-        if digest is not None:
-            said = msgspec.structs.replace(said, blake2b=digest)
-        target.publish(said.encode(), sidecar_path(path))
+    write_frame(pl.DataFrame(rows), said, path, force, inputs)

@@ -23,7 +23,6 @@ from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
 from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.publishing import Output
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
 from ppdm_cli.perturbing.shuffle import Shuffler
 from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
@@ -31,6 +30,7 @@ from ppdm_cli.perturbing.wishes import AttributeWish, Rare, Wishes, attribute_wi
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
+    Output,
     Table,
     open_table,
     read_sidecar,
@@ -127,7 +127,7 @@ def perturb(
             "perturb the original",
         )
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to, table)
+        target = Output(stack, output, sidecar, force, to, table.files)
         settled = _plan(table, asked, earlier, id, threads, progress)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         release = Sidecar(
@@ -146,21 +146,25 @@ def perturb(
             ),
         )
         checks = Checks()
-        batches = _counted(
+        done = _counted(
             map_partitions(
                 table, work, columns=work.columns, threads=threads, progress=progress, doing="perturbing"
             ),
             checks,
         )
-        if shuffle:
-            batches = _shuffled(stack, batches, work.schema, table.rows, target.folder)
+        batches = (
+            _shuffled(stack, done, work.schema, table.rows, target.folder)
+            if shuffle
+            else (one.batch for one in done)
+        )
 
-        def check() -> None:
+        def check() -> int:
             _check(checks, settled, keep_order or shuffle, clip)
             if key_file is not None:  # only now, so that a refused run leaves no key behind
                 save_key(Path(key_file), key)
+            return checks.rows
 
-        release = target.write(batches, work.schema, release, checks, check)
+        release = target.write(batches, work.schema, release, check)
     telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
     return Release(release, target.frame, settled.dropped, sorted(settled.merging), telling, clip, shuffle)
 
@@ -236,13 +240,12 @@ def _counted(done: Iterator[Done], checks: Checks) -> Iterator[Done]:
 
 def _shuffled(
     stack: ExitStack, done: Iterator[Done], schema: pa.Schema, rows: int | None, folder: Path | None
-) -> Iterator[Done]:
+) -> Iterator[pa.RecordBatch]:
     shuffler = stack.enter_context(Shuffler(schema, rows, folder))
     for one in done:
         assert one.places is not None
         shuffler.add(one.batch, one.places)
-    for batch in shuffler.batches():
-        yield Done(batch, None, Checks())
+    yield from shuffler.batches()
 
 
 def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None:

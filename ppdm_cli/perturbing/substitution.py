@@ -170,9 +170,7 @@ class Substituter:
         within = None
         if isinstance(domain, Bins) and domain.representative == "random":
             within = uniform(Coins(attribute.representative_key), addresses, out)
-        if isinstance(domain, Categories) and pa.types.is_string(domain.kind):
-            return domain.as_dictionary(out)
-        return domain.decode(out, within)
+        return domain.column(out, within)
 
 
 def substitute(matrix: Matrix, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:

@@ -11,13 +11,16 @@ from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.memory import from_arrow
 from ppdm_cli.tables.opening import open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.output import Output, write_frame
 from ppdm_cli.tables.release import check_fit, open_release
 from ppdm_cli.tables.replacing import Target
+from ppdm_cli.tables.together import open_releases, rewound
 from ppdm_cli.tables.writing import Writer, open_writer
 
 __all__ = [
     "CsvOptions",
     "Format",
+    "Output",
     "Partition",
     "RowTrouble",
     "Table",
@@ -27,9 +30,12 @@ __all__ = [
     "format_of",
     "from_arrow",
     "open_release",
+    "open_releases",
     "open_table",
     "open_writer",
     "read_sidecar",
+    "rewound",
     "rows_per_partition",
     "sidecar_path",
+    "write_frame",
 ]

@@ -1,10 +1,10 @@
-"""Where a release goes: a file, standard output, or a frame in memory; whole or not at all."""
+"""Where a table and its sidecar go: a file, standard output, or a frame in memory; whole or not at all."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -13,11 +13,11 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.substitution import Checks, Done
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import Format, Table, Target, format_of, open_writer, sidecar_path
-from ppdm_cli.tables.replacing import check_sidecar, spool, writing
-from ppdm_cli.tables.writing import bared
+from ppdm_cli.tables.formats import Format, format_of
+from ppdm_cli.tables.opening import sidecar_path
+from ppdm_cli.tables.replacing import Target, check_sidecar, spool, writing
+from ppdm_cli.tables.writing import open_writer
 
 
 class Output:
@@ -27,10 +27,10 @@ class Output:
         self,
         stack: ExitStack,
         output: str | Path | None,
-        sidecar: str | Path | None,
-        force: bool,
-        to: Literal["arrow", "csv"] | None,
-        table: Table,
+        sidecar: str | Path | None = None,
+        force: bool = False,
+        to: Literal["arrow", "csv"] | None = None,
+        inputs: Sequence[Path] = (),
     ) -> None:
         self.frame: Any = None
         self._sidecar_path = Path(sidecar) if sidecar is not None else None
@@ -47,55 +47,57 @@ class Output:
                     "CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE"
                 )
             if self._sidecar_path is not None:
-                check_sidecar(self._sidecar_path, Path("/dev/stdout"), force, table.files)
+                check_sidecar(self._sidecar_path, Path("/dev/stdout"), force, inputs)
             with writing(Path("temporary file")):
                 self._file = stack.enter_context(spool())
             return
         path = Path(output)
         self._form = format_of(path)
         self._sidecar_path = sidecar_path(path, self._sidecar_path)
-        self._target = stack.enter_context(Target(path, force, table.files))
-        check_sidecar(self._sidecar_path, path, force, table.files)
+        self._target = stack.enter_context(Target(path, force, inputs))
+        check_sidecar(self._sidecar_path, path, force, inputs)
         self._file, self.folder = self._target.file, self._target.path.parent
 
     def write(
-        self, batches: Iterator[Done], schema: pa.Schema, release: Sidecar, checks: Checks, check: Any
+        self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, sidecar: Sidecar, check: Callable[[], int]
     ) -> Sidecar:
-        """Write everything, check, and only then publish."""
+        """Write everything, check, and only then publish.
+
+        `check` is called when all batches have passed: it raises, or says how many records there are.
+        """
         if self._form is None or self._file is None:
-            rows = [one.batch for one in batches]
-            check()
+            rows = list(batches)
+            records = check()
             import polars as pl
 
             plain = [pa.Table.from_batches([r]).cast(schema) for r in rows]
-            whole = pa.concat_tables([schema.empty_table(), *plain])
-            self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
-            return msgspec.structs.replace(release, records=checks.rows)
+            self.frame = pl.DataFrame(pa.concat_tables([schema.empty_table(), *plain]))
+            return msgspec.structs.replace(sidecar, records=records)
         path = self._target.path if self._target else Path("standard output")
-        with writing(path), open_writer(self._file, self._form, schema, release.encode()) as writer:
-            for one in batches:
-                writer.write(one.batch)
+        with writing(path), open_writer(self._file, self._form, schema, sidecar.encode()) as writer:
+            for batch in batches:
+                writer.write(batch)
+            records = check()
             if self._form is not Format.ARROW and self._form is not Format.STREAM:
-                release = msgspec.structs.replace(release, records=checks.rows)
-            check()
-            writer.close(release.encode())
+                sidecar = msgspec.structs.replace(sidecar, records=records)
+            writer.close(sidecar.encode())
         digest = writer.digest()
         if digest is not None:
-            release = msgspec.structs.replace(release, blake2b=digest)
+            sidecar = msgspec.structs.replace(sidecar, blake2b=digest)
         if self._target is not None:
             assert self._sidecar_path is not None
-            self._target.publish(release.encode(), self._sidecar_path)
-            return release
-        self._to_standard_output(release)
-        return release
+            self._target.publish(sidecar.encode(), self._sidecar_path)
+            return sidecar
+        self._to_standard_output(sidecar)
+        return sidecar
 
-    def _to_standard_output(self, release: Sidecar) -> None:
+    def _to_standard_output(self, sidecar: Sidecar) -> None:
         """The sidecar first, so that whoever reads the data has it; it goes if they do not arrive."""
         assert self._file is not None
         if self._sidecar_path is not None:
             with Target(self._sidecar_path, force=True) as beside:
                 with writing(self._sidecar_path):
-                    beside.file.write(release.encode())
+                    beside.file.write(sidecar.encode())
                 beside.flush()
                 beside.rename()
         try:
@@ -107,3 +109,13 @@ class Output:
             if self._sidecar_path is not None:
                 self._sidecar_path.unlink(missing_ok=True)
             raise
+
+
+def write_frame(
+    frame: Any, sidecar: Sidecar, path: str | Path, force: bool = False, inputs: Sequence[Path] = ()
+) -> None:
+    """A result table, a polars DataFrame, with its sidecar."""
+    with ExitStack() as stack:
+        target = Output(stack, path, force=force, inputs=inputs)
+        table = frame.to_arrow()
+        target.write(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)

@@ -1,0 +1,89 @@
+"""`ppdm reconstruct`: a data set that any mining tool can read, from a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import FILE, force_option, from_option, json_option, sidecar_option, to_option
+from ppdm_cli.errors import UsageError
+
+
+@click.command(
+    "reconstruct",
+    epilog="""\b
+Examples:
+  ppdm reconstruct release.parquet -o usable.parquet
+  ppdm reconstruct january.parquet february.parquet -o both.csv --method global
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
+fit. Memory: constant, but for the counts of each partition.""",
+)
+@click.argument("release", nargs=-1, required=True, type=FILE)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    help="The data set: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["by-class", "global"]),
+    help="Label by label, or the paper's literal reading.  [default: by-class where the sidecar names one]",
+)
+@click.option(
+    "--estimator",
+    type=click.Choice(["set-scale", "simplex", "ml"]),
+    default="ml",
+    show_default=True,
+    help="How the totals are estimated; see `ppdm estimate --help`.",
+)
+@click.option(
+    "--spread", is_flag=True, help="Values spread evenly within their bins, instead of representatives."
+)
+@click.option(
+    "--output-sidecar", type=FILE, metavar="FILE", help="Where its sidecar goes.  [default: OUTPUT.ppdm.json]"
+)
+@sidecar_option
+@from_option
+@to_option
+@force_option
+@json_option
+def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
+    """Turn a RELEASE into a data set with the original's columns, types and order.
+
+    Algorithm 2 of Dowd et al.: the estimated distribution of each attribute is dealt out over its
+    records, so that the totals are exactly the estimate in whole numbers. Which record gets which value
+    is decided by coins that follow from the release, attribute by attribute. It is no original, and
+    says no more about anyone than the release does.
+    """
+    from ppdm_cli.commands import show
+    from ppdm_cli.reconstructing import reconstruct
+    from ppdm_cli.sidecar import display_json
+
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
+    with show.progress() as progress:
+        done = reconstruct([str(r) for r in release], output, progress=progress, **settings)
+    how = done.how
+    if as_json:
+        figures = {
+            "release": done.sidecar.release,
+            "records": done.sidecar.records,
+            "method": how.method,
+            "estimator": how.estimator,
+            "spread": how.spread,
+            "totals": done.totals,
+        }
+        click.echo(display_json(figures))
+        return
+    by = f"by class {done.sidecar.class_}" if how.method == "by-class" else "globally"
+    show.say(
+        show.console(stderr=True),
+        [f"{done.sidecar.records} records to {output}, reconstructed {by} with the {how.estimator} estimate."],
+    )

@@ -1,0 +1,81 @@
+"""Estimates as a table: one row a value, or a combination of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.domain import Bins, Domain
+from ppdm_cli.tables import write_frame
+
+if TYPE_CHECKING:
+    from ppdm_cli.estimating import Estimate, Estimated
+
+
+def as_frame(tables: Sequence[Estimated]) -> Any:
+    """All tables below each other; jointly estimated attributes have a column of their own."""
+    import polars as pl
+
+    frames = [pl.DataFrame(_columns(t)) for t in tables]
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def _columns(table: Estimated) -> dict[str, Any]:
+    domains = [a.domain for a in table.group]
+    shape = table.estimate.shape
+    places = [p.ravel() for p in np.indices(shape)]
+    labels = [np.array(d.labels(), object)[p] for d, p in zip(domains, places, strict=True)]
+    columns: dict[str, Any] = {}
+    if len(table.group) > 1 + table.by:
+        columns |= {a.name: label.tolist() for a, label in zip(table.group, labels, strict=True)}
+    else:
+        if table.by:
+            columns["class"] = labels[0].tolist()
+        lower, upper = limits(domains[-1])
+        columns |= {
+            "attribute": [table.group[-1].name] * table.estimate.size,
+            "code": places[-1],
+            "label": labels[-1].tolist(),
+            "lower": lower[places[-1]],
+            "upper": upper[places[-1]],
+        }
+    interval = table.interval
+    columns |= {
+        "observed": table.observed.ravel(),
+        "estimate": table.estimate.ravel(),
+        "std_error": interval.std_error.ravel(),
+        "low": interval.low.ravel(),
+        "high": interval.high.ravel(),
+    }
+    if table.truth is not None:
+        columns["true"] = table.truth.ravel()
+    return columns
+
+
+def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
+    """The table with a sidecar at stage "estimated", which says what domains and matrices it speaks of."""
+    said = msgspec.structs.replace(
+        done.sidecar, stage="estimated", tool=sidecars.tool(), privacy=msgspec.UNSET, blake2b=msgspec.UNSET
+    )
+    write_frame(done.frame, said, path, force, inputs)
+
+
+def limits(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+    """Where each bin of numbers begins and ends; NaN for categories, null, dates and times."""
+    lower, upper = np.full(domain.size, np.nan), np.full(domain.size, np.nan)
+    number = (
+        pa.types.is_integer(domain.kind)
+        or pa.types.is_floating(domain.kind)
+        or pa.types.is_decimal(domain.kind)
+    )
+    if isinstance(domain, Bins) and number:
+        edges = np.array([float(dtypes.to_json(e, domain.kind)) for e in domain.edges])
+        lower[: domain.ordinary], upper[: domain.ordinary] = edges[:-1], edges[1:]
+    return lower, upper

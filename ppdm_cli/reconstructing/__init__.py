@@ -1,0 +1,294 @@
+"""The miner's second half: a data set that any mining tool can read (Algorithm 2 of Dowd et al.).
+
+Two passes: count, then deal. The totals are exactly the estimated distribution in whole numbers; which
+record of a published value gets which original one is decided by coins, attribute by attribute. By
+class, every label is a table of its own; a label that was perturbed is reconstructed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET
+
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.domain import Bins
+from ppdm_cli.engine import Batch, Progress, map_partitions, scan
+from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.estimating import (
+    DEFAULT,
+    ESTIMATORS,
+    encoded,
+    joint_codes,
+    largest_remainder,
+    matrices_of,
+)
+from ppdm_cli.reconstructing.dealing import coins, deal
+from ppdm_cli.reconstructing.plan import monotone, split
+from ppdm_cli.sidecar import Attribute, Past, Reconstruction, Sidecar
+from ppdm_cli.tables import Output, Table, open_releases, rewound
+
+Method = Literal["by-class", "global"]
+__all__ = ["Reconstructed", "reconstruct"]
+
+
+@dataclass(frozen=True)
+class Reconstructed:
+    """What `reconstruct` gives: the sidecar, the table where no output was named, and the totals."""
+
+    sidecar: Sidecar
+    frame: Any
+    how: Reconstruction
+    totals: dict[str, list[int]]
+    """Of each perturbed attribute, how many records have each value now."""
+
+
+def reconstruct(
+    data: Any,
+    output: str | Path | None = None,
+    *,
+    method: Method | None = None,
+    estimator: str = DEFAULT,
+    spread: bool = False,
+    sidecar: Sidecar | str | Path | None = None,
+    output_sidecar: str | Path | None = None,
+    force: bool = False,
+    from_: Literal["arrow", "csv"] | None = None,
+    to: Literal["arrow", "csv"] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Reconstructed:
+    """Reconstruct a usable data set from a release, or from several with the same plan.
+
+    By class where the sidecar names one, else (or as `method`) "global": the paper's literal reading.
+    """
+    if estimator not in ESTIMATORS or estimator == "inverse":
+        raise UsageError(
+            f"{quoted(estimator)} is no estimator for a reconstruction: counts must not be negative",
+            f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
+        )
+    with ExitStack() as stack:
+        table, promise = open_releases(data, sidecar, from_)
+        label = _label(promise, method)
+        target = Output(stack, output, output_sidecar, force, to, table.files)
+        table = rewound(table, stack)
+        dealer = Dealer(table, promise, label, estimator, spread, threads, progress)
+        how = Reconstruction("by-class" if label is not None else "global", estimator, spread)  # type: ignore[arg-type]
+        done = _described(promise, how)
+        rows = 0
+
+        def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in batches:
+                rows += batch.num_rows
+                yield batch
+
+        batches = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
+        done = target.write(counted(batches), dealer.schema, done, lambda: rows)
+    return Reconstructed(done, target.frame, how, dealer.totals)
+
+
+def _label(promise: Sidecar, method: Method | None) -> Attribute | None:
+    """The class to reconstruct by, or None for the global method."""
+    if method not in (None, "by-class", "global"):
+        raise UsageError(f"{quoted(method)} is no method", "by-class or global")
+    if method == "global":
+        return None
+    if promise.class_ is UNSET:
+        if method == "by-class":
+            raise UsageError("the sidecar names no class", "say --method global")
+        return None
+    label = next(a for a in promise.attributes if a.name == promise.class_)
+    if not label.has_domain:
+        if method == "by-class":
+            raise UsageError(
+                f"the sidecar lists no values of the class {quoted(label.name)}", "say --method global"
+            )
+        return None
+    return label
+
+
+def _described(promise: Sidecar, how: Reconstruction) -> Sidecar:
+    past = promise.history if promise.history is not UNSET else [Past.of(promise)]
+    return msgspec.structs.replace(
+        promise,
+        stage="reconstructed",
+        tool=sidecars.tool(),
+        blake2b=UNSET,
+        history=past,
+        reconstruction=how,
+    )
+
+
+@dataclass(frozen=True)
+class _Deal:
+    """How to deal one attribute: the steps of its plan by joint published code, and each partition's share."""
+
+    targets: np.ndarray
+    amounts: np.ndarray
+
+
+class Dealer:
+    """Both passes: counts when made, deals when called with a batch."""
+
+    def __init__(
+        self,
+        table: Table,
+        promise: Sidecar,
+        label: Attribute | None,
+        estimator: str,
+        spread: bool,
+        threads: int | None,
+        progress: Progress | None,
+    ) -> None:
+        self._release = promise.release
+        self._attributes = promise.attributes
+        self._domains = {a.name: a.domain for a in promise.attributes if a.role == "perturbed"}
+        self._label = label
+        if label is not None:
+            self._domains[label.name] = label.domain
+        self._written = {n: d.spread() if spread else d for n, d in self._domains.items()}
+        self._others = [a for a in promise.perturbed if label is None or a.name != label.name]
+        self._label_deal: _Deal | None = None
+        self.totals: dict[str, list[int]] = {}
+        self.schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
+        self._deals = self._planned(table, estimator, threads, progress)
+
+    # -- first pass: counts and plans
+
+    def _planned(
+        self, table: Table, estimator: str, threads: int | None, progress: Progress | None
+    ) -> dict[str, _Deal]:
+        parts = scan(
+            table,
+            lambda b: self._counts(b, self._published_label(b)),
+            columns=list(self._domains),
+            threads=threads,
+            progress=progress,
+            doing="counting",
+        )
+        published = [np.stack(p) for p in zip(*parts, strict=True)] if parts else []
+        estimates = {
+            a.name: self._estimate(a, counts.sum(axis=0), estimator)
+            for a, counts in zip(self._others, published, strict=False)
+        }
+        if self._label is not None and self._label.role == "perturbed":
+            labels = scan(
+                table,
+                lambda b: self._label_counts(b),
+                columns=[self._label.name],
+                threads=threads,
+                progress=progress,
+                doing="counting",
+            )
+            counts = np.stack(labels) if labels else np.zeros((0, self._label_size), np.int64)
+            wanted = ESTIMATORS[estimator](counts.sum(axis=0).astype(float), matrices_of((self._label,)))
+            self._label_deal = self._plan(self._label.name, counts[:, None, :], wanted[None, :])
+            # the other attributes are dealt within the labels as they are reconstructed now
+            parts = scan(
+                table,
+                lambda b: self._counts(b, self._labels(b)),
+                columns=list(self._domains),
+                threads=threads,
+                progress=progress,
+                doing="counting",
+            )
+            published = [np.stack(p) for p in zip(*parts, strict=True)] if parts else []
+        return {
+            a.name: self._plan(a.name, counts, estimates[a.name])
+            for a, counts in zip(self._others, published, strict=False)
+        }
+
+    @property
+    def _label_size(self) -> int:
+        return 1 if self._label is None else self._domains[self._label.name].size
+
+    def _published_label(self, batch: Batch) -> Codes | None:
+        if self._label is None:
+            return None
+        return encoded(batch, self._label.name, self._domains[self._label.name])
+
+    def _label_counts(self, batch: Batch) -> np.ndarray:
+        label = self._published_label(batch)
+        assert label is not None
+        return np.bincount(label, minlength=self._label_size)
+
+    def _counts(self, batch: Batch, label: Codes | None) -> list[np.ndarray]:
+        """Counts of each attribute's codes by label: arrays of shape (labels, codes)."""
+        return [
+            np.bincount(codes, minlength=self._label_size * size).reshape(self._label_size, size)
+            for codes, size in (
+                (self._joint(batch, a, label), self._domains[a.name].size) for a in self._others
+            )
+        ]
+
+    def _joint(self, batch: Batch, attribute: Attribute, label: Codes | None) -> np.ndarray:
+        codes = encoded(batch, attribute.name, self._domains[attribute.name])
+        if label is None:
+            return codes
+        return joint_codes([label, codes], (self._label_size, self._domains[attribute.name].size))
+
+    def _estimate(self, attribute: Attribute, counts: np.ndarray, estimator: str) -> Floats:
+        """Original counts by original label; without a label, of one row."""
+        table = counts.astype(np.float64)
+        if self._label is None:
+            return ESTIMATORS[estimator](table[0], matrices_of((attribute,)))[None, :]
+        return ESTIMATORS[estimator](table, matrices_of((self._label, attribute)))
+
+    def _plan(self, name: str, parts: np.ndarray, wanted: Floats) -> _Deal:
+        """`parts` are counts by (partition, label, published code), `wanted` by (label, original code)."""
+        rng = coins(self._release, "split", name)
+        published = parts.sum(axis=0)
+        targets, amounts = [], []
+        totals = np.zeros(wanted.shape[1], np.int64)
+        for label in range(len(published)):
+            original = largest_remainder(wanted[label], int(published[label].sum()))
+            totals += original
+            stairs = monotone(published[label], original)
+            targets.append(stairs.target)
+            amounts.append(split(stairs, parts[:, label], rng))
+        self.totals[name] = totals.tolist()
+        return _Deal(np.concatenate(targets), np.concatenate(amounts, axis=1))
+
+    # -- second pass: dealing
+
+    def __call__(self, batch: Batch) -> pa.RecordBatch:
+        label = self._labels(batch)
+        dealt: dict[str, pa.Array] = {}
+        if self._label_deal is not None and self._label is not None:
+            dealt[self._label.name] = self._decoded(self._label.name, label, batch)
+        for attribute in self._others:
+            codes = self._dealt(
+                self._deals[attribute.name], attribute.name, batch, self._joint(batch, attribute, label)
+            )
+            dealt[attribute.name] = self._decoded(attribute.name, codes, batch)
+        columns = [dealt[a.name] if a.name in dealt else batch.column(a.name) for a in self._attributes]
+        return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self._attributes])
+
+    def _labels(self, batch: Batch) -> Codes | None:
+        """The labels to deal by: as kept, or as reconstructed."""
+        published = self._published_label(batch)
+        if self._label_deal is None or self._label is None or published is None:
+            return published
+        return self._dealt(self._label_deal, self._label.name, batch, published)
+
+    def _dealt(self, how: _Deal, name: str, batch: Batch, joint: np.ndarray) -> Codes:
+        out = np.empty(batch.rows, code_type(self._domains[name].size))
+        deal(joint, how.targets, how.amounts[batch.index], coins(self._release, "deal", name, batch.index), out)
+        return out
+
+    def _decoded(self, name: str, codes: Codes | None, batch: Batch) -> pa.Array:
+        assert codes is not None
+        domain = self._written[name]
+        within = None
+        if isinstance(domain, Bins) and domain.representative == "random":
+            within = coins(self._release, "spread", name, batch.index).random(batch.rows)
+        return domain.column(codes, within)
