@@ -24,7 +24,7 @@ from ppdm_cli.estimating.estimators import (
     maximum_likelihood,
     perturbed_axes,
 )
-from ppdm_cli.estimating.intervals import Interval, score_interval
+from ppdm_cli.estimating.intervals import Interval, Z, score_interval
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
@@ -64,15 +64,15 @@ class Estimated:
     @property
     def error(self) -> float | None:
         """The paper's E: sum |Xhat - X| / sum X."""
-        if self.truth is None:
+        if self.truth is None or not self.truth.any():
             return None
         return float(np.abs(self.estimate - self.truth).sum() / self.truth.sum())
 
     @property
     def says_nothing(self) -> bool:
         """Whether the intervals are wider than the counts that they are about."""
-        width = float((self.interval.high - self.interval.low).mean())
-        return width > 2 * float(self.observed.sum()) / self.estimate.size
+        # by their standard errors: cut to [0, n], an interval of two values could never be so wide
+        return Z * float(self.interval.std_error.mean()) > float(self.observed.mean())
 
 
 @dataclass(frozen=True)

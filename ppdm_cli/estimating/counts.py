@@ -71,7 +71,7 @@ def joint_codes(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
     joint: np.ndarray = codes[0]
     if len(codes) > 1:
         cells = int(np.prod(shape))
-        joint = codes[0].astype(np.uint16 if cells <= 1 << 16 else np.uint32)
+        joint = codes[0].astype(np.uint16 if cells < 1 << 16 else np.uint32)
         for more, size in zip(codes[1:], shape[1:], strict=True):
             joint *= joint.dtype.type(size)
             joint += more

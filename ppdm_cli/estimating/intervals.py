@@ -42,8 +42,13 @@ def score_interval(observed: Floats, matrices: Matrices) -> Interval:
     n = np.broadcast_to(observed.sum(axis=axes, keepdims=True), estimate.shape)
     # squared estimates [(A o A) M X]; of it a record of the cell itself adds `own`, any other `others`
     rest = n - estimate
-    others = np.divide(squared - own * estimate, rest, out=np.zeros_like(rest), where=np.abs(rest) > 1e-9)
+    told = np.abs(rest) > 1e-9 * n
+    others = np.divide(squared - own * estimate, rest, out=np.zeros_like(rest), where=told)
     others = np.clip(others, 0.0, None)
+    # a cell that seems to hold all records tells nothing of the others: it takes the other cells' mean,
+    # which for one gamma-diagonal is exact
+    mean = others.sum(axis=axes, keepdims=True) / np.maximum(told.sum(axis=axes, keepdims=True), 1)
+    others = np.where(told, others, mean)
     at_zero = np.maximum(n * others, 0.0)
     slope = own - 1 - others
     middle = estimate + Z**2 * slope / 2

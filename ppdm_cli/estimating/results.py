@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.tables import write_frame
+from ppdm_cli.tables import Output, write_frame
 
 if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimate, Estimated
@@ -65,6 +66,12 @@ def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) 
         done.sidecar, stage="estimated", tool=sidecars.tool(), privacy=msgspec.UNSET, blake2b=msgspec.UNSET
     )
     write_frame(done.frame, said, path, force, inputs)
+
+
+def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
+    """Before anything is counted: the table may be written there."""
+    with ExitStack() as stack:
+        Output(stack, path, force=force, inputs=inputs)
 
 
 def limits(domain: Domain) -> tuple[np.ndarray, np.ndarray]:

@@ -34,7 +34,7 @@ from ppdm_cli.estimating import (
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.plan import monotone, split
 from ppdm_cli.sidecar import Attribute, Past, Reconstruction, Sidecar
-from ppdm_cli.tables import Output, Table, open_releases, rewound
+from ppdm_cli.tables import Output, Table, open_releases, rewound, rows_per_partition
 
 Method = Literal["by-class", "global"]
 __all__ = ["Reconstructed", "reconstruct"]
@@ -167,10 +167,14 @@ class Dealer:
     def _planned(
         self, table: Table, estimator: str, threads: int | None, progress: Progress | None
     ) -> dict[str, _Deal]:
+        # a partition must be the same records in every pass, and wide tables are cut by the columns read
+        columns = list(self._domains)
+        if rows_per_partition(len(columns)) != rows_per_partition(len(self._attributes)):
+            columns = [a.name for a in self._attributes]
         parts = scan(
             table,
             lambda b: self._counts(b, self._published_label(b)),
-            columns=list(self._domains),
+            columns=columns,
             threads=threads,
             progress=progress,
             doing="counting",
@@ -184,7 +188,7 @@ class Dealer:
             labels = scan(
                 table,
                 lambda b: self._label_counts(b),
-                columns=[self._label.name],
+                columns=columns,
                 threads=threads,
                 progress=progress,
                 doing="counting",
@@ -196,7 +200,7 @@ class Dealer:
             parts = scan(
                 table,
                 lambda b: self._counts(b, self._labels(b)),
-                columns=list(self._domains),
+                columns=columns,
                 threads=threads,
                 progress=progress,
                 doing="counting",
