@@ -1,0 +1,149 @@
+"""Reconstruction: totals that are exactly the estimate, ties broken by coins, nothing else touched.
+
+The order of the file must not matter, and attributes must be dealt independently of each other: a dealer
+that shares one random order between them is run and rejected.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ppdm_cli.reconstructing as room
+from ppdm_cli import Release, estimate, perturb, reconstruct, synthetic
+from ppdm_cli.errors import MismatchError, UsageError
+from ppdm_cli.estimating import largest_remainder
+from ppdm_cli.reconstructing.dealing import coins
+from ppdm_cli.sidecar import decode
+from ppdm_cli.tables import base
+
+
+def people(n: int = 6_000, seed: int = 1) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(b) for b in synthetic.generate(2, n, seed)])
+
+
+@pytest.fixture(scope="module")
+def kept() -> Release:
+    return perturb(people(), gamma=5, keep=["group"], class_="group", seed=1)
+
+
+@pytest.fixture(scope="module")
+def hidden() -> Release:
+    return perturb(people(), gamma=5, class_="group", seed=1)
+
+
+def counts(frame: pl.DataFrame, release: Release, name: str) -> np.ndarray:
+    attribute = next(a for a in release.sidecar.attributes if a.name == name)
+    codes = attribute.domain.encode(frame[name].to_arrow().cast(attribute.kind)).codes
+    return np.bincount(codes, minlength=attribute.domain.size)
+
+
+@pytest.mark.parametrize("estimator", ["set-scale", "simplex", "ml"])
+def test_totals_are_the_estimate_in_whole_numbers_by_class(kept: Release, estimator: str) -> None:
+    done = reconstruct(kept.frame, sidecar=kept.sidecar, estimator=estimator)
+    wanted = estimate(kept.frame, sidecar=kept.sidecar, by="group", estimator=estimator)
+    for table in wanted.tables:
+        for label, row in zip("AB", table.estimate, strict=True):
+            part = done.frame.filter(pl.col("group") == label)
+            assert counts(part, kept, table.name).tolist() == largest_remainder(row, len(part)).tolist()
+
+
+def test_totals_are_the_estimate_globally(kept: Release) -> None:
+    done = reconstruct(kept.frame, sidecar=kept.sidecar, method="global")
+    for table in estimate(kept.frame, sidecar=kept.sidecar).tables:
+        wanted = largest_remainder(table.estimate, 6_000).tolist()
+        assert counts(done.frame, kept, table.name).tolist() == wanted == done.totals[table.name]
+
+
+def test_a_perturbed_class_is_reconstructed_first(hidden: Release) -> None:
+    done = reconstruct(hidden.frame, sidecar=hidden.sidecar)
+    labels = estimate(hidden.frame, sidecar=hidden.sidecar, attributes=["group"]).tables[0]
+    assert counts(done.frame, hidden, "group").tolist() == largest_remainder(labels.estimate, 6_000).tolist()
+    for name, totals in done.totals.items():
+        assert counts(done.frame, hidden, name).tolist() == totals and sum(totals) == 6_000
+
+
+def test_columns_types_and_order_are_the_originals(kept: Release) -> None:
+    done = reconstruct(kept.frame, sidecar=kept.sidecar).frame
+    assert done.schema == people().schema
+    assert done["group"].equals(kept.frame["group"])
+
+
+def test_the_result_follows_from_the_release(kept: Release) -> None:
+    once = reconstruct(kept.frame, sidecar=kept.sidecar, threads=1)
+    again = reconstruct(kept.frame, sidecar=kept.sidecar, threads=2)
+    assert once.frame.equals(again.frame)
+    other = perturb(people(), gamma=5, keep=["group"], class_="group", seed=2)
+    assert not reconstruct(other.frame, sidecar=other.sidecar).frame.equals(once.frame)
+
+
+def test_totals_do_not_depend_on_partitions_or_order(kept: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = reconstruct(kept.frame, sidecar=kept.sidecar)
+    ordered = kept.frame.sort("group", "age", "salary")
+    assert reconstruct(ordered, sidecar=kept.sidecar).totals == whole.totals
+    monkeypatch.setattr(base, "MOST_ROWS", 1_024)
+    assert reconstruct(kept.frame, sidecar=kept.sidecar).totals == whole.totals
+
+
+def false_correlation(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Correlation of two independent columns after reconstructing a sorted release."""
+    rng = np.random.default_rng(3)
+    rare = rng.random((2, 20_000)) < 0.1  # so that most of the published ones are to be dealt back
+    release = perturb(pl.DataFrame({"a": rare[0], "b": rare[1]}), gamma=2, seed=3)
+    if shared:  # one random order for all attributes of a partition
+        monkeypatch.setattr(room, "coins", lambda release, purpose, name, *more: coins(release, purpose, *more))
+    done = reconstruct(release.frame.sort("a"), sidecar=release.sidecar).frame
+    return float(np.corrcoef(done["a"], done["b"])[0, 1])
+
+
+def test_attributes_are_dealt_independently_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert abs(false_correlation(False, monkeypatch)) < 5 / np.sqrt(20_000)
+    assert abs(false_correlation(True, monkeypatch)) > 5 / np.sqrt(20_000)
+
+
+def test_spread_values_are_even_within_their_bins() -> None:
+    rng = np.random.default_rng(5)
+    release = perturb(pl.DataFrame({"x": rng.uniform(0, 10, 20_000)}), gamma=9, bins=5, seed=5)
+    plain = reconstruct(release.frame, sidecar=release.sidecar).frame["x"].to_numpy()
+    spread = reconstruct(release.frame, sidecar=release.sidecar, spread=True).frame["x"].to_numpy()
+    assert (plain // 2 == spread // 2).all() and set(plain) == {1.0, 3.0, 5.0, 7.0, 9.0}
+    within = spread % 2 / 2
+    assert abs(within.mean() - 0.5) < 5 * np.sqrt(1 / 12 / 20_000)
+    assert abs(within.var() - 1 / 12) < 0.002
+
+
+def test_nulls_dates_text_and_booleans() -> None:
+    rng = np.random.default_rng(6)
+    n = 4_000
+    days = pl.Series(rng.integers(0, 3_000, n)).cast(pl.Int32).cast(pl.Date)
+    data = pl.DataFrame({
+        "day": days, "town": rng.choice(["x", "y", "z"], n), "yes": rng.random(n) < 0.3,
+        "maybe": [None if u < 0.2 else int(10 * u) for u in rng.random(n)],
+    })  # fmt: skip
+    release = perturb(data, gamma=9, seed=6)
+    done = reconstruct(release.frame, sidecar=release.sidecar).frame
+    assert done.schema == data.schema
+    assert abs(done["maybe"].null_count() - data["maybe"].null_count()) < 200
+    assert abs(done["yes"].sum() - data["yes"].sum()) < 200
+
+
+def test_the_sidecar_says_what_was_done(kept: Release) -> None:
+    done = reconstruct(kept.frame, sidecar=kept.sidecar, spread=True).sidecar
+    assert decode(done.encode(), "x") == done
+    assert done.stage == "reconstructed" and done.reconstruction.spread  # type: ignore[union-attr]
+    assert [p.stage for p in done.history] == ["perturbed"]  # type: ignore[union-attr]
+
+
+def test_what_is_refused(kept: Release, tmp_path: object) -> None:
+    with pytest.raises(UsageError, match="must not be negative"):
+        reconstruct(kept.frame, sidecar=kept.sidecar, estimator="inverse")
+    with pytest.raises(UsageError, match="no method"):
+        reconstruct(kept.frame, sidecar=kept.sidecar, method="both")  # type: ignore[arg-type]
+    classless = perturb(people(2_000), gamma=5, seed=1)
+    with pytest.raises(UsageError, match="names no class"):
+        reconstruct(classless.frame, sidecar=classless.sidecar, method="by-class")
+    with pytest.raises(MismatchError, match="lacks the columns"):
+        reconstruct(kept.frame.drop("age"), sidecar=kept.sidecar)
+    with pytest.raises(MismatchError, match="records"):
+        reconstruct(kept.frame.head(-1), sidecar=kept.sidecar)
