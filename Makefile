@@ -20,6 +20,7 @@ bench: $(READY)
 
 papers: $(READY)
 	$(BIN)/python -m tests.papers.fig2
+	$(BIN)/python -m tests.papers.one_value
 	$(BIN)/python -m tests.papers.by_class
 
 docs: $(READY)

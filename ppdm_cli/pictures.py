@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,51 +86,115 @@ def save(chart: Any, path: Path, force: bool) -> None:
         target.rename()
 
 
-_SERIES = {"observed": "#b8b8b8", "estimated": "#1f6feb", "true": "#d1242f"}
-_PANELS_A_ROW = 2
+_SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
+_MOST_LABELS = 25
+"""Labels below a panel; of more, every second, third, ... is shown."""
+_BIN = re.compile(r"\[[^,]*, [^,]*[\])]")
+"""The label of a bin of dates or times; its beginning is shown."""
 
 
 def distributions(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
-    """Observed, estimated (with intervals) and, where known, true counts: a panel an attribute."""
+    """Observed, estimated (with intervals) and, where known, true counts: a panel an attribute.
+
+    Bins of numbers stand on an axis of numbers, categories side by side.
+    """
     alt = _altair()
     panels: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         title = row["attribute"] + (f", class {row['class']}" if "class" in row else "")
         panels.setdefault(title, []).append(row)
-    charts = [_panel(alt, title, panel) for title, panel in panels.items()]
-    save(
-        alt.concat(*charts, columns=_PANELS_A_ROW).resolve_scale(color="shared"),
-        path,
-        force,
-    )
-
-
-def _panel(alt: Any, title: str, rows: list[dict[str, Any]]) -> Any:
-    series = [s for s in _SERIES if s != "true" or "true" in rows[0]]
-    names = {"observed": "observed", "estimated": "estimate", "true": "true"}
-    points = [
-        {"code": r["code"], "label": r["label"], "count": r[names[s]], "series": s}
-        for r in rows
-        for s in series
+    classes = len({row["class"] for row in rows}) if "class" in rows[0] else 0
+    columns = classes if 2 <= classes <= 4 else min(len(panels), 3 if len(panels) > 4 else 2)
+    charts = [
+        _panel(alt, title, panel, 480 if columns == 1 else 300, place % columns == 0)
+        for place, (title, panel) in enumerate(panels.items())
     ]
-    ends = [{"code": r["code"], "label": r["label"], "low": r["low"], "high": r["high"]} for r in rows]
-    order = [r["label"] for r in rows]
-    many = len(rows) > 40
-    x = (
-        alt.X("code:Q", title="code")
-        if many
-        else alt.X("label:N", sort=order, title=None, axis=alt.Axis(labelAngle=-45, labelLimit=120))
+    chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 32}).configure(
+        font="Helvetica, Arial, sans-serif",
+        view={"stroke": None},
+        axis={
+            "domainColor": "#888888",
+            "tickColor": "#888888",
+            "gridColor": "#eeeeee",
+            "titleFontWeight": "normal",
+        },
+        title={"anchor": "start", "fontSize": 12, "offset": 8},
     )
-    color = alt.Color(
-        "series:N", title=None, sort=series, scale=alt.Scale(domain=series, range=[_SERIES[s] for s in series])
+    save(chart.resolve_scale(color="shared", x="independent", y="independent"), path, force)
+
+
+def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmost: bool) -> Any:
+    series = [s for s in _SERIES if s != "true" or "true" in rows[0]]
+    scale = alt.Scale(domain=series, range=[_SERIES[s] for s in series])
+    legend = alt.Legend(
+        orient="top", symbolType="square", symbolSize=90, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=300
     )
-    marks = alt.Chart(alt.Data(values=points)).encode(
-        x=x, y=alt.Y("count:Q", title="records"), color=color, tooltip=["label:N", "series:N", "count:Q"]
+
+    color = alt.Color("series:N", title=None, scale=scale, legend=legend)
+
+    def y(field: str) -> Any:
+        axis = alt.Axis(tickCount=5, domain=False, ticks=False)
+        return alt.Y(
+            f"{field}:Q", title="records" if leftmost else None, scale=alt.Scale(nice=5, zero=True), axis=axis
+        )
+
+    bins = all(math.isfinite(r["lower"]) for r in rows if r["label"] != "null") and rows[0]["label"] != "null"
+    thin = len(rows) > _MOST_LABELS
+    data = alt.Data(values=_placed(rows) if bins else [{**r, "lower": None, "upper": None} for r in rows])
+    base = alt.Chart(data).encode(tooltip=[f"{n}:{'N' if n == 'label' else 'Q'}" for n in _shown(rows)])
+    if bins:
+        limits = alt.Scale(nice=False, zero=False)
+        form = "~s" if rows[0]["upper"] - rows[0]["lower"] >= 100 else ",.6~g"
+        axis = alt.Axis(grid=False, tickCount=6, labelExpr=f"format(datum.value, '{form}')", labelFlush=False)
+        middle, left = (alt.X(f"{n}:Q", title=None, scale=limits, axis=axis) for n in ("middle", "left"))
+        bars = base.mark_rect(stroke="white", strokeWidth=0 if thin else 1).encode(
+            x=left, x2="right:Q", y=y("observed"), y2=alt.datum(0)
+        )
+        true = base.mark_rule(strokeWidth=2).encode(x=left, x2="right:Q", y=y("true"))
+    else:
+        every = -(-len(rows) // _MOST_LABELS)
+        labels = [r["label"] for r in rows]
+        short = [label.split(", ")[0][1:] if _BIN.fullmatch(label) else label for label in labels]
+        flat = sum(map(len, short)) * 8 < width
+        axis = alt.Axis(values=labels[::every], labelAngle=0 if flat else -45, labelLimit=110, ticks=False)
+        if short != labels:
+            axis.labelExpr = "datum.label == 'null' ? 'null' : slice(split(datum.label, ', ')[0], 1)"
+        middle = alt.X("label:N", sort=labels, title=None, axis=axis)
+        bars = base.mark_bar(opacity=1).encode(x=middle, y=y("observed"))
+        true = base.mark_tick(thickness=2, opacity=1, bandSize=0.8 * width / len(rows)).encode(
+            x=middle, y=y("true")
+        )
+    between = base.mark_rule(strokeWidth=1 if thin else 1.5, opacity=0.45 if thin else 1).encode(
+        x=middle, y=y("low"), y2="high:Q"
     )
-    rules = (
-        alt.Chart(alt.Data(values=ends))
-        .mark_rule(color=_SERIES["estimated"], opacity=0.6)
-        .encode(x=x, y=alt.Y("low:Q", title="records"), y2="high:Q")
-    )
-    lines = marks.mark_line(interpolate="linear" if many else "monotone", strokeWidth=1, point=not many)
-    return (rules + lines).properties(title=title, width=360, height=220)
+    points = base.mark_point(filled=True, opacity=1, size=8 if thin else 28).encode(x=middle, y=y("estimate"))
+    named = [(bars, 0), *([(true, 2)] if "true" in rows[0] else []), (between, 1), (points, 1)]
+    layers = [
+        layer.transform_calculate(series=f"'{series[place]}'").encode(color=color) for layer, place in named
+    ]
+    if bins and rows[-1]["label"] == "null":
+        layers.append(
+            base.mark_text(baseline="bottom", dy=-4, fontSize=10)
+            .encode(x=middle, y=y("top"), text=alt.value("null"))
+            .transform_filter("datum.label == 'null'")
+        )
+    return alt.layer(*layers).properties(title=title, width=width, height=180)
+
+
+def _shown(rows: list[dict[str, Any]]) -> list[str]:
+    return [n for n in ("label", "observed", "estimate", "low", "high", "true") if n in rows[0]]
+
+
+def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The bins with their ends on the axis; null has none, and stands to the right of them."""
+    ordinary = [r for r in rows if r["label"] != "null"]
+    end = ordinary[-1]["upper"]
+    width = (end - ordinary[0]["lower"]) / len(ordinary)
+    placed = []
+    for row in rows:
+        null = row["label"] == "null"
+        left, right = (end + width, end + 2 * width) if null else (row["lower"], row["upper"])
+        top = max(row["observed"], row["high"])
+        ends = {"left": left, "right": right, "middle": (left + right) / 2, "top": top}
+        placed.append({**row, "lower": None, "upper": None, **ends})
+    return placed

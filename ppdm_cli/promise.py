@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from msgspec import UNSET
@@ -65,6 +66,12 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
     }
 
 
+def at_most(share: float) -> str:
+    """A bound as a percentage: rounded up, so that it holds."""
+    rounded = Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(100 * share))
+    return f"{rounded.normalize():f}%" if share < 0.9995 or share == 1 else "over 99.9%"
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.3g}%" if share < 0.9995 or share == 1 else "over 99.9%"
 
@@ -83,7 +90,7 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         )
     else:
         attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
-        worst = percent(record["worst_posterior"])
+        worst = at_most(record["worst_posterior"])
         said.append(
             f"Over the {attributes} of a record, gamma is {record['perturbed_gamma']} "
             f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
@@ -92,8 +99,8 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     if record["coins"] == "key-file":
         said.append(
             "The coins follow from a key and an identifier: an unchanged value gets the same answer in "
-            "each release under this key; a changed value costs its gamma again, and a changed "
-            "answer proves a change."
+            "each release under this key with the same domain and gamma (as --like takes them); a changed "
+            "value, domain or gamma costs its gamma again, and a changed answer proves a change."
         )
     if record["unbounded"]:
         said.append(

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The owner's work from beginning to end, in a temporary folder: `make demo` runs it. Every command is
+# The owner's work and the miner's, from beginning to end, in a temporary folder: `make demo` runs it. Every command is
 # shown before it runs; the demo fails with the first command that does not do what it should.
 set -eu
 
@@ -74,9 +74,28 @@ say 'Its rows are in a random order already, so they can be compared one by one:
 run 0 'cut -d, -f1,3,4,10 people.csv | head -6'
 run 0 'cut -d, -f1,3,4,10 people-release.csv | head -6'
 
-say '7. What is refused. A file sorted by a column gives the column back, whatever its gamma:'
+say '7. The miner has the release and its sidecar, and nothing else. How many had each education level,' \
+    'and how many of each within the two groups?'
+run 0 'ppdm estimate people-release.csv --attribute elevel --by group'
+
+say 'Only who has the original can compare. Three distributions of the commission side by side: "observed" is' \
+    'what was published, "estimate" what the miner makes of it, and "true" the original.'
+run 0 'ppdm estimate people-release.csv --attribute commission --truth people.csv'
+
+say '8. A data set with the estimated distributions, for any mining tool. Its records are nobody'\''s.' \
+    'Salary, age, education level and group, as before; and how often education level 0 was' \
+    'published, is reconstructed, and was there at first.'
+run 0 'ppdm reconstruct people-release.csv -o usable.csv'
+run 0 'cut -d, -f1,3,4,10 usable.csv | head -6'
+run 0 'for file in people-release.csv usable.csv people.csv; do cut -d, -f4 "$file" | grep -c "^0$"; done'
+run 0 'ppdm inspect usable.csv | head -1'
+
+say '9. What is refused. A file sorted by a column gives the column back, whatever its gamma:'
 run 0 '(head -1 people.csv; tail -n +2 people.csv | sort -t, -k3,3n) > sorted.csv'
 run 4 'ppdm perturb sorted.csv -o sorted-release.csv --gamma 9'
+
+say 'What was reconstructed already has no chances left to be undone:'
+run 3 'ppdm reconstruct usable.csv -o twice.csv'
 
 say 'A gamma of 1 would publish nothing but noise:'
 run 4 'ppdm perturb people.csv -o again.csv --gamma 1'

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ppdm_cli.coins import Coins
+from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.perturbing.substitution import substitute
 
@@ -114,6 +115,36 @@ def parquet(folder: Path) -> None:
     )
     line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
     many.unlink()
+    miner(folder, like)
+
+
+def miner(folder: Path, perturb: Sequence[object]) -> None:
+    """The miner's half, on the release and on a large one."""
+    release, large = folder / "release.parquet", folder / "next.parquet"
+    names = [line.split(".")[0] for line in PLAN.splitlines() if ".domain" in line]
+    counts = python(
+        f"import polars; lazy = polars.scan_parquet({str(release)!r})\n"
+        f"polars.collect_all([lazy.group_by(n).len() for n in {names!r}])"
+    )
+    estimate = [*PPDM, "estimate", release, "-o", folder / "estimates.csv", "--force"]
+    ratio, ours, theirs = compare(estimate, counts)
+    line(
+        f"`estimate` {ROWS // 10**6}M x {len(names)} Parquet to polars' group_by counts",
+        "2",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+    many_reconstruct = [*PPDM, "reconstruct", large, "-o", folder / "usable.parquet", "--force"]
+    seconds, memory = run(many_reconstruct)
+    line(
+        f"`reconstruct` {MANY // 10**6}M rows: peak memory ({seconds:.1f} s)", "1,024 MiB", f"{memory:.0f} MiB"
+    )
+    reconstruct = [*PPDM, "reconstruct", release, "-o", folder / "usable.parquet", "--force"]
+    ratio, ours, theirs = compare(reconstruct, perturb)
+    line(
+        f"`reconstruct` {ROWS // 10**6}M x 10 Parquet to `perturb`, plan given",
+        "2",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
 
 
 def csv(folder: Path) -> None:
@@ -154,6 +185,16 @@ def sampler() -> None:
     line("the substitution alone, coins included, one core", "-", f"{seconds / n * 1e9:.1f} ns a cell")
 
 
+def likelihood() -> None:
+    """Maximum likelihood over a large domain, as `estimate` does it for each attribute."""
+    N = 3000
+    weights = np.random.default_rng(1).dirichlet(np.full(N, 0.1))
+    observed = np.random.default_rng(2).multinomial(1_000_000, weights * 0.01 + 0.99 / N).astype(float)
+    matrix = GammaDiagonal(Decimal(9), N)
+    seconds = fastest(lambda: maximum_likelihood(observed, [matrix]))
+    line(f"the `ml` estimate at N = {N}", "10 ms", f"{1000 * seconds:.2f} ms")
+
+
 def fastest(work: Callable[[], None]) -> float:
     times = []
     for _ in range(5):
@@ -171,6 +212,7 @@ def main() -> None:
     line("work", "bound", "measured")
     line("---", "---", "---")
     sampler()
+    likelihood()
     startup()
     with tempfile.TemporaryDirectory() as folder:
         parquet(Path(folder))

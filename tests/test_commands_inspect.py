@@ -51,7 +51,7 @@ def test_people_read_a_table_and_sentences(release: Path, ppdm: Run) -> None:
         "perturbed, 1000 records",
         "condition",
         "becomes",
-        "32.1%",
+        "32.2%",
         "gamma is 6561",
         "Unbounded",
     ):

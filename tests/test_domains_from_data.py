@@ -24,7 +24,7 @@ from ppdm_cli import dtypes, perturb
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories
 from ppdm_cli.errors import DataError, RefusedError
 from ppdm_cli.matrices import GammaDiagonalSpec
-from ppdm_cli.perturbing.domains import FEW, OTHER, even_edges, from_data, nice_edges
+from ppdm_cli.perturbing.domains import FEW, OTHER, even_edges, from_data, nice_edges, refuse_rare
 from ppdm_cli.perturbing.profile import Facts, profile
 from ppdm_cli.perturbing.settling import described
 from ppdm_cli.tables import from_arrow
@@ -155,9 +155,10 @@ def facts_of(counts: dict[Any, int], nulls: int = 0) -> Facts:
 
 @given(st.dictionaries(NAMES, st.integers(1, 30), min_size=2), st.booleans())
 def test_rare_labels_are_pooled_until_the_pool_is_not_rare(counts: dict[str, int], nulls: bool) -> None:
+    nulls_seen = FEW if nulls else 0
     rare = {v for v, c in counts.items() if c < FEW}
     try:
-        settled = from_data("x", pa.string(), facts_of(counts, nulls), 10, "center", "merge")
+        settled = from_data("x", pa.string(), facts_of(counts, nulls_seen), 10, "center", "merge")
     except RefusedError:
         # one pool of everything, and nothing to tell it from
         assert not nulls
@@ -273,3 +274,13 @@ def test_numbers_with_at_most_n_values_are_categories(distinct: int, form: str) 
     values = np.random.default_rng(0).integers(0, distinct, 5_000) * 3
     (attribute,) = perturb(pl.DataFrame({"x": values}), gamma=9, bins=10).sidecar.attributes
     assert attribute.type == form
+
+
+def test_a_null_that_few_records_have_is_a_rare_category() -> None:
+    facts = facts_of({"x": 50, "y": 60}, FEW - 1)
+    with pytest.raises(RefusedError, match="'x' \\(null\\)"):
+        refuse_rare({"x": facts})
+    with pytest.raises(RefusedError, match="fewer than 10 records"):
+        from_data("x", pa.string(), facts, 10, "center", "merge")
+    assert from_data("x", pa.string(), facts, 10, "center", "publish").domain.nulls
+    refuse_rare({"x": facts_of({"x": 50, "y": 60}, FEW)})

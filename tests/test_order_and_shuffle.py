@@ -159,7 +159,7 @@ def places(rows: int, seed: int, identifiers: list[str] | None = None) -> np.nda
     who = None if identifiers is None else "id"
     work = Substituter(plan, Key.from_seed(seed), clip=False, identifier=who, shuffle=True)
     batch = pa.RecordBatch.from_pydict({"x": [0] * rows, "id": identifiers or [""] * rows})
-    done = work(Batch(batch, 0, "here", 0))
+    done = work(Batch(batch, 0, 0, "here", 0))
     assert done.places is not None
     return np.argsort(done.places)
 

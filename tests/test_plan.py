@@ -1,19 +1,23 @@
-"""The transport plan: sort-and-deal without a sort, and its split among parts by coins.
+"""The transport plan: sort-and-deal without a sort, its split among parts, and the dealing, by coins.
 
 Every statistical test runs at level 1e-6 with fixed seeds, and has a wrong splitter that it rejects.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ppdm_cli.reconstructing.dealing import coins
+from ppdm_cli import perturb, reconstruct
+from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.plan import Staircase, monotone, split
 from tests.chances import LEVEL, chi_square
 
@@ -87,7 +91,7 @@ def divided(published: np.ndarray, number: int, seed: int) -> np.ndarray:
 
 PUBLISHED, ORIGINAL = np.array([12, 0, 9, 4]), np.array([5, 3, 4, 6, 7])
 PARTS = np.array([[5, 0, 2, 1], [4, 0, 0, 1], [3, 0, 7, 2]])
-DRAWS = 20_000
+DRAWS = 4_000
 
 
 def in_order(plan: Staircase, parts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -121,22 +125,25 @@ def p_values(splitter: Splitter) -> list[float]:
     for part in range(len(PARTS)):
         for step, source in enumerate(plan.source):
             law = stats.hypergeom(PUBLISHED[source], plan.amount[step], PARTS[part, source])
-            got = draws[:, part, step]
-            if law.var() == 0:
-                found.append(float((got == law.mean()).all()))
+            got, values = draws[:, part, step], np.arange(PUBLISHED.max() + 1)
+            chances = law.pmf(values)
+            mean = float(chances @ values)
+            squares = (values - mean) ** 2
+            variance = float(chances @ squares)
+            if variance < 1e-9:  # the law leaves no choice
+                found.append(float((np.abs(got - mean) < 1e-6).all()))
                 continue
-            away = (got.mean() - law.mean()) / np.sqrt(law.var() / DRAWS)
-            found.append(float(2 * stats.norm.sf(abs(away))))
-            fourth = float(law.stats("k")) + 2
-            spread = (((got - law.mean()) ** 2).mean() / law.var() - 1) / np.sqrt(fourth / DRAWS)
-            found.append(float(2 * stats.norm.sf(abs(spread))))
+            away = (got.mean() - mean) / np.sqrt(variance / DRAWS)
+            noise = np.sqrt((float(chances @ squares**2) - variance**2) / DRAWS)
+            spread = (((got - mean) ** 2).mean() - variance) / noise if noise > 1e-9 else 0.0
+            found += [float(2 * stats.norm.sf(abs(z))) for z in (away, spread)]
             found.append(against(got, law))
     return found
 
 
 def against(got: np.ndarray, law: stats.rv_discrete) -> float:
     """Chi-square, with values of fewer than ten expected draws taken together with the commonest."""
-    values = np.arange(got.max() + 30)
+    values = np.arange(max(got.max(), 12) + 1)
     expected, seen = law.pmf(values) * DRAWS, np.bincount(got, minlength=len(values))
     rare = expected < 10
     rare[expected.argmax()] = True
@@ -192,3 +199,66 @@ def test_sources_are_split_independently() -> None:
     assert abs(np.corrcoef(draws.T)[0, 1]) < margin
     shared = np.column_stack([draws[:, 0], 5 - draws[:, 0]])  # wrong: one draw for both
     assert abs(np.corrcoef(shared.T)[0, 1]) > margin
+
+
+# -- dealing: among records of one published value every assignment is equally likely
+
+CODES = np.array([0, 1, 0, 0, 1, 0], np.uint8)
+CUTS = [[0, 6], [0, 2, 6], [0, 1, 2, 3, 4, 5, 6]]
+Dealer = Callable[[np.ndarray, np.ndarray, np.ndarray, np.random.Generator, np.ndarray], None]
+
+
+def in_file_order(
+    codes: np.ndarray, targets: np.ndarray, amounts: np.ndarray, rng: np.random.Generator, out: np.ndarray
+) -> None:
+    """Wrong: a stable sort without a shuffle, so that ties keep the order of the file."""
+    out[np.argsort(codes, kind="stable")] = np.repeat(targets, amounts)
+
+
+def assignments(dealer: Dealer, splitter: Splitter, cuts: list[int], kind: str) -> np.ndarray:
+    """How often each assignment came, over many release ids, two passes each as in `reconstruct`."""
+    codes = CODES.astype(kind)
+    plan = monotone(np.bincount(CODES), np.array([2, 3, 1]))
+    parts = np.array([np.bincount(codes[a:b], minlength=2) for a, b in pairwise(cuts)])
+    seen: Counter[tuple[int, ...]] = Counter()
+    for release in range(DRAWS):
+        out = np.empty(len(codes), np.uint8)
+        amounts = splitter(plan, parts, coins(str(release), "split", "x"))
+        for index, (a, b) in enumerate(pairwise(cuts)):
+            dealer(codes[a:b], plan.target, amounts[index], coins(str(release), "deal", "x", index), out[a:b])
+        assert np.bincount(out).tolist() == [2, 3, 1]
+        seen[tuple(out.tolist())] += 1
+    # four tied records take 2 and 2, two tied ones 1 and 1: twelve ways, and no others
+    return np.array(list(seen.values()) + [0] * (12 - len(seen)))
+
+
+@pytest.mark.parametrize("kind", ["u1", "u4"])
+@pytest.mark.parametrize("cuts", CUTS)
+def test_every_assignment_of_tied_records_is_equally_likely(cuts: list[int], kind: str) -> None:
+    seen = assignments(deal, split, cuts, kind)
+    assert len(seen) == 12 and chi_square(seen, np.ones(12)) > LEVEL
+
+
+@pytest.mark.parametrize(
+    ("dealer", "splitter", "cuts"), [(in_file_order, split, CUTS[1]), (deal, in_order, CUTS[1])]
+)
+def test_dealing_in_file_order_is_rejected(dealer: Dealer, splitter: Splitter, cuts: list[int]) -> None:
+    """Within a part, or among the parts."""
+    assert chi_square(assignments(dealer, splitter, cuts, "u1"), np.ones(12)) < LEVEL
+
+
+def test_coins_follow_from_the_release_and_the_purpose() -> None:
+    draws = [
+        coins(*of).integers(1 << 62) for of in (("a", "x", 1), ("a", "x", 1), ("b", "x", 1), ("a", "x", 2))
+    ]
+    assert draws[0] == draws[1] and len(set(draws)) == 3
+
+
+def test_wide_tables_are_cut_alike_in_every_pass() -> None:
+    """Partitions get shorter with the columns read; counting reads fewer columns than dealing."""
+    rows, rng = 300_000, np.random.default_rng(1)
+    kept = {f"k{i}": np.zeros(rows, np.uint8) for i in range(40)}
+    data = pl.DataFrame({"a": rng.integers(0, 10, rows), **kept})
+    release = perturb(data, gamma=5, keep=list(kept), seed=1)
+    done = reconstruct(release.frame, sidecar=release.sidecar)
+    assert np.bincount(done.frame["a"], minlength=10).tolist() == done.totals["a"]

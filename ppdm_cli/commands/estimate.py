@@ -16,7 +16,7 @@ from ppdm_cli.commands.options import (
     json_option,
     sidecar_option,
 )
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import UsageError, counted
 
 _ROWS = 40
 """Rows of an attribute that are shown on a terminal."""
@@ -58,7 +58,13 @@ possible counts (0.142). ml: the most likely counts (0.142), the default.""",
     metavar="FILE",
     help="Observed, estimated and true, a panel an attribute: .svg, .png, .pdf or .html.",
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    metavar="FILE",
+    help="The table as .csv, .parquet or .arrow; - is standard output, as an Arrow stream.",
+)
 @sidecar_option
 @csv_options
 @from_option
@@ -84,17 +90,23 @@ def command(
 ) -> None:
     """Estimate the original distributions from a RELEASE and its sidecar.
 
-    Counts the published values once and undoes the matrices. Each count has a standard error and a 95%
-    score interval, about these records, always of the unbiased estimate. Several releases made with the
-    same plan (perturb --like) are estimated together. The CSV options are for --truth.
+    Counts the published values in one pass and undoes the matrices. Each count has a standard error and a
+    95% interval (low, high), always of the unbiased estimate; they speak of these records, not of a
+    population that the records were drawn from. Several releases made with the same plan (perturb --like)
+    are estimated together. The CSV options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
     from ppdm_cli.commands import show
     from ppdm_cli.estimating import estimate, write
+    from ppdm_cli.estimating.results import check_output
     from ppdm_cli.sidecar import display_json
 
     if plot is not None:
         pictures.check(plot, force)
+    if output is not None:
+        check_output(output, force, release)
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
     if plot is not None and joint:
         raise UsageError("a joint distribution has no picture", "leave --plot away, or name --attribute")
     with show.progress() as progress:
@@ -117,7 +129,7 @@ def command(
     if as_json:
         click.echo(display_json(_figures(done)))
     else:
-        _show(done, output is None)
+        _show(done, in_file=output is not None)
 
 
 def _figures(done: Any) -> dict[str, Any]:
@@ -132,12 +144,16 @@ def _figures(done: Any) -> dict[str, Any]:
     }
 
 
-def _show(done: Any, with_rows: bool) -> None:
+def _show(done: Any, in_file: bool) -> None:
+    """The tables, unless they are in a file; then only what is to be said of them."""
     from ppdm_cli.commands import show
     from ppdm_cli.estimating.results import as_frame
 
-    out = show.console()
-    for table in done.tables if with_rows else []:
+    out = show.console(stderr=in_file)
+    if not in_file:
+        records = counted(int(done.tables[0].observed.sum()), "record")
+        show.say(out, [f"{records}; estimator {done.estimator}; low to high is the 95% interval."])
+    for table in done.tables if not in_file else []:
         rows = as_frame([table])
         labels = [c for c in rows.columns if c in ("class", "label") or c in {a.name for a in table.group}]
         numbers = [c for c in ("observed", "estimate", "std_error", "low", "high", "true") if c in rows.columns]

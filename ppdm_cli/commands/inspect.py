@@ -81,7 +81,7 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
                 r["epsilon"],
                 promise.percent(r["staying"]),
                 r["condition_number"],
-                promise.percent(r["worst_posterior"]),
+                promise.at_most(r["worst_posterior"]),
             )
             for r in (promise.of_attribute(a, prior) for a in promised.perturbed)
         ],

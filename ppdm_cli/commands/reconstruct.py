@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands.options import FILE, force_option, from_option, json_option, sidecar_option, to_option
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import UsageError, counted
 
 
 @click.command(
@@ -34,7 +34,8 @@ fit. Memory: constant, but for the counts of each partition.""",
 @click.option(
     "--method",
     type=click.Choice(["by-class", "global"]),
-    help="Label by label, or the paper's literal reading.  [default: by-class where the sidecar names one]",
+    help="Each label of the class by itself, or all together as the paper reads literally.  "
+    "[default: by-class where the sidecar names a class]",
 )
 @click.option(
     "--estimator",
@@ -57,10 +58,11 @@ fit. Memory: constant, but for the counts of each partition.""",
 def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 
-    Algorithm 2 of Dowd et al.: the estimated distribution of each attribute is dealt out over its
-    records, so that the totals are exactly the estimate in whole numbers. Which record gets which value
-    is decided by coins that follow from the release, attribute by attribute. It is no original, and
-    says no more about anyone than the release does.
+    Algorithm 2 of Dowd et al.: the estimated distribution of each attribute is dealt out over the
+    records, so that its totals are exactly the estimate in whole numbers. Which record gets which value
+    is decided by coins that follow from the release, so the same release always gives the same result.
+    A record of it is nobody's: what attributes say of each other is kept only as far as the class, or the
+    published records, say it.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.reconstructing import reconstruct
@@ -71,10 +73,13 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     with show.progress() as progress:
         done = reconstruct([str(r) for r in release], output, progress=progress, **settings)
     how = done.how
+    records = done.sidecar.records
+    if records is None and done.totals:  # a stream does not say beforehand how many it has
+        records = sum(next(iter(done.totals.values())))
     if as_json:
         figures = {
             "release": done.sidecar.release,
-            "records": done.sidecar.records,
+            "records": records,
             "method": how.method,
             "estimator": how.estimator,
             "spread": how.spread,
@@ -85,5 +90,8 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     by = f"by class {done.sidecar.class_}" if how.method == "by-class" else "globally"
     show.say(
         show.console(stderr=True),
-        [f"{done.sidecar.records} records to {output}, reconstructed {by} with the {how.estimator} estimate."],
+        [
+            f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
+            f"with the {how.estimator} estimate."
+        ],
     )

@@ -61,9 +61,19 @@ def _columns(table: Estimated) -> dict[str, Any]:
 
 
 def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """The table with a sidecar at stage "estimated", which says what domains and matrices it speaks of."""
+    """The table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
+
+    Its records are the table's rows; how many the release has is in the history.
+    """
+    past = done.sidecar.history
     said = msgspec.structs.replace(
-        done.sidecar, stage="estimated", tool=sidecars.tool(), privacy=msgspec.UNSET, blake2b=msgspec.UNSET
+        done.sidecar,
+        stage="estimated",
+        records=len(done.frame),
+        tool=sidecars.tool(),
+        privacy=msgspec.UNSET,
+        blake2b=msgspec.UNSET,
+        history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
     write_frame(done.frame, said, path, force, inputs)
 

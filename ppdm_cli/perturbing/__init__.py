@@ -21,7 +21,16 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file, save_key
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
-from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted, unknown_column
+from ppdm_cli.errors import (
+    DataError,
+    MismatchError,
+    RefusedError,
+    UsageError,
+    counted,
+    listed,
+    quoted,
+    unknown_column,
+)
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
 from ppdm_cli.perturbing.shuffle import Shuffler
@@ -127,7 +136,9 @@ def perturb(
             "perturb the original",
         )
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to, table.files)
+        target = Output(stack, output, sidecar, force, to, [*table.files, *_beside(plan, like, key_file)])
+        if key_file is not None and Path(key_file).resolve() in target.paths:
+            raise UsageError("the key file is also the output", "name another --key-file")
         settled = _plan(table, asked, earlier, id, threads, progress)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         release = Sidecar(
@@ -145,6 +156,7 @@ def perturb(
                 else {}
             ),
         )
+        _check_readable(release)
         checks = Checks()
         done = _counted(
             map_partitions(
@@ -160,6 +172,10 @@ def perturb(
 
         def check() -> int:
             _check(checks, settled, keep_order or shuffle, clip)
+            if table.rows is not None and checks.rows != table.rows:
+                raise DataError(
+                    f"{quoted(table.name)} changed while it was read", "run this again when it is finished"
+                )
             if key_file is not None:  # only now, so that a refused run leaves no key behind
                 save_key(Path(key_file), key)
             return checks.rows
@@ -167,6 +183,23 @@ def perturb(
         release = target.write(batches, work.schema, release, check)
     telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
     return Release(release, target.frame, settled.dropped, sorted(settled.merging), telling, clip, shuffle)
+
+
+def _beside(*files: Any) -> list[Path]:
+    """Files that the run reads besides the data, and must not overwrite."""
+    return [Path(f) for f in files if isinstance(f, (str, Path)) and Path(f).exists()]
+
+
+def _check_readable(release: Sidecar) -> None:
+    """No release is published whose sidecar nobody could read."""
+    try:
+        sidecars.decode(release.encode(), "to be written")
+    except MismatchError:
+        raise RefusedError(
+            "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
+            "characters, a category longer than 16,384, or there are too many of them",
+            "shorten or --drop them",
+        ) from None
 
 
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> Key:

@@ -67,7 +67,13 @@ def declared(
             f"the domain declared for {quoted(name)} does not go from low to high", "such as --domain age=0:120"
         )
     if not dtypes.is_whole(kind):
-        return Bins(kind, even_edges(low, high, bins), wish.nulls, representative)
+        try:
+            return Bins(kind, even_edges(low, high, bins), wish.nulls, representative)
+        except ValueError:
+            raise UsageError(
+                f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
+                "widen it, or give fewer bins",
+            ) from None
     steps = high - low + 1
     if steps <= bins:
         return Categories(kind, list(range(low, high + 1)), wish.nulls)
@@ -93,6 +99,11 @@ def from_data(
             f"--drop {name}, or declare its domain with --domain",
         )
     _check_writable(name, kind, facts)
+    if rare == "merge" and _few_nulls(facts):
+        raise RefusedError(
+            f"the column {quoted(name)} has nulls in fewer than {FEW} records: they merge with nothing",
+            f"declare its domain with them (--attribute {name}:domain=...,nulls=true), or mend the data",
+        )
     if facts.values is None:
         return Settled(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
@@ -100,7 +111,7 @@ def from_data(
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
             f"--drop {name}, or --keep it if it is public",
         )
-    if rare == "publish" or not rare_values(facts):
+    if rare == "publish" or not _rare(facts):
         return Settled(Categories(kind, sorted(facts.values), nulls))
     values = _pooled(facts.values) if pa.types.is_string(kind) else _common(facts.values)
     if len(values) + nulls < 2 or pa.types.is_boolean(kind):
@@ -111,23 +122,33 @@ def from_data(
     return Settled(Categories(kind, values, nulls), merges=True)
 
 
-def rare_values(facts: Facts) -> int:
+def _rare(facts: Facts) -> int:
     """How many of a column's values fewer than ten records have."""
     return sum(c < FEW for c in (facts.values or {}).values())
 
 
+def _few_nulls(facts: Facts) -> bool:
+    """Null is a category too: that someone has no value may point at a person."""
+    return 0 < facts.nulls < FEW
+
+
 def refuse_rare(facts: Mapping[str, Facts]) -> None:
     """One refusal for all columns with rare categories; it names columns and numbers, no labels."""
-    found = {n: (rare_values(f), len(f.values or {})) for n, f in facts.items() if rare_values(f)}
+    found = {n: f for n, f in facts.items() if _rare(f) or _few_nulls(f)}
     if found:
         first = next(iter(found))
-        which = ", ".join(f"{quoted(n)} ({few} of {all_})" for n, (few, all_) in found.items())
+        which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())
         raise RefusedError(
             f"categories that fewer than {FEW} records have: {which}; to publish that they exist may "
             "point at persons",
-            f"declare the domain, of numbers as --domain {first}=1:10, of text as --domain {first}=@file, or "
-            "say --rare merge or --rare publish",
+            f"declare the domain, of numbers as --domain {first}=1:10, of text as --domain {first}=@file (with "
+            "nulls as --attribute COL:domain=1:10,nulls=true), or say --rare merge or --rare publish",
         )
+
+
+def _shown(facts: Facts) -> str:
+    parts = [f"{_rare(facts)} of {len(facts.values or {})}"] if _rare(facts) else []
+    return " and ".join(parts + ["null"] * _few_nulls(facts))
 
 
 def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:

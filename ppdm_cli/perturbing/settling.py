@@ -12,12 +12,13 @@ from math import exp, log
 from typing import Any, Literal
 
 import pyarrow as pa
+from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
 from ppdm_cli.matrices import GammaDiagonalSpec, build, rounded_down
-from ppdm_cli.perturbing.domains import Settled, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.domains import OTHER, Settled, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
 from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
@@ -86,10 +87,7 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
     """The plan; `facts` has the columns of `undeclared`, and a kept class."""
     perturbed = _perturbed(schema, wishes, identifier)
     if not perturbed:
-        raise RefusedError(
-            "every column is kept or dropped: nothing would be perturbed",
-            "leave at least one attribute to be perturbed",
-        )
+        raise _nothing_perturbed()
     if wishes.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
     domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
@@ -127,16 +125,15 @@ def _gammas(
     given: dict[str, Decimal | float | None] = {n: w.own_gamma() for n, w in perturbed.items()}
     open_ones = [n for n, g in given.items() if g is None]
     common = wishes.own_gamma()
-    if open_ones and common is None:
-        assert wishes.record_epsilon is not None  # else `check_columns` has complained
+    if wishes.record_epsilon is not None:  # else `check_columns` has seen to a gamma for each
         spent = sum(log(g) for g in given.values() if g is not None)
         left = wishes.record_epsilon - spent
-        if left <= 0:
+        if left < 0 or (open_ones and left == 0):
             raise RefusedError(
                 "the attributes with a gamma of their own use up the record's epsilon",
                 "give them less, or the record more",
             )
-        common = exp(min(left / len(open_ones), 700.0))
+        common = exp(min(left / max(len(open_ones), 1), 700.0))
     gammas = {}
     for name, gamma in given.items():
         chosen = common if gamma is None else gamma
@@ -223,8 +220,19 @@ def like(earlier: Sidecar, schema: pa.Schema) -> Plan:
             )
     names = {a.name: a for a in earlier.attributes}
     attributes = [names[n] for n in schema.names if n in names]
+    if not any(a.role == "perturbed" for a in attributes):
+        raise _nothing_perturbed()
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
-    return Plan(attributes, class_, [n for n in schema.names if n not in names])
+    pooled = (a for a in attributes if a.role == "perturbed" and a.domain_from == "data")
+    merging = frozenset(a.name for a in pooled if a.categories is not UNSET and OTHER in a.categories)
+    return Plan(attributes, class_, [n for n in schema.names if n not in names], merging)
+
+
+def _nothing_perturbed() -> RefusedError:
+    return RefusedError(
+        "every column is kept or dropped: nothing would be perturbed",
+        "leave at least one attribute to be perturbed",
+    )
 
 
 def privacy(attributes: list[Attribute], coins: Literal["system", "seeded", "key-file"]) -> Privacy:
@@ -233,14 +241,13 @@ def privacy(attributes: list[Attribute], coins: Literal["system", "seeded", "key
     if coins == "seeded":
         return Privacy(None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    epsilon = 0.0
+    gammas = [a.built_matrix.amplification for a in attributes if a.role == "perturbed"]
+    # both rounded up: a promise is never better than the matrices
+    epsilon = float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(sum(map(log, gammas)))))
     try:
-        for attribute in attributes:
-            if attribute.role == "perturbed":
-                amplification = attribute.built_matrix.amplification
-                product = context.multiply(product, Decimal(repr(amplification)))
-                epsilon += log(amplification)
+        for gamma in gammas:
+            product = context.multiply(product, Decimal(repr(gamma)))
     except Overflow:
-        return Privacy("inf", float(f"{epsilon:.6g}"), kept, coins)
+        return Privacy("inf", epsilon, kept, coins)
     whole = product == product.to_integral_value() and product < 10**15
-    return Privacy(int(product) if whole else float(product), float(f"{epsilon:.6g}"), kept, coins)
+    return Privacy(int(product) if whole else float(product), epsilon, kept, coins)

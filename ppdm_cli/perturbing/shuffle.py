@@ -20,7 +20,8 @@ from ppdm_cli.tables.base import MOST_ROWS
 from ppdm_cli.tables.replacing import spool, writing
 
 _PLACE = "place"
-_MOST_BUCKETS = 512
+_MOST_BUCKETS = 255
+"""Files open at once, rounded up to 256: systems allow 1,024."""
 
 
 class Shuffler:

@@ -200,8 +200,6 @@ def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
     used = np.bincount(
         indices[array.is_valid().to_numpy(zero_copy_only=False)], minlength=len(array.dictionary)
     )
-    if used.all():
-        return array
     places = np.cumsum(used > 0) - 1
     return pa.DictionaryArray.from_arrays(
         pa.array(

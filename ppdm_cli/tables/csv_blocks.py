@@ -39,11 +39,12 @@ def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
     whole = b""
     for block in blocks:
         whole += block
-        end = whole.find(b"\n")
-        while end >= 0 and whole.count(b'"', 0, end) % 2:
-            end = whole.find(b"\n", end + 1)
-        if end >= 0:
-            return whole[: end + 1], whole[end + 1 :]
+        end, start, quotes = whole.find(b"\n"), 0, 0
+        while end >= 0:
+            quotes += whole.count(b'"', start, end)
+            if quotes % 2 == 0:
+                return whole[: end + 1], whole[end + 1 :]
+            start, end = end, whole.find(b"\n", end + 1)
         if len(whole) > LONGEST_RECORD:
             raise _too_long(where)
     return whole, b""

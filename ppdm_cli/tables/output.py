@@ -17,7 +17,7 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.opening import sidecar_path
 from ppdm_cli.tables.replacing import Target, check_sidecar, spool, writing
-from ppdm_cli.tables.writing import open_writer
+from ppdm_cli.tables.writing import bared, open_writer
 
 
 class Output:
@@ -58,6 +58,12 @@ class Output:
         check_sidecar(self._sidecar_path, path, force, inputs)
         self._file, self.folder = self._target.file, self._target.path.parent
 
+    @property
+    def paths(self) -> list[Path]:
+        """What will be written."""
+        data = [self._target.path] if self._target is not None else []
+        return [p.resolve() for p in (*data, self._sidecar_path) if p is not None]
+
     def write(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, sidecar: Sidecar, check: Callable[[], int]
     ) -> Sidecar:
@@ -71,7 +77,8 @@ class Output:
             import polars as pl
 
             plain = [pa.Table.from_batches([r]).cast(schema) for r in rows]
-            self.frame = pl.DataFrame(pa.concat_tables([schema.empty_table(), *plain]))
+            whole = pa.concat_tables([schema.empty_table(), *plain])
+            self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
             return msgspec.structs.replace(sidecar, records=records)
         path = self._target.path if self._target else Path("standard output")
         with writing(path), open_writer(self._file, self._form, schema, sidecar.encode()) as writer:

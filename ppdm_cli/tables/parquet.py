@@ -41,6 +41,10 @@ class ParquetTable:
         carried = (self._metadata[0].metadata or {}) if len(files) == 1 else {}
         self.sidecar: bytes | None = carried.get(METADATA_KEY)
 
+    def _label(self, index: int, file: Path) -> str:
+        """A part's name for messages: a hive key in its path is a cell, so such parts go by number."""
+        return f"{self.name}, part {index + 1}" if self._keys else str(file)
+
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
         own = [n for n in names if n in self._own_names]
@@ -54,7 +58,7 @@ class ParquetTable:
                 length = metadata.row_group(group).num_rows
                 slices = _Slices(file, metadata, group, own, text, rows, self.schema, extra)
                 for start in range(0, length, rows):
-                    yield Partition(str(file), slices.loader(start // rows, length))
+                    yield Partition(self._label(index, file), slices.loader(start // rows, length))
 
 
 class _Slices:

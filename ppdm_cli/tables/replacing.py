@@ -38,6 +38,7 @@ class Target:
             )
         if path.exists() and not force:
             raise UsageError(f"the output {quoted(path)} exists", "name another, or say --force")
+        self._force = force
         self._file, self._temporary = _nameless(self.path)
 
     @property
@@ -63,10 +64,10 @@ class Target:
 
     def rename(self) -> None:
         """Put the flushed file in its place, over what was there."""
-        with writing(self.path):
+        with writing(self.path), self._respecting_others():
             if self._temporary is None:
                 # straight to its name where that is free: then not even a kill leaves a hidden file
-                named = _beside(self.path) if self.path.exists() else self.path
+                named = _beside(self.path) if self._force and self.path.exists() else self.path
                 folder = os.open(self.path.parent, os.O_RDONLY)
                 try:  # with a folder given, Python calls linkat, which alone follows /proc/self/fd
                     os.link(
@@ -80,8 +81,22 @@ class Target:
                 if named == self.path:
                     return
                 self._temporary = named
-            self._temporary.replace(self.path)
-            self._temporary = None
+            if self._force:
+                self._temporary.replace(self.path)
+                self._temporary = None
+            else:
+                os.link(self._temporary, self.path)
+
+    @contextmanager
+    def _respecting_others(self) -> Iterator[None]:
+        """What another run put there in the meantime is not overwritten without --force."""
+        try:
+            yield
+        except FileExistsError:
+            raise UsageError(
+                f"the output {quoted(self.path)} was made by another run in the meantime",
+                "name another, or say --force",
+            ) from None
 
     def publish(self, sidecar: bytes | None, sidecar_path: Path) -> None:
         """Old sidecar away, data in place, new sidecar last."""
@@ -91,12 +106,13 @@ class Target:
                 sidecar_path.unlink(missing_ok=True)
             self.rename()
         else:
-            with Target(sidecar_path, force=True) as beside:
+            with Target(sidecar_path, self._force) as beside:
                 with writing(sidecar_path):
                     beside.file.write(sidecar)
                 beside.flush()
                 with writing(sidecar_path):
-                    sidecar_path.unlink(missing_ok=True)
+                    if self._force:
+                        sidecar_path.unlink(missing_ok=True)
                 self.rename()
                 beside.rename()
         _flush_folder(self.path.parent)
@@ -130,6 +146,8 @@ def _unwritable(path: Path, error: OSError) -> DataError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataError(f"no space left for {quoted(path)}", "free some, or name another disk")
     reason = error.strerror or "it failed"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return DataError("too many files are open", "raise the limit, for instance with ulimit -n 4096")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return DataError(f"the folder of {quoted(path)} does not exist", "make it first")
     return DataError(

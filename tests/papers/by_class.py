@@ -59,6 +59,7 @@ def main() -> None:
         pl.col("accuracy").mean(),
         pl.col("accuracy").std().over("function").mean().alias("seed to seed"),
     )
+    mean = mean.sort("method", "order")
     wide = mean.pivot(["method", "order"], index="gamma", values="accuracy").sort("gamma")
     with pl.Config(tbl_cols=-1, float_precision=2, tbl_hide_dataframe_shape=True, tbl_width_chars=120):
         print(f"Mean accuracy of F1-F5, {len(seeds)} seeds; floors by class {FLOORS}\n{wide}")

@@ -1,0 +1,110 @@
+"""Releases for the tests of the miner's commands: one of each format, and many that are damaged."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ppdm_cli import perturb
+from ppdm_cli.tables import read_sidecar
+from tests.conftest import people, read_table, write_table
+from tests.test_canary import NUMBER, WORD
+
+ROWS = 4000
+DOMAINS: dict[str, Any] = {
+    "age": {"domain": [0, 120], "bins": 12},
+    "income": {"domain": [0, 400_000], "bins": 8},
+    "since": {"domain": ["1970-01-01", "1972-12-31"], "bins": 6},
+}
+
+
+def made(folder: Path) -> Path:
+    """A release in each format, of the same records, with a kept class; and its original."""
+    people(ROWS).write_parquet(folder / "original.parquet")
+    people(ROWS).write_csv(folder / "original.csv")
+    for suffix in ("parquet", "csv", "arrow"):
+        target = folder / f"r.{suffix}"
+        perturb(people(ROWS), target, gamma=9, class_="group", keep=["group"], seed=3, attributes=DOMAINS)
+    return folder
+
+
+def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
+    """Files that do not fit, each with its exit code and what is said of it."""
+    whole = read_table(folder / "r.parquet")
+    sidecar = (folder / "r.parquet.ppdm.json").read_bytes()
+
+    def parquet(name: str, table: pa.Table) -> tuple[str, ...]:
+        write_table(table, folder / f"{name}.parquet")
+        (folder / f"{name}.parquet.ppdm.json").write_bytes(sidecar)
+        return (f"{name}.parquet",)
+
+    def csv(name: str, old: str, new: str, digest: bool = False) -> tuple[str, ...]:
+        text = (folder / "r.csv").read_text()
+        (folder / f"{name}.csv").write_text(text.replace(old, new, 1))
+        promise = read_sidecar(folder / "r.csv.ppdm.json", None, "r.csv")
+        promise = promise if digest else msgspec.structs.replace(promise, blake2b=msgspec.UNSET)
+        (folder / f"{name}.csv.ppdm.json").write_bytes(promise.encode())
+        return (f"{name}.csv",)
+
+    def edited(name: str, old: bytes, new: bytes, promised: bytes = sidecar) -> tuple[str, ...]:
+        assert old in promised
+        pq.write_table(whole.replace_schema_metadata(None), folder / f"{name}.parquet")
+        (folder / f"{name}.parquet.ppdm.json").write_bytes(promised.replace(old, new, 1))
+        return (f"{name}.parquet",)
+
+    ages = whole["age"].to_numpy().copy()
+    ages[7] = NUMBER
+    regions = whole["region"].to_pylist()
+    regions[7] = WORD
+    place = whole.schema.get_field_index("age")
+    perturb(people(ROWS), folder / "other.parquet", gamma=9, drop=["since"])
+    shutil.copy(folder / "other.parquet", folder / "swapped.parquet")
+    shutil.copy(folder / "r.parquet.ppdm.json", folder / "swapped.parquet.ppdm.json")
+    shutil.copy(folder / "r.parquet", folder / "beside.parquet")
+    (folder / "beside.parquet.ppdm.json").write_bytes(sidecar.replace(b'"gamma":9}', b'"gamma":3}', 1))
+    (folder / "lone.csv").write_bytes((folder / "r.csv").read_bytes())
+    (folder / "broken.parquet").write_bytes((folder / "r.parquet").read_bytes()[:-200])
+    (folder / "broken.parquet.ppdm.json").write_bytes(sidecar)
+    unseeded = perturb(people(ROWS), gamma=9, class_="group", keep=["group"], attributes=DOMAINS).sidecar
+    region, first = "north,", (folder / "r.csv").read_text().splitlines(keepends=True)[1]
+    return {
+        "sidecar of another": (("swapped.parquet",), 3, "differs from the one inside"),
+        "missing column": (parquet("gone", whole.drop_columns(["age"])), 3, "lacks the columns 'age'"),
+        "more columns": (parquet("more", whole.append_column("x", whole["age"])), 3, "has the columns 'x'"),
+        "changed type": (
+            parquet("type", whole.set_column(place, "age", whole["age"].cast(pa.float64()))),
+            3,
+            "'age' is of type double, in the sidecar int64",
+        ),
+        "one too few": (parquet("short", whole.slice(1)), 3, "has 3999 records, its sidecar says 4000"),
+        "a number outside": (
+            parquet("number", whole.set_column(place, "age", pa.array(ages))),
+            3,
+            "'age' has a value outside the sidecar's domain in row 8 ",
+        ),
+        "a word outside": (
+            parquet("word", whole.set_column(2, "region", pa.array(regions))),
+            3,
+            "'region' has a value outside the sidecar's domain in row 8 ",
+        ),
+        "a CSV with a word": (csv("outside", region, f"{WORD},"), 3, "'region' has a value outside"),
+        "a CSV with its digest": (csv("digest", region, f"{WORD},", True), 3, "are not those its sidecar"),
+        "one too many in a CSV": (csv("longer", first, first * 2), 3, "4001 records"),
+        "a hand-edited gamma": (
+            edited("gamma", b'"gamma":9}', b'"gamma":90}', unseeded.encode()),
+            3,
+            "perturbed_gamma is below what the attributes give",
+        ),
+        "edited beside the data": (("beside.parquet",), 3, "differs from the one inside"),
+        "a hand-edited field": (edited("field", b'"role":"per', b'"roll":"per'), 3, "is not valid"),
+        "a hand-edited N": (edited("N", b'"N":12', b'"N":13'), 3, "N is not the number of its codes"),
+        "no sidecar": (("lone.csv",), 3, "no sidecar"),
+        "no release": (("original.parquet",), 3, "no sidecar"),
+        "cut off": (("broken.parquet",), 1, "broken.parquet"),
+        "not there": (("nosuch.parquet",), 1, "does not exist"),
+    }

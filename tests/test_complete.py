@@ -1,0 +1,97 @@
+"""A release whose length only reading tells, a CSV or a stream, is held to what its sidecar says.
+
+Partitions are loaded ahead by several threads, so the comparison is made by whoever comes last; it is tried
+with many partitions and many threads, and on both passes of a reconstruction.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from ppdm_cli import perturb
+from ppdm_cli.engine import fold
+from ppdm_cli.errors import MismatchError
+from ppdm_cli.tables import Partition, read_sidecar
+from ppdm_cli.tables.together import Complete
+from tests.conftest import Run, listing, people
+
+
+class Pieces:
+    """A table of many small partitions that does not say how long it is."""
+
+    schema = pa.schema([("x", pa.int64())])
+    rows: int | None = None
+    rewindable, sidecar, name = True, None, "pieces"
+    files: tuple[Path, ...] = ()
+
+    def partitions(self, columns: object = None) -> object:
+        for i in range(50):
+            batch = pa.RecordBatch.from_arrays([pa.array(range(i))], schema=self.schema)
+            yield Partition("pieces", lambda batch=batch: batch)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_every_row_is_counted_whoever_comes_last(threads: int) -> None:
+    whole = sum(range(50))
+
+    def rows(records: int) -> int | None:
+        table = Complete(Pieces(), records)  # type: ignore[arg-type]
+        return fold(table, lambda b: b.rows, lambda a, b: a + b, threads=threads)
+
+    for _ in range(20):
+        assert rows(whole) == whole
+        for wrong in (whole - 1, whole + 1):
+            with pytest.raises(MismatchError, match=f"has 1225 records, its sidecar says {wrong}"):
+                rows(wrong)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    perturb(people(), tmp_path / "r.csv", gamma=9, class_="group", drop=["since"], seed=1)
+    return tmp_path
+
+
+@pytest.mark.parametrize("records", [999, 1001])
+def test_an_edited_number_of_records_is_refused(records: int, release: Path, here: Run) -> None:
+    promise = read_sidecar(release / "r.csv.ppdm.json", None, "r.csv")
+    edited = msgspec.structs.replace(promise, records=records)
+    (release / "r.csv.ppdm.json").write_bytes(edited.encode())
+    before = listing(release)
+    for command in ("estimate", "reconstruct"):
+        said = here(command, "r.csv", "-o", "new.csv", code=3).stderr.decode()
+        assert f"'r.csv' has 1000 records, its sidecar says {records}; " in said
+        assert said.count("\n") == 1 and listing(release) == before
+
+
+def test_a_stream_that_was_cut_is_refused(release: Path, ppdm: Run) -> None:
+    whole = (release / "r.csv").read_bytes().splitlines(keepends=True)
+    args = ("-", "--from", "csv", "--sidecar", "r.csv.ppdm.json", "-o")
+    for command in ("estimate", "reconstruct"):
+        said = ppdm(command, *args, "new.csv", stdin=b"".join(whole[:-1]), code=3).stderr
+        assert b"has 999 records, its sidecar says 1000" in said
+        assert not (release / "new.csv").exists()
+        ppdm(command, *args, f"{command}.csv", stdin=b"".join(whole))
+
+
+def test_a_release_is_not_counted_twice(release: Path, here: Run) -> None:
+    for command in ("estimate", "reconstruct"):
+        said = here(command, "r.csv", "./r.csv", "-o", "new.csv", code=2).stderr.decode()
+        assert "'./r.csv' is named twice; name each release once" in said or "'r.csv' is named twice" in said
+
+
+def test_a_table_of_estimates_says_how_many_records_it_is_from(release: Path, here: Run) -> None:
+    here("estimate", "r.csv", "-o", "e.csv", "--attribute", "region")
+    said = read_sidecar(release / "e.csv.ppdm.json", None, "e.csv")
+    assert said.records == 3
+    assert [(p.stage, p.release, p.records) for p in said.history] == [("perturbed", said.release, 1000)]
+
+
+def test_a_stream_s_records_are_told_when_it_has_been_read(release: Path, ppdm: Run) -> None:
+    people().write_csv(release / "data.csv")
+    stream = ppdm("perturb", "data.csv", "-o", "-", "--like", "r.csv").stdout
+    done = ppdm("reconstruct", "-", "-o", "u.csv", stdin=stream)
+    assert done.stderr == b"1000 records to u.csv, reconstructed by class group with the ml estimate.\n"
