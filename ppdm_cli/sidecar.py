@@ -193,10 +193,11 @@ class Sidecar(
             return
         epsilon = sum(log(a.built_matrix.amplification) for a in self.perturbed)
         gamma = float(privacy.perturbed_gamma)
-        if gamma < 1 or (log(gamma) if isfinite(gamma) else inf) < epsilon - 1e-4:
-            raise ValueError("privacy.perturbed_gamma is below what the attributes give")
-        if float(privacy.perturbed_epsilon) < epsilon - 1e-4 * max(1.0, epsilon):
-            raise ValueError("privacy.perturbed_epsilon is below what the attributes give")
+        told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
+        if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
+            raise ValueError("privacy.perturbed_gamma is not what the attributes give")
+        if abs(float(privacy.perturbed_epsilon) - epsilon) > 1e-4 * max(1.0, epsilon):
+            raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
 
     @cached_property
     def perturbed(self) -> list[Attribute]:

@@ -98,7 +98,7 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
         "a hand-edited gamma": (
             edited("gamma", b'"gamma":9}', b'"gamma":90}', unseeded.encode()),
             3,
-            "perturbed_gamma is below what the attributes give",
+            "perturbed_gamma is not what the attributes give",
         ),
         "edited beside the data": (("beside.parquet",), 3, "differs from the one inside"),
         "a hand-edited field": (edited("field", b'"role":"per', b'"roll":"per'), 3, "is not valid"),

@@ -100,6 +100,10 @@ def main() -> None:
             "report it with the command, without data"
         )
         code = int(Exit.FAILED)
+    try:
+        sys.stdout.flush()
+    except OSError:  # a full or closed output is reported already; Python would add words of its own
+        _quiet()
     sys.exit(code or 0)
 
 
