@@ -14,8 +14,21 @@ if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.perturbing import Release, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
+    from ppdm_cli.trees import Fitted, Tree, fit_tree, predict
 
-__all__ = ["Estimate", "Reconstructed", "Release", "__version__", "estimate", "perturb", "reconstruct"]
+__all__ = [
+    "Estimate",
+    "Fitted",
+    "Reconstructed",
+    "Release",
+    "Tree",
+    "__version__",
+    "estimate",
+    "fit_tree",
+    "perturb",
+    "predict",
+    "reconstruct",
+]
 
 _WHERE = {
     "perturb": "ppdm_cli.perturbing",
@@ -24,6 +37,10 @@ _WHERE = {
     "Estimate": "ppdm_cli.estimating",
     "reconstruct": "ppdm_cli.reconstructing",
     "Reconstructed": "ppdm_cli.reconstructing",
+    "fit_tree": "ppdm_cli.trees",
+    "predict": "ppdm_cli.trees",
+    "Fitted": "ppdm_cli.trees",
+    "Tree": "ppdm_cli.trees",
 }
 
 

@@ -22,6 +22,8 @@ SUBCOMMANDS = {
     "inspect": "Say what a release promises, and what it does not.",
     "estimate": "Estimate the original distributions from a release (the miner).",
     "reconstruct": "Turn a release into a data set for any mining tool (the miner).",
+    "train-tree": "Train a decision tree on an original or reconstructed table.",
+    "predict": "Add what a tree predicts to a table.",
     "entropy": "What a matrix costs and gives, to choose gamma and N.",
     "generate": "Make the synthetic tables of the papers.",
 }
@@ -36,7 +38,7 @@ class Subcommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SUBCOMMANDS:
             return None
-        command = import_module(f"ppdm_cli.commands.{cmd_name}").command
+        command = import_module(f"ppdm_cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

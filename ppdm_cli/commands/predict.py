@@ -1,0 +1,83 @@
+"""`ppdm predict`: what a tree says of records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import (
+    FILE,
+    csv_options,
+    csv_reading,
+    force_option,
+    from_option,
+    json_option,
+    to_option,
+)
+from ppdm_cli.errors import UsageError
+
+
+@click.command(
+    "predict",
+    epilog="""\b
+Examples:
+  ppdm predict tree.json new.parquet -o labelled.parquet
+  ppdm predict tree.json new.csv -o - --to csv | head
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 no tree, or the data do not fit it, 4 a release,
+which must be reconstructed first. Memory: constant.""",
+)
+@click.argument("tree", type=FILE)
+@click.argument("data", type=FILE)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    help="DATA with two more columns: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
+)
+@csv_options
+@from_option
+@to_option
+@force_option
+@json_option
+def command(
+    tree: Path,
+    data: Path,
+    output: Path,
+    types: tuple[str, ...],
+    delimiter: str,
+    encoding: str,
+    nulls: tuple[str, ...],
+    from_: Any,
+    to: Any,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Predict the class of every record of DATA with a TREE that train-tree wrote.
+
+    Adds the columns `predicted` and `confidence`, the share of the training records in the record's
+    leaves that have the label. A value that is missing, or that training never saw, follows all branches in
+    parts. Where DATA has the class, accuracy and confusion matrix are reported.
+    """
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import display_json
+    from ppdm_cli.trees.applying import classify, open_data
+    from ppdm_cli.trees.storing import load
+
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
+    loaded = load(tree)
+    table, _ = open_data(data, csv_reading(types, delimiter, encoding, nulls), from_, loaded)
+    with show.progress() as progress:
+        measured = classify(loaded, table, output, force=force, to=to, inputs=(tree,), progress=progress)
+    if as_json:
+        click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))
+    elif measured is not None:
+        from ppdm_cli.commands.show_tree import show_measured
+
+        show_measured(show.console(stderr=True), "labelled", measured)

@@ -1,0 +1,162 @@
+"""`ppdm train-tree`: C4.5, and the tree to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import FILE, csv_options, csv_reading, force_option, from_option, json_option
+from ppdm_cli.errors import UsageError, quoted
+
+
+@click.command(
+    "train-tree",
+    epilog="""\b
+Examples:
+  ppdm train-tree people.parquet --class group -o tree.json --test new.parquet
+  ppdm train-tree usable.parquet -o tree.json --export tree.svg --export tree.txt
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit, 4 a release, which must be
+reconstructed first. Memory: one or two bytes a cell.""",
+)
+@click.argument("data", type=FILE)
+@click.option("--class", "class_", metavar="COL", help="What to predict.  [default: the sidecar's class]")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=FILE,
+    metavar="FILE",
+    help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv.",
+)
+@click.option("--test", type=FILE, metavar="FILE", help="Records to measure the tree with.")
+@click.option(
+    "--predicted", type=FILE, metavar="FILE", help="The test records (else DATA) with what the tree predicts."
+)
+@click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="The tree as .txt (C4.5's look), .dot (Graphviz) or .svg (a drawing); repeatable.",
+)
+@click.option("--drop", multiple=True, metavar="COL", help="A column to leave out; repeatable.")
+@click.option("--criterion", type=click.Choice(["gain-ratio", "gain"]), default="gain-ratio", show_default=True)
+@click.option(
+    "--min-records",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Two branches of a test need as many.",
+)
+@click.option("--max-depth", type=click.IntRange(0), help="Tests from the root to a leaf.  [default: any]")
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 0.5, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="Of the pruning: a smaller one prunes more.",
+)
+@click.option("--no-prune", is_flag=True, help="Leave the tree as it was grown.")
+@click.option("--no-mdl", is_flag=True, help="Without release 8's charge for numeric cuts.")
+@click.option(
+    "--cuts",
+    type=click.IntRange(2, 1 << 16),
+    default=1024,
+    show_default=True,
+    help="Quantiles for a number with more than 65,536 distinct values.",
+)
+@csv_options
+@from_option
+@force_option
+@json_option
+def command(
+    data: Path,
+    class_: str | None,
+    output: Path,
+    test: Path | None,
+    predicted: Path | None,
+    exports: tuple[Path, ...],
+    no_prune: bool,
+    no_mdl: bool,
+    types: tuple[str, ...],
+    delimiter: str,
+    encoding: str,
+    nulls: tuple[str, ...],
+    from_: Any,
+    force: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train a decision tree on DATA: an original, or a reconstructed data set.
+
+    C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category, missing values as
+    fractional records, pessimistic pruning. The options --no-mdl and --criterion gain leave parts of it away.
+    """
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Target, format_of
+    from ppdm_cli.trees import fit_tree
+    from ppdm_cli.trees.applying import classify, figures, named_class, open_data
+    from ppdm_cli.trees.exporting import check as check_export
+    from ppdm_cli.trees.exporting import export
+    from ppdm_cli.trees.measuring import Measured, importance
+    from ppdm_cli.trees.storing import check, write
+
+    csv = csv_reading(types, delimiter, encoding, nulls)
+    check(output)
+    if predicted is not None:
+        format_of(predicted)
+    named = [output, *exports, *([predicted] if predicted else [])]
+    if len({p.resolve() for p in named}) < len(named):
+        raise UsageError(f"two outputs have the same name, such as {quoted(output)}", "name each once")
+    if str(data) == "-" and predicted is not None and test is None:
+        raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
+    table, said = open_data(data, csv, from_)
+    inputs = [*table.files, *([test] if test is not None and test.exists() else [])]
+    for path in named:
+        with Target(path, force, inputs):
+            pass
+    for path in exports:
+        check_export(path, force, inputs)
+    label = named_class(class_, said)
+    other = open_data(test, csv)[0] if test is not None else None
+    with show.progress() as progress:
+        fitted = fit_tree(table, label, prune=not no_prune, mdl=not no_mdl, progress=progress, **settings)
+        tree, tested = fitted.tree, None
+        if other is not None or predicted is not None:
+            source = other or (table if table.rewindable else open_data(data, csv)[0])
+            tested = classify(tree, source, predicted, force=force, progress=progress)
+    if test is None:
+        tested = None
+    write(tree, output, force, inputs)
+    for path in exports:
+        export(tree, path, force, inputs)
+    trained = Measured(tree.labels, fitted.confusion)
+    worth = importance(tree)
+    if as_json:
+        said_of = {
+            "train": trained.figures(),
+            "test": None if tested is None else tested.figures(),
+            **figures(tree),
+            "importance": worth,
+            "options": dict(tree.options),
+            "remarks": list(fitted.remarks),
+        }
+        click.echo(display_json(said_of))
+        return
+    from ppdm_cli.commands.show_tree import show_measured, show_tree
+
+    out = show.console()
+    show_tree(out, tree, output)
+    show_measured(out, "training", trained)
+    if tested is not None:
+        show_measured(out, "test", tested)
+    shown = [[n, w] for n, w in worth.items() if w > 0][:20]
+    if shown:
+        show.table(out, "Importance", ["attribute", "share"], shown)
+    show.say(out, list(fitted.remarks))

@@ -1,0 +1,203 @@
+"""Decision trees: C4.5 release 8 on original or reconstructed data, from codes held in memory.
+
+Dowd et al. 5.2 and 5.3 measure releases by the trees that they still teach; this is that learner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ppdm_cli.engine import Progress
+from ppdm_cli.errors import UsageError, listed
+from ppdm_cli.tables import CsvOptions, Table, open_table
+from ppdm_cli.trees.growing import Grown, Options, grow
+from ppdm_cli.trees.predicting import (
+    Predicted,
+    as_columns,
+    chances_of,
+    check_columns,
+    predict_batch,
+    predict_table,
+)
+from ppdm_cli.trees.pruning import Pruner, collapse
+from ppdm_cli.trees.records import CUTS, Records, read
+from ppdm_cli.trees.tree import Feature, Tree
+
+__all__ = [
+    "CUTS",
+    "Feature",
+    "Fitted",
+    "Options",
+    "Predicted",
+    "Records",
+    "Tree",
+    "as_columns",
+    "check_columns",
+    "fit_records",
+    "fit_tree",
+    "predict",
+    "predict_batch",
+    "predict_table",
+    "read",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A tree and how it does on its own training records."""
+
+    tree: Tree
+    records: int
+    accuracy: float
+    confusion: np.ndarray
+    """(true class, predicted class) weights."""
+    remarks: list[str] = field(default_factory=list)
+
+
+def fit_tree(
+    data: Any,
+    class_: str,
+    *,
+    weights: str | np.ndarray | None = None,
+    cuts: int = CUTS,
+    criterion: Literal["gain-ratio", "gain"] = "gain-ratio",
+    min_records: float = 2,
+    max_depth: int | None = None,
+    confidence: float = 0.25,
+    prune: bool = True,
+    mdl: bool = True,
+    csv: CsvOptions | None = None,
+    drop: Sequence[str] = (),
+    nominal: Sequence[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Fitted:
+    """Train C4.5 on a path, a table or anything that speaks Arrow; all records are held in memory.
+
+    `weights` names a column or is an array; `nominal` names numbers that are categories.
+    """
+    options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
+    _check(options)
+    table = data if hasattr(data, "partitions") else open_table(data, csv=csv)
+    records = read(
+        table,
+        class_,
+        weights=weights,
+        cuts=cuts,
+        drop=drop,
+        nominal=nominal,
+        threads=threads,
+        progress=progress,
+    )
+    return fit_records(records, options)
+
+
+def _check(options: Options) -> None:
+    if options.criterion not in ("gain-ratio", "gain"):
+        raise UsageError("that is no criterion", "gain-ratio or gain")
+    if not 0 < options.confidence <= 0.5:
+        raise UsageError("the confidence is out of range", "above 0, at most 0.5; C4.5 takes 0.25")
+    if not 1 <= options.min_records < float("inf"):
+        raise UsageError("the least number of records is out of range", "1 or more; C4.5 takes 2")
+    if options.max_depth is not None and options.max_depth < 0:
+        raise UsageError("the depth is negative", "0 or more")
+
+
+def fit_records(records: Records, options: Options | None = None) -> Fitted:
+    """The same from records in memory."""
+    options = options or Options()
+    grown = grow(records, options, options.prune)
+    collapse(grown)
+    if options.prune:
+        Pruner(records, grown, options.confidence).run()
+        grown.entries.clear()
+    tree = _packed(records, grown, options)
+    confusion = _confusion(records, tree)
+    cut = [c.feature.name for c in records.columns if c.cut]
+    remarks = []
+    if cut:
+        remarks.append(
+            f"{listed(cut)} had more than 65536 distinct values: "
+            "thresholds are quantiles (--cuts changes how many)."
+        )
+    return Fitted(tree, records.rows, float(np.trace(confusion) / confusion.sum()), confusion, remarks)
+
+
+def _packed(records: Records, grown: Grown, options: Options) -> Tree:
+    """The nodes that can be reached, numbered level by level."""
+    levels, nodes = [], np.zeros(1, np.int64)
+    while nodes.size:
+        levels.append(nodes)
+        nodes = nodes[grown.feature[nodes] >= 0]
+        kids = grown.children[nodes]
+        nodes = np.repeat(grown.first_child[nodes] - (np.cumsum(kids) - kids), kids) + np.arange(kids.sum())
+    kept = np.concatenate(levels)
+    feature = grown.feature[kept]
+    inner = feature >= 0
+    children = np.where(inner, grown.children[kept], 0)
+    first = np.where(inner, 1 + np.cumsum(children) - children, -1)
+    threshold = np.full(len(kept), np.nan)
+    for number, column in enumerate(records.columns):
+        if column.feature.numeric:
+            here = feature == number
+            threshold[here] = column.values[grown.cut[kept[here]]]
+    counts = grown.counts[kept]
+    label = counts.argmax(axis=1)
+    parent = np.concatenate([[0], np.repeat(np.arange(len(kept)), children)])
+    for node in np.flatnonzero(counts.sum(axis=1) <= 0):
+        label[node] = label[parent[node]]
+    return Tree(
+        tuple(c.feature for c in records.columns),
+        records.class_name,
+        records.class_dtype,
+        records.labels,
+        feature.astype(np.int32),
+        threshold,
+        first.astype(np.int32),
+        children.astype(np.int32),
+        counts,
+        label.astype(np.int32),
+        asdict(options),
+    )
+
+
+def _confusion(records: Records, tree: Tree) -> np.ndarray:
+    """(true, predicted) weights of the training records: from the leaves, or record by record."""
+    classes = len(records.labels)
+    if not records.has_missing:
+        sums = np.zeros((classes, classes))
+        np.add.at(sums, tree.label[tree.is_leaf], tree.counts[tree.is_leaf])
+        return sums.T
+    columns = {}
+    for number in np.unique(tree.feature[tree.feature >= 0]).tolist():
+        column = records.columns[number]
+        if column.feature.numeric:
+            columns[number] = np.append(column.values, np.nan)[column.codes]
+        else:
+            columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
+    key = records.classes * classes + Predicted(chances_of(tree, columns, records.rows)).label
+    counts = np.bincount(key, records.weights, classes * classes)
+    return counts.reshape(classes, classes).astype(np.float64)
+
+
+def predict(
+    tree: Tree | Fitted,
+    data: Any,
+    *,
+    csv: CsvOptions | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """A polars frame of the predictions: `predicted`, `confidence`, and each class's chance."""
+    import polars as pl
+    import pyarrow as pa
+
+    tree = tree.tree if isinstance(tree, Fitted) else tree
+    table: Table = data if hasattr(data, "partitions") else open_table(data, csv=csv)
+    found = predict_table(tree, table, threads=threads, progress=progress)
+    chances = {f"chance of {v}": found.chances[:, i] for i, v in enumerate(tree.labels)}
+    return pl.from_arrow(pa.table(as_columns(tree, found) | {n: pa.array(c) for n, c in chances.items()}))

@@ -1,0 +1,91 @@
+"""A tree for people: C4.5's text, a graph for Graphviz, a drawing; by suffix.
+
+Every name and label is quoted or escaped in the way of its format, and shortened where it is long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.tables import Target
+from ppdm_cli.tables.replacing import writing
+from ppdm_cli.trees.drawing import svg
+from ppdm_cli.trees.tree import Tree
+from ppdm_cli.trees.wording import attribute, cases, label, outcome, plain
+
+
+def lines(tree: Tree) -> Iterator[str]:
+    """The tree as C4.5 and J48 print it, line by line, depth first."""
+    if tree.feature[0] < 0:
+        yield f": {label(tree, 0)} {cases(tree, 0)}"
+        return
+    waiting = _branches(tree, 0, 0)
+    while waiting:
+        node, branch, depth = waiting.pop()
+        child = int(tree.first_child[node]) + branch
+        line = "|   " * depth + f"{attribute(tree, node)} {outcome(tree, node, branch)}"
+        if tree.feature[child] < 0:
+            yield f"{line}: {label(tree, child)} {cases(tree, child)}"
+        else:
+            yield line
+            waiting += _branches(tree, child, depth + 1)
+
+
+def _branches(tree: Tree, node: int, depth: int) -> list[tuple[int, int, int]]:
+    return [(node, branch, depth) for branch in reversed(range(int(tree.children[node])))]
+
+
+def text(tree: Tree) -> str:
+    summary = f"\nNumber of Leaves  : \t{tree.leaves}\n\nSize of the tree : \t{tree.size}\n"
+    return "".join(f"{line}\n" for line in lines(tree)) + summary
+
+
+def dot(tree: Tree) -> str:
+    """A directed graph in Graphviz's language; nodes are named by number, so no name can clash."""
+    out = [
+        "digraph tree {",
+        '  node [shape=box, style="rounded,filled", fillcolor="#f6f8fa", fontname="Helvetica"];',
+        '  edge [fontname="Helvetica"];',
+    ]
+    for node in range(tree.size):
+        if tree.feature[node] < 0:
+            shown = f"{plain(tree.labels[int(tree.label[node])])}\n{cases(tree, node)}"
+            out.append(f'  n{node} [label={_dot_string(shown)}, fillcolor="#ddf4ff"];')
+            continue
+        name = plain(tree.features[int(tree.feature[node])].name)
+        out.append(f"  n{node} [label={_dot_string(name)}];")
+        for branch in range(int(tree.children[node])):
+            child = int(tree.first_child[node]) + branch
+            out.append(f"  n{node} -> n{child} [label={_dot_string(outcome(tree, node, branch))}];")
+    return "\n".join([*out, "}", ""])
+
+
+def _dot_string(shown: str) -> str:
+    """A quoted string: backslashes doubled, and `&`, so that no entity or escape is made of a name."""
+    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;").replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+_WAYS = {".txt": text, ".dot": dot, ".svg": svg}
+
+
+def check(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
+    """Before anything is computed: the suffix is known, and the file may be written."""
+    if path.suffix.lower() not in _WAYS:
+        raise UsageError(
+            f"the suffix of {quoted(path.name)} names no export", f"name a file that ends in {', '.join(_WAYS)}"
+        )
+    with Target(path, force, inputs):
+        pass
+
+
+def export(tree: Tree, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+    """The tree in the form of the path's suffix, whole or not at all."""
+    check(path, force, inputs)
+    with Target(path, force, inputs) as target:
+        with writing(path):
+            target.file.write(_WAYS[path.suffix.lower()](tree).encode())
+        target.flush()
+        target.rename()

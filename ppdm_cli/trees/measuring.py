@@ -1,0 +1,104 @@
+"""How good a tree is: accuracy with its interval, the confusion matrix, and what each attribute is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli.trees.tree import Tree
+
+_Z = 1.959963984540054
+"""Of a normal distribution, 95 % are within."""
+
+
+def wilson(right: float, records: float) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927); all of [0, 1] where nothing is known."""
+    if records <= 0:
+        return 0.0, 1.0
+    share, z2 = right / records, _Z * _Z / records
+    middle = (share + z2 / 2) / (1 + z2)
+    half = _Z * sqrt(share * (1 - share) / records + z2 / (4 * records)) / (1 + z2)
+    low = 0.0 if right <= 0 else max(0.0, middle - half)
+    high = 1.0 if right >= records else min(1.0, middle + half)
+    return min(low, share), max(high, share)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Counts by (true label, predicted label), and how many true labels the tree does not know."""
+
+    labels: tuple[Any, ...]
+    confusion: np.ndarray
+    unknown: int = 0
+    unlabelled: int = 0
+    """Records without a class; they are not counted."""
+
+    @classmethod
+    def of(cls, labels: tuple[Any, ...], true: np.ndarray, predicted: np.ndarray) -> Measured:
+        """Codes of labels; a true code of -1 is a label that the tree does not know, -2 none at all."""
+        n, known = len(labels), true >= 0
+        flat = np.bincount(true[known] * n + predicted[known], minlength=n * n)
+        return cls(labels, flat.reshape(n, n), int((true == -1).sum()), int((true == -2).sum()))
+
+    def __add__(self, other: Measured) -> Measured:
+        return Measured(
+            self.labels,
+            self.confusion + other.confusion,
+            self.unknown + other.unknown,
+            self.unlabelled + other.unlabelled,
+        )
+
+    @property
+    def records(self) -> float:
+        return float(self.confusion.sum()) + self.unknown
+
+    @property
+    def right(self) -> float:
+        return float(np.trace(self.confusion))
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.right / self.records if self.records else None
+
+    def figures(self) -> dict[str, Any]:
+        """What --json says: fractions, not percentages."""
+        low, high = wilson(self.right, self.records)
+        found: dict[str, Any] = {
+            "records": _plain(self.records),
+            "accuracy": self.accuracy,
+            "low": low,
+            "high": high,
+            "labels": list(self.labels),
+            "confusion": [[_plain(c) for c in row] for row in self.confusion.tolist()],
+        }
+        if self.unknown:
+            found["unknown_labels"] = self.unknown
+        if self.unlabelled:
+            found["unlabelled"] = self.unlabelled
+        return found
+
+
+def _plain(count: float) -> int | float:
+    return int(count) if float(count).is_integer() else count
+
+
+def importance(tree: Tree) -> dict[str, float]:
+    """Each attribute's share of the information that all tests gain, weighted by records; largest first."""
+    counts = tree.counts
+    totals = counts.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(totals > 0, counts / totals, 0.0)
+        logs = np.where(shares > 0, np.log2(shares), 0.0)
+    bits = -(counts * logs).sum(axis=1)
+    gains = np.zeros(len(tree.features))
+    inner = np.flatnonzero(tree.feature >= 0)
+    below = np.zeros(tree.size)
+    if tree.size > 1:
+        np.add.at(below, tree.parent[1:], bits[1:])
+    np.add.at(gains, tree.feature[inner], np.maximum(bits - below, 0.0)[inner])
+    total = gains.sum()
+    found = {f.name: float(g / total) if total > 0 else 0.0 for f, g in zip(tree.features, gains, strict=True)}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))

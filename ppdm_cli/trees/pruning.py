@@ -1,0 +1,153 @@
+"""Pruning as C4.5 release 8 (J48) does it: collapse, then replace and raise by pessimistic error.
+
+The error of a leaf is the upper limit of its training errors at a confidence (Quinlan 1993, 4.2). A
+subtree gives way to a leaf, or to its largest branch with all its records sent down again, where
+that is at most 0.1 errors worse.
+"""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from ppdm_cli.trees.growing import Grown, class_counts, step
+from ppdm_cli.trees.histograms import Entries
+from ppdm_cli.trees.records import Records
+from ppdm_cli.trees.splitting import SMALL
+
+FEW = 512
+"""Records that are tried before all of them are sent down a branch."""
+
+
+def errors(counts: np.ndarray) -> np.ndarray:
+    """The weight that is not of the majority class."""
+    return np.asarray(counts.sum(axis=-1) - counts.max(axis=-1))
+
+
+def pessimistic(counts: np.ndarray, confidence: float) -> np.ndarray:
+    """Errors and what C4.5's `AddErrs` adds, of (nodes, classes) weights."""
+    total, wrong = counts.sum(axis=-1), errors(counts)
+    n = np.maximum(total, 1e-12)
+    none = n * (1 - confidence ** (1 / n))
+    z = NormalDist().inv_cdf(1 - confidence)
+
+    def added(e: np.ndarray) -> np.ndarray:
+        f = (e + 0.5) / n
+        inside = np.maximum(f / n - f * f / n + z * z / (4 * n * n), 0.0)
+        limit = (f + z * z / (2 * n) + z * np.sqrt(inside)) / (1 + z * z / n)
+        return np.where(e + 0.5 >= n, np.maximum(n - e, 0.0), limit * n - e)
+
+    few = none + wrong * (added(np.ones_like(n)) - none)
+    extra = np.where(wrong < SMALL, none, np.where(wrong < 1, few, added(wrong)))
+    return np.where(total > 0, wrong + extra, 0.0)
+
+
+def collapse(grown: Grown) -> None:
+    """Make leaves of inner nodes whose subtrees have no fewer training errors than they."""
+    own = errors(grown.counts)
+    below = own.copy()
+    for node in np.flatnonzero(grown.feature >= 0)[::-1]:
+        first = grown.first_child[node]
+        below[node] = below[first : first + grown.children[node]].sum()
+    grown.feature[(grown.feature >= 0) & (below >= own - 1e-3)] = -1
+
+
+class Pruner:
+    """Works from the leaves up, on the nodes' own entries."""
+
+    def __init__(self, records: Records, grown: Grown, confidence: float) -> None:
+        self.records, self.grown, self.confidence = records, grown, confidence
+        self.leaf_error = pessimistic(grown.counts, confidence)
+        self.tree_error = self.leaf_error.copy()
+
+    def run(self) -> None:
+        """Each node after its children; again from a branch that was raised."""
+        grown = self.grown
+        waiting = [(0, False)]
+        while waiting:
+            node, ready = waiting.pop()
+            if grown.feature[node] < 0:
+                self.tree_error[node] = self.leaf_error[node]
+                continue
+            first, last = self._brood(node)
+            if not ready:
+                waiting.append((node, True))
+                waiting.extend((child, False) for child in range(first, last))
+                continue
+            if self._decide(node, first, last):
+                waiting.append((node, False))
+
+    def _brood(self, node: int) -> tuple[int, int]:
+        first = int(self.grown.first_child[node])
+        return first, first + int(self.grown.children[node])
+
+    def _decide(self, node: int, first: int, last: int) -> bool:
+        """Prune one node, its children being done; whether its branch was raised."""
+        grown = self.grown
+        self.tree_error[node] = tree = self.tree_error[first:last].sum()
+        leaf = self.leaf_error[node]
+        bags = grown.counts[first:last].sum(axis=1)
+        largest = last - 1 - int(np.argmax(bags[::-1] >= bags.max() - SMALL))
+        if leaf > tree + 0.1 + SMALL and self._surely_worse(node, largest, tree + 0.1 + SMALL):
+            return False
+        raised, touched = self._sent_down(largest, grown.entries[node])
+        error = pessimistic(raised, self.confidence)
+        branch = error[grown.feature[touched] < 0].sum()
+        if leaf <= tree + 0.1 + SMALL and leaf <= branch + 0.1 + SMALL:
+            grown.feature[node] = -1
+            self.tree_error[node] = leaf
+            return False
+        if branch > tree + 0.1 + SMALL:
+            return False
+        return self._raise(node, largest)
+
+    def _surely_worse(self, node: int, branch: int, limit: float) -> bool:
+        """Whether a few of the records from outside the branch already give it too many errors.
+
+        More records never mean a smaller pessimistic error, so these few are a lower bound.
+        """
+        grown, entries = self.grown, self.grown.entries[node]
+        if len(entries.record) < 4 * FEW or entries.weight is not None or self.records.has_missing:
+            return False
+        some = entries.at(np.arange(0, len(entries.record), len(entries.record) // FEW))
+        one = slice(node, node + 1)
+        went = step(
+            self.records, some, grown.feature[one], grown.cut[one], grown.first_child[one], grown.children[one]
+        )
+        counts, touched = self._sent_down(branch, some.at(np.flatnonzero(went.slot != branch)))
+        leaves = grown.feature[touched] < 0
+        least = pessimistic((counts + grown.counts[touched])[leaves], self.confidence).sum()
+        return bool(least > limit)
+
+    def _sent_down(self, root: int, entries: Entries, keep: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """The counts that a subtree's nodes would have with these entries, and the nodes."""
+        grown = self.grown
+        nodes = np.array([root])
+        all_counts, all_nodes = [], []
+        entries = Entries(entries.record, np.zeros(len(entries.record), np.int64), entries.weight)
+        while True:
+            all_counts.append(class_counts(self.records, entries, len(nodes)))
+            all_nodes.append(nodes)
+            split = grown.feature[nodes] >= 0
+            if not split.any():
+                break
+            entries = entries.only(split)
+            inner = nodes[split]
+            if keep:
+                grown.entries.update(zip(inner.tolist(), entries.divided(len(inner)), strict=True))
+            kids = grown.children[inner]
+            first = np.cumsum(kids) - kids
+            entries = step(self.records, entries, grown.feature[inner], grown.cut[inner], first, kids)
+            nodes = np.repeat(grown.first_child[inner] - first, kids) + np.arange(kids.sum())
+        return np.concatenate(all_counts), np.concatenate(all_nodes)
+
+    def _raise(self, node: int, branch: int) -> bool:
+        """Put a branch in its parent's place, with the parent's records."""
+        grown = self.grown
+        for part in (grown.feature, grown.cut, grown.first_child, grown.children):
+            part[node] = part[branch]
+        counts, nodes = self._sent_down(node, grown.entries[node], keep=True)
+        grown.counts[nodes] = counts
+        self.leaf_error[nodes] = pessimistic(counts, self.confidence)
+        return True

@@ -1,0 +1,207 @@
+"""Training records in memory: for every attribute a code of one or two bytes a record.
+
+The codes of a numeric attribute are the ranks of its distinct values, or of quantiles where it has
+too many; those of a nominal one its categories in order. Null and NaN are the last code: missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import code_type
+from ppdm_cli.engine import Batch, Progress, map_partitions
+from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
+from ppdm_cli.pool import ordered, workers
+from ppdm_cli.tables import Table
+from ppdm_cli.trees.tree import Feature
+
+CUTS = 1024
+"""Into how many quantiles a numeric attribute with too many values is cut."""
+MOST_VALUES = 1 << 16
+MOST_CLASSES = 1 << 12
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """One attribute's codes; `values` the largest value of each code, where it is numeric."""
+
+    feature: Feature
+    codes: np.ndarray
+    size: int
+    values: np.ndarray
+    missing: bool
+    cut: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What a tree is grown from."""
+
+    columns: tuple[Column, ...]
+    class_name: str
+    class_dtype: str
+    labels: tuple[Any, ...]
+    classes: np.ndarray
+    weights: np.ndarray | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.classes)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """How many codes each attribute has, besides the missing one."""
+        return np.array([c.size for c in self.columns], np.int64)
+
+    @cached_property
+    def numeric(self) -> np.ndarray:
+        return np.array([c.feature.numeric for c in self.columns], bool)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """All codes, (attributes, records), in the type of the widest."""
+        width = code_type(int(self.sizes.max(initial=0)) + 1)
+        if not self.columns:
+            return np.empty((0, self.rows), width)
+        return np.stack([c.codes.astype(width, copy=False) for c in self.columns])
+
+    @property
+    def has_missing(self) -> bool:
+        return any(c.missing for c in self.columns)
+
+
+def read(
+    table: Table,
+    class_: str,
+    *,
+    weights: str | np.ndarray | None = None,
+    cuts: int = CUTS,
+    drop: Sequence[str] = (),
+    nominal: Sequence[str] = (),
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Records:
+    """The table's columns as codes; `nominal` names numbers that are categories."""
+    known = table.schema.names
+    asked = [("--class", class_), *(("--drop", d) for d in drop)]
+    for option, name in [*asked, *([("weights", weights)] if isinstance(weights, str) else [])]:
+        if name not in known:
+            raise unknown_column(name, known, option)
+    if not 2 <= cuts <= MOST_VALUES:
+        raise UsageError("the number of cuts is out of range", f"2 to {MOST_VALUES}")
+    left_out = {class_, *drop, *([weights] if isinstance(weights, str) else [])}
+    if class_ in drop or class_ == weights:
+        raise UsageError(f"{quoted(class_)} is the class and something else", "name another column")
+    names = [n for n in known if n not in left_out]
+    kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in known if n not in drop}
+    numbers = {n for n in kinds if not dtypes.is_discrete(kinds[n]) and n not in nominal and n != class_}
+
+    def work(batch: Batch) -> dict[str, Any]:
+        if batch.column(class_).null_count:
+            row = int(np.flatnonzero(~_valid(batch.column(class_)))[0])
+            raise DataError(
+                f"the class {quoted(class_)} is null in {batch.where(row)}",
+                "remove the records without a class, or give them one",
+            )
+        return {n: floats(batch.column(n)) if n in numbers else _plain(batch.column(n)) for n in kinds}
+
+    parts = list(map_partitions(table, work, columns=list(kinds), threads=threads, progress=progress))
+    if not parts or not sum(len(p[class_]) for p in parts):
+        raise DataError(f"{quoted(table.name)} has no records", "a tree needs at least one")
+
+    def column(name: str) -> Column:
+        pieces = [p.pop(name) for p in parts]
+        kind = kinds[name]
+        if name in numbers:
+            return _numeric(Feature(name, str(kind), True), np.concatenate(pieces), cuts)
+        return _nominal(name, kind, pa.chunked_array(pieces, pieces[0].type))
+
+    label = column(class_)
+    if label.size > MOST_CLASSES or pa.types.is_floating(kinds[class_]):
+        raise UsageError(
+            f"{quoted(class_)} is no class: a number with fractions, or over {MOST_CLASSES} values",
+            "name a column of labels",
+        )
+    weight = np.concatenate([p[weights] for p in parts]) if isinstance(weights, str) else weights
+    with workers(threads) as executor:
+        columns = tuple(ordered(executor, names, column))
+    codes = label.codes.astype(np.intp)
+    checked = _weights(weight, len(codes))
+    return Records(columns, class_, str(kinds[class_]), label.feature.categories, codes, checked)
+
+
+def _weights(weights: np.ndarray | None, rows: int) -> np.ndarray | None:
+    if weights is None:
+        return None
+    array = np.asarray(weights, np.float64)
+    if array.shape != (rows,) or not np.isfinite(array).all() or (array < 0).any() or not array.any():
+        raise DataError(
+            "the weights are not one number from 0 up for every record, some above 0", "check the weights"
+        )
+    return array
+
+
+def _valid(array: pa.Array) -> np.ndarray:
+    return pc.is_valid(array).to_numpy(zero_copy_only=False)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def floats(array: pa.Array) -> np.ndarray:
+    """Carriers as floats, missing ones as NaN; an infinity is a value like others, at the ends."""
+    array = _plain(array)
+    values = dtypes.carrier(array).astype(np.float64)
+    if array.null_count:
+        values[~_valid(array)] = np.nan
+    return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
+
+
+def _numeric(feature: Feature, values: np.ndarray, cuts: int) -> Column:
+    ordered_values = np.sort(values)
+    known = ordered_values[: np.searchsorted(ordered_values, np.nan)]
+    missing = len(known) < len(values)
+    new = np.ones(len(known), bool)
+    new[1:] = known[1:] != known[:-1]
+    distinct = known[new]
+    cut = len(distinct) > MOST_VALUES
+    if cut:
+        places = (np.arange(1, cuts + 1) * len(known)) // cuts - 1
+        distinct = np.unique(known[places])
+    codes = np.searchsorted(distinct, values).astype(code_type(len(distinct) + 1))
+    return Column(feature, codes, len(distinct), distinct, missing, cut)
+
+
+def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> Column:
+    if pa.types.is_floating(kind):
+        array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+    encoded = array.dictionary_encode().unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], array.type).dictionary_encode()
+    labels = encoded.dictionary
+    values = labels.to_pylist() if dtypes.is_discrete(kind) else dtypes.carrier(labels).tolist()
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    if len(values) > MOST_VALUES:
+        raise DataError(
+            f"{quoted(name)} has more than {MOST_VALUES} categories",
+            "leave it out with --drop: it names records",
+        )
+    size = max(len(values), 1)
+    rank = np.empty(len(values) + 1, code_type(size + 1))
+    rank[order] = np.arange(len(values))
+    rank[-1] = size
+    places = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
+    blank: Any = "" if pa.types.is_string(kind) else False if pa.types.is_boolean(kind) else 0
+    listed = tuple(dtypes.to_json(values[i], kind) for i in order) or (dtypes.to_json(blank, kind),)
+    return Column(
+        Feature(name, str(kind), False, listed), rank[places], size, np.empty(0), encoded.null_count > 0
+    )

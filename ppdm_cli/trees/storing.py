@@ -1,0 +1,192 @@
+"""Trees in files: readable JSON with one node a line, or a columnar table with a sidecar.
+
+Both are versioned and decoded strictly: a tree that no training gives is refused with one line, and
+no number in a file decides how much is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from ppdm_cli import dtypes
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.domain import MOST_VALUES
+from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
+from ppdm_cli.tables import Target, write_frame
+from ppdm_cli.tables.replacing import writing
+from ppdm_cli.trees.columnar import AGAIN, as_frame, checked, from_table, invalid, sidecar_of
+from ppdm_cli.trees.tree import Feature, Tree
+from ppdm_cli.trees.wording import cut
+
+FORMAT, VERSION = "ppdm-tree", 1
+LARGEST = 256 << 20
+"""Bytes of JSON that are read at most."""
+_TABLES = (".parquet", ".csv", ".csv.gz", ".arrow", ".feather")
+
+Text = Annotated[str, Meta(max_length=1 << 20)]
+Value = int | float | bool | Text
+
+
+class StoredFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: Text
+    dtype: Annotated[str, Meta(max_length=128)]
+    numeric: bool
+    categories: Annotated[list[Value], Meta(max_length=MOST_VALUES)] = []
+
+
+class StoredClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: Text
+    dtype: Annotated[str, Meta(max_length=128)]
+    labels: Annotated[list[Value], Meta(min_length=1, max_length=MOST_VALUES)]
+
+
+class StoredNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A node; a leaf has no test. `cut` is in original units, children are numbered from `child` on."""
+
+    label: Value
+    counts: Annotated[list[float], Meta(max_length=MOST_VALUES)]
+    test: Text | UnsetType = UNSET
+    cut: int | float | Text | UnsetType = UNSET
+    child: Annotated[int, Meta(ge=1, lt=1 << 31)] | UnsetType = UNSET
+
+
+class StoredTree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    format: Literal["ppdm-tree"]
+    version: Literal[1]
+    tool: Annotated[str, Meta(max_length=128)]
+    options: dict[Annotated[str, Meta(max_length=128)], Value | None]
+    class_: StoredClass = msgspec.field(name="class")
+    features: Annotated[list[StoredFeature], Meta(max_length=1 << 16)]
+    nodes: Annotated[list[StoredNode], Meta(min_length=1, max_length=1 << 24)]
+
+
+def encode(tree: Tree) -> bytes:
+    """JSON of a tree: one attribute and one node a line."""
+    head = {"format": FORMAT, "version": VERSION, "tool": sidecars.tool(), "options": dict(tree.options)}
+    head["class"] = StoredClass(tree.class_name, tree.class_dtype, list(tree.labels))
+    features = [StoredFeature(f.name, f.dtype, f.numeric, list(f.categories)) for f in tree.features]
+    dump = msgspec.json.Encoder().encode
+    parts = [b"  %s: %s" % (dump(k), dump(v)) for k, v in head.items()]
+    for name, rows in (("features", features), ("nodes", [_stored(tree, i) for i in range(tree.size)])):
+        listed = b",\n    ".join(map(dump, rows))
+        parts.append(b"  %s: [%s]" % (dump(name), b"\n    " + listed + b"\n  " if listed else b""))
+    return b"{\n" + b",\n".join(parts) + b"\n}\n"
+
+
+def _stored(tree: Tree, node: int) -> StoredNode:
+    label, counts = tree.labels[int(tree.label[node])], [_short(c) for c in tree.counts[node].tolist()]
+    if tree.feature[node] < 0:
+        return StoredNode(label, counts)
+    feature, child = tree.features[int(tree.feature[node])], int(tree.first_child[node])
+    at = cut(feature, float(tree.threshold[node])) if feature.numeric else UNSET
+    return StoredNode(label, counts, feature.name, at, child)
+
+
+def _short(count: float) -> float:
+    return int(count) if count.is_integer() and count < 2**53 else count
+
+
+def decode(data: bytes, where: str) -> Tree:
+    """Read a tree strictly; `where` names the file for the error."""
+    if len(data) > LARGEST:
+        raise MismatchError(f"the tree {quoted(where)} is larger than {LARGEST >> 20} MiB", AGAIN)
+    try:
+        stored = msgspec.json.decode(data, type=StoredTree)
+        return _built(stored)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, TypeError) as error:
+        raise invalid(where, _explained(data, error)) from None
+    except PpdmError as error:
+        raise invalid(where, error.what) from None
+
+
+def _explained(data: bytes, error: Exception) -> str:
+    try:
+        head = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return "it is no JSON"
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        return f'it does not say "format": "{FORMAT}"'
+    if head.get("version") != VERSION:
+        return f"it has another major version; this ppdm reads version {VERSION}"
+    return str(error)[:300]
+
+
+def _built(stored: StoredTree) -> Tree:
+    features = tuple(Feature(f.name, f.dtype, f.numeric, tuple(f.categories)) for f in stored.features)
+    labels = tuple(stored.class_.labels)
+    places, ranks = {f.name: i for i, f in enumerate(features)}, {v: i for i, v in enumerate(labels)}
+    nodes = stored.nodes
+    if any(len(n.counts) != len(labels) for n in nodes):
+        raise ValueError("a node has not one count for each label")
+    if any(n.label not in ranks for n in nodes):
+        raise ValueError("a node's label is none of the class's")
+    if any(n.test is not UNSET and n.test not in places for n in nodes):
+        raise ValueError("a node tests an attribute that is not listed")
+    if any((n.test is UNSET) != (n.child is UNSET) for n in nodes):
+        raise ValueError("a node has a test without children, or children without a test")
+    feature = np.array([-1 if n.test is UNSET else places[n.test] for n in nodes], np.int32)
+    threshold = np.full(len(nodes), np.nan)
+    for i, node in enumerate(nodes):
+        if node.cut is not UNSET:
+            if feature[i] < 0 or not features[feature[i]].numeric:
+                raise ValueError("a node has a cut without a numeric test")
+            threshold[i] = _threshold(node.cut, features[feature[i]])
+    child = np.array([-1 if n.child is UNSET else n.child for n in nodes], np.int32)
+    counts = np.array([n.counts for n in nodes], np.float64)
+    label = np.array([ranks[n.label] for n in nodes], np.int32)
+    class_ = (stored.class_.name, stored.class_.dtype, labels)
+    return checked(features, class_, feature, threshold, child, counts, label, stored.options)
+
+
+def _threshold(value: int | float | str, feature: Feature) -> float:
+    if isinstance(value, str):
+        return float(dtypes.from_json(value, dtypes.parse(feature.dtype)))
+    return float(value)
+
+
+def is_table(path: Path) -> bool:
+    return path.name.lower().endswith(_TABLES)
+
+
+def check(path: Path) -> None:
+    """Before anything is computed: the suffix says how to store a tree."""
+    if not is_table(path) and path.suffix.lower() != ".json":
+        raise UsageError(
+            f"the suffix of {quoted(path.name)} names no format of a tree",
+            f"name a file that ends in .json, {', '.join(_TABLES)}",
+        )
+
+
+def write(tree: Tree, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+    """The tree in the format of the suffix, whole or not at all."""
+    check(path)
+    if is_table(path):
+        write_frame(as_frame(tree), sidecar_of(tree), path, force, inputs)
+        return
+    with Target(path, force, inputs) as target:
+        with writing(path):
+            target.file.write(encode(tree))
+        target.flush()
+        target.rename()
+
+
+def load(path: str | Path) -> Tree:
+    """A tree from a file of either kind."""
+    path = Path(path)
+    check(path)
+    if not path.is_file():
+        raise DataError(f"{quoted(path)} does not exist, or is no file", "name a tree that train-tree wrote")
+    if is_table(path):
+        return from_table(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
+    return decode(data, str(path))

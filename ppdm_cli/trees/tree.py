@@ -1,0 +1,137 @@
+"""A decision tree as flat arrays: what training gives, prediction reads and files carry.
+
+Node 0 is the root and children come after their parents, next to each other, so a loop over the
+levels needs no recursion, and no cycle can be written down that `validate` lets pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli import dtypes
+from ppdm_cli.errors import PpdmError
+
+
+@dataclass(frozen=True)
+class Feature:
+    """An attribute that a tree was trained on; `categories` in domain order where it is nominal."""
+
+    name: str
+    dtype: str
+    numeric: bool
+    categories: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A tree; a numeric test sends carrier values <= threshold to the first child."""
+
+    features: tuple[Feature, ...]
+    class_name: str
+    class_dtype: str
+    labels: tuple[Any, ...]
+    feature: np.ndarray
+    """int32: the attribute tested at each node, -1 at leaves."""
+    threshold: np.ndarray
+    """float64 in carrier units, NaN where the test is not numeric."""
+    first_child: np.ndarray
+    children: np.ndarray
+    counts: np.ndarray
+    """float64 (nodes, classes): the weight of the training records at each node."""
+    label: np.ndarray
+    """int32: the majority class; without records the parent's."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return len(self.feature)
+
+    @property
+    def is_leaf(self) -> np.ndarray:
+        return np.asarray(self.feature < 0)
+
+    @property
+    def leaves(self) -> int:
+        return int(self.is_leaf.sum())
+
+    @property
+    def parent(self) -> np.ndarray:
+        """Each node's parent, -1 for the root."""
+        return np.concatenate([[-1], np.repeat(*self._brood)]).astype(np.int32)
+
+    @property
+    def _brood(self) -> tuple[np.ndarray, np.ndarray]:
+        inner = np.flatnonzero(~self.is_leaf)
+        inner = inner[np.argsort(self.first_child[inner], kind="stable")]
+        return inner, self.children[inner]
+
+    @property
+    def levels(self) -> np.ndarray:
+        """How many tests lead to each node."""
+        level = np.zeros(self.size, np.int32)
+        nodes, depth = np.zeros(1, np.int64), 0
+        while nodes.size:
+            level[nodes] = depth
+            nodes = nodes[self.feature[nodes] >= 0]
+            counts = self.children[nodes].astype(np.int64)
+            starts = np.repeat(self.first_child[nodes] - (np.cumsum(counts) - counts), counts)
+            nodes, depth = starts + np.arange(counts.sum()), depth + 1
+        return level
+
+    @property
+    def depth(self) -> int:
+        return int(self.levels.max())
+
+    def validate(self) -> None:
+        """ValueError on anything that no training gives; then predicting is safe."""
+        self._check_words()
+        n, classes = self.size, len(self.labels)
+        lengths = {len(a) for a in (self.threshold, self.first_child, self.children, self.counts, self.label)}
+        if n < 1 or lengths != {n} or self.counts.shape != (n, classes):
+            raise ValueError("the arrays of the tree have different lengths")
+        if not np.isfinite(self.counts).all() or (self.counts < 0).any():
+            raise ValueError("a count of the tree is negative or no number")
+        if (self.label < 0).any() or (self.label >= classes).any():
+            raise ValueError("a node's label is none of the classes")
+        leaf = self.is_leaf
+        if (self.feature < -1).any() or (self.feature >= len(self.features)).any():
+            raise ValueError("a node tests an attribute that the tree does not have")
+        if (self.first_child[leaf] != -1).any() or (self.children[leaf] != 0).any():
+            raise ValueError("a leaf has children")
+        numeric = np.array([f.numeric for f in self.features] + [False])[self.feature]
+        wanted = np.array([2 if f.numeric else len(f.categories) for f in self.features] + [0])[self.feature]
+        if (self.children != wanted).any():
+            raise ValueError("a node has not as many children as its test has outcomes")
+        if (np.isfinite(self.threshold) != numeric).any() or not np.isnan(self.threshold[~numeric]).all():
+            raise ValueError("a node has a threshold without a numeric test, or a test without a threshold")
+        inner, brood = self._brood
+        starts = self.first_child[inner].astype(np.int64)
+        if (starts <= inner).any():
+            raise ValueError("a node's children come before it")
+        if (starts != 1 + np.cumsum(brood) - brood).any() or 1 + brood.sum() != n:
+            raise ValueError("the children of the nodes overlap, or leave nodes out")
+
+    def _check_words(self) -> None:
+        if not self.labels or len(set(self.labels)) != len(self.labels):
+            raise ValueError("the class has no labels, or the same one twice")
+        names = [f.name for f in self.features] + [self.class_name]
+        if len(set(names)) != len(names):
+            raise ValueError("two columns have the same name")
+        try:
+            for value in self.labels:
+                dtypes.from_json(value, dtypes.parse(self.class_dtype))
+            for f in self.features:
+                kind = dtypes.parse(f.dtype)
+                if f.numeric and (f.categories or dtypes.is_discrete(kind)):
+                    raise ValueError("a numeric attribute has categories, or a type without numbers")
+                if not f.numeric and not f.categories:
+                    raise ValueError("a nominal attribute has no categories")
+                values = [dtypes.from_json(c, kind) for c in f.categories]
+                if len(set(values)) != len(values):
+                    raise ValueError("an attribute has the same category twice")
+        except PpdmError as error:
+            raise ValueError(error.what) from None

@@ -1,0 +1,103 @@
+"""`ppdm train-tree`: the whole command line, on originals and reconstructed data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ppdm_cli import perturb, reconstruct
+from ppdm_cli.trees.storing import load
+from tests.conftest import Run, listing, people, read_table
+from tests.tree_strategies import HOSTILE, same
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "people.parquet"
+    frame = people(600)
+    label = pl.when(frame["age"] > 50).then(pl.lit("old")).otherwise(pl.lit("young"))
+    frame.with_columns(group=label).write_parquet(path)
+    return path
+
+
+def test_a_tree_in_every_form(table: Path, tmp_path: Path, ppdm: Run) -> None:
+    exports = [f"t.{s}" for s in ("txt", "dot", "svg")]
+    done = ppdm(
+        "train-tree", "people.parquet", "--class", "group", "-o", "t.json", "--test", "people.parquet",
+        "--predicted", "p.csv", *[a for e in exports for a in ("--export", e)],
+    )  # fmt: skip
+    said = done.stdout.decode()
+    assert done.stderr == b"" and "age <= 50: young" in said and "100.00 %" in said and "Importance" in said
+    assert set(listing(tmp_path)) == {"people.parquet", "t.json", "p.csv", *exports}
+    predicted = read_table(tmp_path / "p.csv")
+    assert predicted["predicted"].to_pylist() == predicted["group"].to_pylist()
+    for name in ("t.csv", "t.parquet"):
+        ppdm("train-tree", "people.parquet", "--class", "group", "-o", name)
+        assert same(load(tmp_path / name), load(tmp_path / "t.json"))
+
+
+def test_json_has_every_figure(table: Path, here: Run) -> None:
+    args = ("train-tree", "people.parquet", "--class", "group", "--json")
+    found = json.loads(here(*args, "-o", "t.json", "--test", "people.parquet").stdout)
+    assert (found["leaves"], found["size"], found["depth"]) == (2, 3, 1)
+    assert found["train"]["accuracy"] == found["test"]["accuracy"] == 1
+    assert found["test"]["low"] < found["test"]["high"] == 1
+    assert np.sum(found["test"]["confusion"]) == 600 and found["importance"]["age"] == 1
+    options = ("--drop", "age", "--no-prune", "--no-mdl", "--criterion", "gain", "--max-depth", "2")
+    other = json.loads(here(*args, "-o", "u.json", *options).stdout)
+    assert other["depth"] <= 2 and "age" not in other["importance"] and other["test"] is None
+
+
+def test_a_release_is_refused_and_its_reconstruction_taken(table: Path, tmp_path: Path, here: Run) -> None:
+    for name in ("r.parquet", "r.csv"):
+        perturb(str(table), tmp_path / name, gamma=9, class_="group")
+        before = listing(tmp_path)
+        assert b"reconstruct first" in here("train-tree", name, "-o", "t.json", code=4).stderr
+        assert listing(tmp_path) == before
+        reconstruct(str(tmp_path / name), tmp_path / f"u{name}")
+        here("train-tree", f"u{name}", "-o", "t.json", "--force")
+        assert load(tmp_path / "t.json").class_name == "group", "the class of the sidecar"
+    (tmp_path / "r.parquet.ppdm.json").unlink()
+    assert b"reconstruct first" in here("train-tree", "r.parquet", "-o", "x.json", code=4).stderr
+
+
+def test_hostile_names_and_labels(tmp_path: Path, here: Run) -> None:
+    words = [h for h in HOSTILE if h and h != "\ufffe"]
+    pl.DataFrame(
+        {w: np.arange(60) % (i + 2) for i, w in enumerate(words)} | {"c": (words * 9)[:60]}
+    ).write_parquet(tmp_path / "h.parquet")
+    exports = [a for s in ("txt", "dot", "svg") for a in ("--export", f"t.{s}")]
+    done = here("train-tree", "h.parquet", "--class", "c", "-o", "t.json", "--min-records", "1", *exports)
+    assert b"\x07" not in done.stdout and "\u202e" not in done.stdout.decode()
+    here("predict", "t.json", "h.parquet", "-o", "p.arrow")
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ("people.parquet -o x.json", 2),
+        ("people.parquet -o x.json --class grupp", 2),
+        ("people.parquet -o x.xls --class group", 2),
+        ("people.parquet -o x.json --class group --export x.gif", 2),
+        ("people.parquet -o x.json --class group --export x.svg --export x.svg", 2),
+        ("people.parquet -o x.json --class group --drop nothing", 2),
+        ("people.parquet -o x.json --class group --confidence 0.6", 2),
+        ("people.parquet -o x.json --class group --predicted people.parquet --force", 2),
+        ("people.parquet -o kept.json --class group", 2),
+        ("people.parquet -o no/x.json --class group", 1),
+        ("absent.parquet -o x.json --class group", 1),
+        ("people.parquet -o x.json --class group --test absent.csv", 1),
+        ("people.parquet -o x.json --class group --test bare.csv", 3),
+    ],
+)
+def test_what_is_wrong_leaves_nothing(args: str, code: int, table: Path, tmp_path: Path, here: Run) -> None:
+    (tmp_path / "kept.json").write_text("mine")
+    (tmp_path / "bare.csv").write_text("region\nnorth\n")
+    before = listing(tmp_path)
+    done = here("train-tree", *args.split(), code=code)
+    assert b"inside ppdm" not in done.stderr and done.stdout == b""
+    assert listing(tmp_path) == before

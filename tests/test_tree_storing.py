@@ -1,0 +1,116 @@
+"""Trees in files: what is written is read back the same, and what was edited is refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ppdm_cli.errors import MismatchError, PpdmError, UsageError
+from ppdm_cli.trees.storing import decode, encode, load, write
+from ppdm_cli.trees.tree import Tree
+from tests.conftest import listing
+from tests.tree_strategies import hostile_tree, same, trees
+
+few = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@few
+@given(trees())
+def test_json_gives_the_same_tree(tree: Tree) -> None:
+    data = encode(tree)
+    again = decode(data, "t.json")
+    assert same(tree, again) and dict(again.options) == dict(tree.options)
+    assert encode(again) == data, "canonical"
+    lines = [line for line in data.decode().split("\n") if line.startswith('    {"label":')]
+    assert len(lines) == tree.size, "one node a line"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+@settings(few, max_examples=15)
+@given(tree=trees())
+def test_a_table_gives_the_same_tree(suffix: str, tree: Tree, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{suffix}"
+    write(tree, path, force=True)
+    assert same(tree, load(path))
+    assert Path(f"{path}.ppdm.json").exists()
+
+
+def test_hostile_words_come_back(tmp_path: Path) -> None:
+    write(hostile_tree(), tmp_path / "t.json")
+    assert same(hostile_tree(), load(tmp_path / "t.json"))
+    before = listing(tmp_path)
+    with pytest.raises(UsageError, match=r"\.json"):
+        write(hostile_tree(), tmp_path / "t.csv")
+    assert listing(tmp_path) == before
+
+
+@few
+@given(trees(), st.data())
+def test_an_edited_tree_is_refused_or_valid(tree: Tree, data: st.DataObject) -> None:
+    raw = json.loads(encode(tree))
+    node = data.draw(st.sampled_from(raw["nodes"]))
+    junk = st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.text(max_size=3),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.lists(st.integers(-1, 3), max_size=3),
+    )  # fmt: skip
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.sampled_from([raw, raw["class"], node, *raw["features"]]))
+        key = data.draw(st.sampled_from([*place, "other"]))
+        if key in place and data.draw(st.booleans()):
+            del place[key]
+        else:
+            place[key] = data.draw(junk)
+        if not all(
+            isinstance(raw.get(k), t) for k, t in (("class", dict), ("features", list), ("nodes", list))
+        ):
+            break
+    try:
+        decode(json.dumps(raw).encode(), "t.json").validate()
+    except MismatchError as error:
+        assert "\n" not in str(error)
+
+
+@few
+@given(trees(), st.data())
+def test_cut_or_changed_bytes_never_crash(tree: Tree, data: st.DataObject) -> None:
+    raw = bytearray(encode(tree))
+    at = data.draw(st.integers(0, len(raw) - 1))
+    raw[at] = data.draw(st.integers(0, 255))
+    for edited in (bytes(raw), bytes(raw[:at])):
+        try:
+            decode(edited, "t.json")
+        except MismatchError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"ppdm-tree"', '"other"', "does not say"),
+        ('"version": 1', '"version": 2', "another major version"),
+        ('"child":1', '"child":0', "no valid tree"),
+        ('"child":1', '"child":2', "no valid tree"),
+        ('"child":1', '"child":1,"more":1', "unknown field"),
+        ("{", "[", "no JSON"),
+    ],
+)
+def test_what_is_wrong_is_said(old: str, new: str, said: str) -> None:
+    data = encode(hostile_tree()).decode().replace(old, new, 1).encode()
+    with pytest.raises(MismatchError, match=said) as error:
+        decode(data, "t.json")
+    assert error.value.exit_code == 3
+
+
+def test_absent_and_strange_files(tmp_path: Path) -> None:
+    for name in ("no.json", "no.csv", "no.txt", "."):
+        with pytest.raises(PpdmError):
+            load(tmp_path / name)
