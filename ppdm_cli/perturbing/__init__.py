@@ -225,11 +225,13 @@ def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identif
     """With an earlier release's types nothing needs to be inferred: one pass over the file."""
     csv = csv or CsvOptions()
     known: dict[str, pa.DataType] = {}
-    if earlier is not None:
-        known = {a.name: a.kind for a in earlier.attributes}
+    only: frozenset[str] | None = None
     if identifier is not None:
         known[identifier] = pa.string()
-    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier})
+    if earlier is not None:
+        known |= {a.name: a.kind for a in earlier.attributes}
+        only = frozenset(known)
+    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
 
 
 def _plan(

@@ -64,6 +64,8 @@ class CsvOptions:
     """Types from elsewhere, such as a sidecar, of columns that need not be there."""
     unread: frozenset[str] = frozenset()
     """Columns that nobody will ask for: they need no type."""
+    only: frozenset[str] | None = None
+    """Where it is said, the only columns that anybody will ask for."""
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
@@ -94,7 +96,8 @@ class CsvTable:
         for column in options.types:
             if column not in self._names:
                 raise unknown_column(column, self._names, "--type")
-        known = {n: pa.string() for n in options.unread} | dict(options.known) | dict(options.types)
+        self._unread = options.unread | (frozenset(self._names) - (options.only or frozenset(self._names)))
+        known = {n: pa.string() for n in self._unread} | dict(options.known) | dict(options.types)
         self.rows: int | None = None
         if any(n not in known for n in self._names):
             known = self._infer(known)
@@ -282,7 +285,7 @@ class CsvTable:
     def _infer(self, declared: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
         """Types over the whole file; of a stream, over its first block."""
         wanted: dict[str, pa.DataType | None] = {
-            n: declared.get(n) for n in self._names if n not in self._options.unread
+            n: declared.get(n) for n in self._names if n not in self._unread
         }
         blocks: Iterator[tuple[str, bytes]] = self._blocks()
         if not self.rewindable:

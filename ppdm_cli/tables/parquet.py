@@ -38,8 +38,8 @@ class ParquetTable:
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
         self.rows: int | None = sum(m.num_rows for m in self._metadata)
-        carried = (self._metadata[0].metadata or {}) if len(files) == 1 else {}
-        self.sidecar: bytes | None = carried.get(METADATA_KEY)
+        carried = (m.metadata[METADATA_KEY] for m in self._metadata if METADATA_KEY in (m.metadata or {}))
+        self.sidecar: bytes | None = next(carried, None)
 
     def _label(self, index: int, file: Path) -> str:
         """A part's name for messages: a hive key in its path is a cell, so such parts go by number."""
