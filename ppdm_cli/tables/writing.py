@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Protocol
@@ -60,7 +61,7 @@ def _abandon(writer: _Parquet | _Csv | _Arrow) -> None:
             writer.close(None)
 
 
-class _Grouped:
+class _Grouped(ABC):
     """Takes batches of any size and writes them on in groups of one fixed size.
 
     So the bytes do not depend on how the input was cut.
@@ -90,8 +91,8 @@ class _Grouped:
             self._write_group(pa.Table.from_batches(self._waiting))
         self._waiting, self._rows = [], 0
 
-    def _write_group(self, table: pa.Table) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _write_group(self, table: pa.Table) -> None: ...
 
     def digest(self) -> str | None:
         return None
