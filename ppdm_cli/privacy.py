@@ -1,13 +1,12 @@
-"""What a gamma promises: rho1-to-rho2 breaches, epsilon, and the product over a record.
+"""What a gamma promises: rho1-to-rho2 breaches and epsilon.
 
-Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's:
-attributes perturbed independently multiply.
+Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's: attributes
+perturbed independently multiply (`perturbing.settling.privacy`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from ppdm_cli.errors import UsageError
 
@@ -33,8 +32,3 @@ def gamma_from_rhos(rho1: float, rho2: float) -> float:
             "after, such as --rho1 0.05 --rho2 0.5",
         )
     return rho2 * (1 - rho1) / (rho1 * (1 - rho2))
-
-
-def over_record(gammas: Iterable[float]) -> float:
-    """The gamma of all independently perturbed attributes together (maths 2)."""
-    return math.exp(sum(math.log(g) for g in gammas))

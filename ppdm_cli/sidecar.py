@@ -250,7 +250,7 @@ def decode(data: bytes, where: str) -> Sidecar:
     try:
         return msgspec.json.decode(data, type=Sidecar)
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
-        what = _explained(data, error)
+        what = explained(data, error)
         raise MismatchError(
             f"the sidecar {quoted(where)} is not valid: {what}",
             "ask for the one that was published with the release, unedited",
@@ -262,16 +262,16 @@ def decode(data: bytes, where: str) -> Sidecar:
         ) from None
 
 
-def _explained(data: bytes, error: Exception) -> str:
+def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = VERSION) -> str:
     """What is wrong; an unknown format or version in words of its own."""
     try:
         head = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return "it is no JSON"
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        return f'it does not say "format": "{FORMAT}"'
-    if head.get("version") != VERSION:
-        return f"it has another major version; this ppdm reads version {VERSION}"
+    if not isinstance(head, dict) or head.get("format") != form:
+        return f'it does not say "format": "{form}"'
+    if head.get("version") != version:
+        return f"it has another major version; this ppdm reads version {version}"
     return str(error)[:300]
 
 

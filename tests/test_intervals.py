@@ -93,7 +93,7 @@ def test_intervals_cover_the_true_counts(N: int) -> None:
 
 @pytest.mark.parametrize(("N", "n", "gamma"), CASES)
 def test_no_case_covers_too_little(N: int, n: int, gamma: int) -> None:
-    """At N 100, n 1,000, gamma 2 a cell has ten published records: in steps so coarse 96.4 % is the nearest."""
+    """At N 100, n 1,000, gamma 2 a cell has ten published records: steps so coarse that 96.4 % are covered."""
     found = coverages(score_interval, N, n, gamma)
     assert (found >= 0.94).all() and (found <= (0.97 if (N, n, gamma) == (100, 1_000, 2) else 0.96)).all()
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -18,9 +19,12 @@ from hypothesis import strategies as st
 from ppdm_cli import privacy
 from ppdm_cli.arrays import code_type
 from ppdm_cli.coins import Coins, Key
+from ppdm_cli.domain import Categories
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.matrices import GammaDiagonal, GammaDiagonalSpec, build, rounded_down
 from ppdm_cli.matrices.gamma_diagonal import DIGITS, LARGEST_RANGE
+from ppdm_cli.perturbing import settling
+from ppdm_cli.perturbing.settling import described
 from ppdm_cli.perturbing.substitution import substitute
 from tests.chances import LEVEL, chi_square
 from tests.strategies import gammas
@@ -232,11 +236,17 @@ def test_gamma_from_rhos_is_the_largest_that_allows_no_breach(rho1: float, rho2:
     assert privacy.worst_posterior(math.inf, rho1) == 1
 
 
-@given(st.lists(gammas, max_size=12))
-def test_gammas_of_a_record_multiply(listed: list[Decimal]) -> None:
-    product = float(np.prod([float(g) for g in listed]))
-    assert math.isclose(privacy.over_record(map(float, listed)), product, rel_tol=1e-9)
-    assert math.isclose(sum(privacy.epsilon(float(g)) for g in listed), math.log(product), abs_tol=1e-9)
+@given(st.lists(gammas, min_size=1, max_size=12))
+def test_gammas_of_a_record_multiply_and_are_never_rounded_down(listed: list[Decimal]) -> None:
+    domain = Categories(pa.string(), ["no", "yes"], False)
+    attributes = [described(f"a{i}", domain, "declared", GammaDiagonalSpec.of(g)) for i, g in enumerate(listed)]
+    promised = settling.privacy(attributes, "system")
+    product = math.prod(Fraction(g) for g in listed)
+    assert (
+        product <= Fraction(repr(promised.perturbed_gamma)) <= product * (1 + len(listed) * Fraction(1, 10**5))
+    )
+    epsilon = sum(math.log(g) for g in listed)
+    assert epsilon * (1 - 1e-12) <= promised.perturbed_epsilon <= epsilon * (1 + 2e-5)
 
 
 @given(st.floats(1.001, 1e9), st.integers(2, 65_537))

@@ -204,7 +204,8 @@ def _true_counts(
                 f"in the original {quoted(name)} is of type {found}, in the release {kind}",
                 "give the release's own original",
             )
-    counts = count(original, groups, threads=threads, progress=progress)
+    same = "give the release's own original; where values were clipped or merged for it, do the same to them"
+    counts = count(original, groups, outside=same, threads=threads, progress=progress)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
         raise MismatchError(

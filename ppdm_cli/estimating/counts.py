@@ -16,13 +16,22 @@ from ppdm_cli.tables import Table
 MOST_CELLS = 1 << 26
 """A table of counts may not be larger: its estimates would be noise long before."""
 
+FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
 Group = tuple[Attribute, ...]
 
 
 def count(
-    table: Table, groups: Sequence[Group], *, threads: int | None = None, progress: Progress | None = None
+    table: Table,
+    groups: Sequence[Group],
+    *,
+    outside: str = FETCH_AGAIN,
+    threads: int | None = None,
+    progress: Progress | None = None,
 ) -> list[Floats]:
-    """A table of counts for each group of attributes, an axis an attribute."""
+    """A table of counts for each group of attributes, an axis an attribute.
+
+    `outside` is the next step that is told where a value is outside its domain.
+    """
     domains = {a.name: a.domain for group in groups for a in group}
     shapes = [tuple(domains[a.name].size for a in group) for group in groups]
     for group, shape in zip(groups, shapes, strict=True):
@@ -34,7 +43,7 @@ def count(
             )
 
     def work(batch: Batch) -> list[np.ndarray]:
-        codes = {n: encoded(batch, n, d) for n, d in domains.items()}
+        codes = {n: encoded(batch, n, d, outside) for n, d in domains.items()}
         return [
             _counted([codes[a.name] for a in group], shape) for group, shape in zip(groups, shapes, strict=True)
         ]
@@ -50,14 +59,14 @@ def count(
     return [counts.astype(np.float64) for counts in found]
 
 
-def encoded(batch: Batch, name: str, domain: Domain) -> Codes:
+def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN) -> Codes:
     """The codes of a release's column; what the sidecar's domain lacks does not belong to it."""
     found = domain.encode(batch.column(name))
     if found.outside.size:
         raise MismatchError(
             f"the column {quoted(name)} has a value outside the sidecar's domain in "
             f"{batch.where(int(found.outside[0]))}",
-            "the data or the sidecar was changed: fetch both again",
+            outside,
         )
     return found.codes
 

@@ -130,11 +130,11 @@ def _along(table: Floats, matrices: Matrices, how: str) -> Floats:
 
 def largest_remainder(estimate: Floats, total: int) -> np.ndarray:
     """Whole numbers nearest to the estimate that sum to exactly `total`."""
-    scaled = (
-        estimate * (total / estimate.sum())
-        if estimate.sum() > 0
-        else np.full(len(estimate), total / len(estimate))
-    )
+    records = float(estimate.sum())
+    if records >= 1:
+        scaled = estimate * (total / records)
+    else:  # hardly anything, or nothing: without a factor that overflows
+        scaled = estimate / records * total if records > 0 else np.full(len(estimate), total / len(estimate))
     whole = np.floor(scaled).astype(np.int64)
     missing = total - int(whole.sum())
     # stable, so that equal remainders go to the first: the result is a function of the estimate

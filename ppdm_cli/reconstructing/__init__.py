@@ -7,7 +7,7 @@ class, every label is a table of its own; a label that was perturbed is reconstr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,41 +171,24 @@ class Dealer:
         columns = list(self._domains)
         if rows_per_partition(len(columns)) != rows_per_partition(len(self._attributes)):
             columns = [a.name for a in self._attributes]
-        parts = scan(
-            table,
-            lambda b: self._counts(b, self._published_label(b)),
-            columns=columns,
-            threads=threads,
-            progress=progress,
-            doing="counting",
-        )
-        published = [np.stack(p) for p in zip(*parts, strict=True)] if parts else []
+
+        def counted(work: Callable[[Batch], list[np.ndarray]]) -> list[np.ndarray]:
+            """One pass: for each table that `work` counts, its counts by partition."""
+            parts = scan(table, work, columns=columns, threads=threads, progress=progress, doing="counting")
+            return [np.stack(p) for p in zip(*parts, strict=True)]
+
+        published = counted(lambda b: self._counts(b, self._published_label(b)))
         estimates = {
             a.name: self._estimate(a, counts.sum(axis=0), estimator)
             for a, counts in zip(self._others, published, strict=False)
         }
         if self._label is not None and self._label.role == "perturbed":
-            labels = scan(
-                table,
-                lambda b: self._label_counts(b),
-                columns=columns,
-                threads=threads,
-                progress=progress,
-                doing="counting",
-            )
-            counts = np.stack(labels) if labels else np.zeros((0, self._label_size), np.int64)
+            labels = counted(self._label_counts)
+            counts = labels[0] if labels else np.zeros((0, self._label_size), np.int64)
             wanted = ESTIMATORS[estimator](counts.sum(axis=0).astype(float), matrices_of((self._label,)))
             self._label_deal = self._plan(self._label.name, counts[:, None, :], wanted[None, :])
             # the other attributes are dealt within the labels as they are reconstructed now
-            parts = scan(
-                table,
-                lambda b: self._counts(b, self._labels(b)),
-                columns=columns,
-                threads=threads,
-                progress=progress,
-                doing="counting",
-            )
-            published = [np.stack(p) for p in zip(*parts, strict=True)] if parts else []
+            published = counted(lambda b: self._counts(b, self._labels(b)))
         return {
             a.name: self._plan(a.name, counts, estimates[a.name])
             for a, counts in zip(self._others, published, strict=False)
@@ -220,10 +203,10 @@ class Dealer:
             return None
         return encoded(batch, self._label.name, self._domains[self._label.name])
 
-    def _label_counts(self, batch: Batch) -> np.ndarray:
+    def _label_counts(self, batch: Batch) -> list[np.ndarray]:
         label = self._published_label(batch)
         assert label is not None
-        return np.bincount(label, minlength=self._label_size)
+        return [np.bincount(label, minlength=self._label_size)]
 
     def _counts(self, batch: Batch, label: Codes | None) -> list[np.ndarray]:
         """Counts of each attribute's codes by label: arrays of shape (labels, codes)."""

@@ -44,7 +44,8 @@ class Output:
             self._form = Format.CSV if to == "csv" else Format.STREAM
             if self._form is Format.CSV and sidecar is None:
                 raise UsageError(
-                    "CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE"
+                    "CSV on standard output carries no sidecar",
+                    "say where it goes: --sidecar FILE, or of reconstruct --output-sidecar FILE",
                 )
             if self._sidecar_path is not None:
                 check_sidecar(self._sidecar_path, Path("/dev/stdout"), force, inputs)

@@ -30,7 +30,7 @@ class Target:
             if path.exists() and path.samefile(source):
                 raise UsageError(
                     f"the output {quoted(path)} is also the input",
-                    "name another output; the original is yours alone to delete",
+                    "name another output",
                 )
         if path.exists() and not path.is_file():
             raise UsageError(

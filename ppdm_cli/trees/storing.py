@@ -18,6 +18,7 @@ from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
+from ppdm_cli.sidecar import explained
 from ppdm_cli.tables import Target, write_frame
 from ppdm_cli.tables.replacing import writing
 from ppdm_cli.trees.columnar import AGAIN, as_frame, checked, from_table, invalid, sidecar_of
@@ -100,21 +101,9 @@ def decode(data: bytes, where: str) -> Tree:
         stored = msgspec.json.decode(data, type=StoredTree)
         return _built(stored)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, TypeError) as error:
-        raise invalid(where, _explained(data, error)) from None
+        raise invalid(where, explained(data, error, FORMAT, VERSION)) from None
     except PpdmError as error:
         raise invalid(where, error.what) from None
-
-
-def _explained(data: bytes, error: Exception) -> str:
-    try:
-        head = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return "it is no JSON"
-    if not isinstance(head, dict) or head.get("format") != FORMAT:
-        return f'it does not say "format": "{FORMAT}"'
-    if head.get("version") != VERSION:
-        return f"it has another major version; this ppdm reads version {VERSION}"
-    return str(error)[:300]
 
 
 def _built(stored: StoredTree) -> Tree:
