@@ -22,6 +22,8 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.fig2
 	$(BIN)/python -m tests.papers.one_value
 	$(BIN)/python -m tests.papers.by_class
+	$(BIN)/python -m tests.papers.accuracy
+	$(BIN)/python -m tests.papers.fig4
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

@@ -46,7 +46,7 @@ def test_the_demo_runs_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert contents() == before
     for code in (3, 4):
         assert f"(exit code {code})" in done.stdout
-    for command in ("entropy", "perturb", "inspect", "generate", "estimate", "reconstruct"):
+    for command in ("entropy", "perturb", "inspect", "generate", "estimate", "reconstruct", "train-tree"):
         assert f"\n$ ppdm {command} " in done.stdout
     assert done.stdout.rstrip().endswith("The temporary folder is removed.")
 

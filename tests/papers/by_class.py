@@ -7,24 +7,15 @@ at least 500 records a leaf, measured on 5,000 clean records. Sorting the input 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import polars as pl
 from sklearn.tree import DecisionTreeClassifier
 
 from ppdm_cli import perturb, reconstruct, synthetic
+from tests.papers.common import BUILD, DOMAINS, TEST, TRAIN, table
 
-BUILD = Path("build/papers")
-DOMAINS = {
-    "salary": [20_000, 150_000], "commission": [0, 75_000], "age": [20, 80], "elevel": [0, 4], "car": [1, 20],
-    "zipcode": [0, 8], "hvalue": [50_000, 1_350_000], "hyears": [1, 30], "loan": [0, 500_000],
-}  # fmt: skip
 WHOLE = {"car": 20, "zipcode": 9, "elevel": 5}
 FLOORS = {2: 80.5, 5: 85.5, 9: 88.0, 21: 91.5}
-
-
-def table(function: int, records: int, seed: int) -> pl.DataFrame:
-    return pl.concat([pl.DataFrame(b) for b in synthetic.generate(function, records, seed)])
 
 
 def accuracy(train: pl.DataFrame, test: pl.DataFrame) -> float:
@@ -37,7 +28,7 @@ def accuracy(train: pl.DataFrame, test: pl.DataFrame) -> float:
 def one(function: int, gamma: int, seed: int) -> list[dict[str, object]]:
     """The accuracies for one table: as it comes and sorted, by class and globally."""
     attributes = {n: {"domain": d, **({"bins": WHOLE[n]} if n in WHOLE else {})} for n, d in DOMAINS.items()}
-    original, test = table(function, 100_000, 100 * function + seed), table(function, 5_000, 900 + function)
+    original, test = table(function, TRAIN, 100 * function + seed), table(function, TEST, 900 + function)
     found = []
     for order, data in (("as it comes", original), ("sorted", original.sort("group", "age"))):
         release = perturb(data, gamma=gamma, bins=10, keep=["group"], class_="group", attributes=attributes,
