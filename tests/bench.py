@@ -6,6 +6,7 @@ files, the median of several; it prints the machine and writes nothing into the 
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from ppdm_cli.coins import Coins
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.perturbing.substitution import substitute
+from tests.bench_trees import LEARNERS
 
 PPDM = [sys.executable, "-m", "ppdm_cli"]
 ROWS, MANY = 10_000_000, 50_000_000
@@ -169,6 +172,32 @@ def csv(folder: Path) -> None:
     )
 
 
+def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
+    """Training beside scikit-learn and LightGBM: cold fits of fresh processes, and the best of later ones."""
+    for n in rows:
+        for function in (2, 4):
+            train, test = folder / "train.parquet", folder / "test.parquet"
+            for path, records, seed in ((train, n, 7), (test, 20_000, 8)):
+                generate = ["generate", "--function", function, "--records", records, "--seed", seed]
+                run([*PPDM, *generate, "-o", path, "--force"])
+            found: dict[str, list[dict[str, Any]]] = {name: [] for name in LEARNERS}
+            for _ in range(3):
+                for name, runs in found.items():
+                    command = [sys.executable, "-m", "tests.bench_trees", name, str(train), str(test)]
+                    runs.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+            cold = {k: statistics.median(r["times"][0] for r in v) for k, v in found.items()}
+            best = {k: min(t for r in v for t in r["times"][1:]) for k, v in found.items()}
+            for peer, bound in (("scikit-learn", "0.5"), ("LightGBM", "aim 1")):
+                line(
+                    f"training a tree on F{function}, {n:,} rows, to {peer}",
+                    bound,
+                    f"{best['ppdm'] / best[peer]:.2f} ({best['ppdm']:.3f} s to {best[peer]:.3f} s); "
+                    f"cold {cold['ppdm'] / cold[peer]:.2f} ({cold['ppdm']:.3f} s to {cold[peer]:.3f} s)",
+                )
+            right = ", ".join(f"{k} {v[0]['accuracy']:.4f}" for k, v in found.items())
+            line("... accuracy on 20,000 test records", "the peers'", right)
+
+
 def startup() -> None:
     for arguments in (["--help"], ["perturb", "--help"]):
         _, ours, theirs = compare([*PPDM, *arguments], python("import click"), 15)
@@ -215,6 +244,7 @@ def main() -> None:
     likelihood()
     startup()
     with tempfile.TemporaryDirectory() as folder:
+        trees(Path(folder))
         parquet(Path(folder))
         csv(Path(folder))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 
 from ppdm_cli.errors import UsageError
 from ppdm_cli.trees.drawing import MOST_LEAVES, svg
-from ppdm_cli.trees.exporting import dot, export, lines, text
+from ppdm_cli.trees.exporting import Export, dot, lines, text
 from ppdm_cli.trees.tree import Feature, Tree
+from ppdm_cli.trees.wording import plain
 from tests.tree_strategies import hostile_tree, trees
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -92,6 +97,22 @@ def test_hostile_names_stay_inside_their_quotes() -> None:
     assert forged and all("'a <= 3: B (5.0)'" in line for line in forged)
 
 
+@pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed (apt install graphviz)")
+def test_graphviz_reads_what_was_meant() -> None:
+    """Every node and edge, and labels that show the names letter by letter."""
+    for tree in (hostile_tree(), chain(40)):
+        done = subprocess.run(["dot", "-Tjson"], input=dot(tree).encode(), capture_output=True, check=True)
+        assert done.stderr == b""
+        found = json.loads(done.stdout)
+        assert len(found["objects"]) == tree.size and len(found["edges"]) == tree.size - 1
+        for edge in found["edges"]:
+            assert tree.parent[edge["head"]] == edge["tail"]
+        drawn = subprocess.run(["dot", "-Tsvg"], input=dot(tree).encode(), capture_output=True, check=True)
+        texts = "".join(ElementTree.fromstring(drawn.stdout).itertext()).replace("\xa0", " ")
+        for name in {plain(tree.labels[i]) for i in tree.label[tree.is_leaf]} | {plain(tree.features[0].name)}:
+            assert name.strip() in texts, name
+
+
 def test_deep_and_broad_trees(tmp_path: Path) -> None:
     deep = chain(3000)
     assert len(text(deep)) > 3000 and len(graph(dot(deep))[1]) == 6000
@@ -99,6 +120,13 @@ def test_deep_and_broad_trees(tmp_path: Path) -> None:
     boxes = ElementTree.fromstring(drawn)
     assert "\u2026" in drawn and "leaves</text>" in drawn
     assert float(boxes.attrib["height"]) < (MOST_LEAVES + 5) * 32
+
+
+def export(tree: Tree, path: Path, force: bool = False) -> None:
+    with ExitStack() as stack:
+        file = Export(stack, path, force)
+        file.fill(tree)
+        file.publish()
 
 
 def test_suffixes_and_existing_files(tmp_path: Path) -> None:

@@ -64,13 +64,23 @@ def test_any_type_of_column(data: object) -> None:
         fit_tree(data, data.column_names[0]).tree.validate()  # type: ignore[attr-defined]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(records())
 def test_deeper_is_never_worse_in_training(data: pl.DataFrame) -> None:
-    if data.drop("y").null_count().sum_horizontal()[0]:
-        return
-    right = [fit_tree(data, "y", max_depth=d, prune=False).accuracy for d in range(5)]
-    assert all(b >= a - 1e-12 for a, b in pairwise(right))
+    """By the counts of the leaves: every test leaves no more errors, missing values in parts included.
+
+    A record with missing values follows several branches, so what is predicted for it in the end is
+    their sum; only without missing values are both accuracies the same.
+    """
+    holes = data.drop("y").null_count().sum_horizontal()[0]
+    right = []
+    for depth in range(5):
+        fitted = fit_tree(data, "y", max_depth=depth, prune=False)
+        leaves = fitted.tree.counts[fitted.tree.is_leaf]
+        right.append(leaves.max(axis=1).sum() / leaves.sum())
+        if not holes:
+            assert right[-1] == pytest.approx(fitted.accuracy)
+    assert all(b >= a - 1e-6 for a, b in pairwise(right))
 
 
 @settings(max_examples=15, deadline=None)
@@ -82,20 +92,12 @@ def test_the_order_of_records_does_not_matter(data: pl.DataFrame, random: object
 
 
 @settings(max_examples=15, deadline=None)
-@given(records(), st.integers(0, 99))
-def test_weights_are_copies(data: pl.DataFrame, seed: int) -> None:
+@given(records(), st.integers(0, 99), st.booleans())
+def test_weights_are_copies(data: pl.DataFrame, seed: int, prune: bool) -> None:
     copies = np.random.default_rng(seed).integers(1, 4, data.height)
     repeated = data[np.repeat(np.arange(data.height), copies)]
     weighted = data.with_columns(pl.Series("w", copies))
-    one = fit_tree(weighted, "y", weights="w", drop=["kind"], prune=False)
-    other = fit_tree(repeated, "y", drop=["kind"], prune=False)
+    one = fit_tree(weighted, "y", weights="w", drop=["kind"], prune=prune)
+    other = fit_tree(repeated, "y", drop=["kind"], prune=prune)
     same(one.tree, other.tree)
     assert one.accuracy == pytest.approx(other.accuracy)
-
-
-def test_the_order_of_columns_does_not_matter_without_ties() -> None:
-    rng = np.random.default_rng(3)
-    data = pl.DataFrame({n: rng.random(3000) for n in "abc"})
-    data = data.with_columns(y=(pl.col("a") + 0.7 * pl.col("b") + 0.3 * pl.col("c") > 1).cast(pl.Int64))
-    one, other = (fit_tree(data.select(*o, "y"), "y", min_records=200) for o in ("abc", "cab"))
-    assert predict(one, data).equals(predict(other, data)) and one.tree.size == other.tree.size

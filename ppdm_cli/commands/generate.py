@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,7 +37,7 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage. Memory: constant.""
 @to_option
 @force_option
 def command(
-    function: int, records: int, seed: int | None, balanced: bool, output: Path, to: str | None, force: bool
+    function: int, records: int, seed: int | None, balanced: bool, output: Path, to: Any, force: bool
 ) -> None:
     """Make a table of Agrawal and Srikant: nine attributes, and a class `group`, A or B.
 
@@ -44,29 +45,13 @@ def command(
     and loan are drawn as the papers say; one of the functions F1 to F5 decides the class.
     """
     import secrets
-    import sys
+    from contextlib import ExitStack
 
     from ppdm_cli import synthetic
-    from ppdm_cli.tables import Format, Target, format_of, open_writer, sidecar_path
-    from ppdm_cli.tables.replacing import check_sidecar, writing
+    from ppdm_cli.tables import Output
 
     batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
-    if str(output) == "-":
-        form = Format.CSV if to == "csv" else Format.STREAM
-        with (
-            writing(Path("standard output")),
-            open_writer(sys.stdout.buffer, form, synthetic.SCHEMA) as writer,
-        ):
-            for batch in batches:
-                writer.write(batch)
-            writer.close(None)
-            sys.stdout.buffer.flush()
-        return
-    form, beside = format_of(output), sidecar_path(output)
-    with Target(output, force) as target, open_writer(target.file, form, synthetic.SCHEMA) as writer:
-        check_sidecar(beside, output, force)
-        with writing(output):
-            for batch in batches:
-                writer.write(batch)
-            writer.close(None)
-        target.publish(None, beside)
+    with ExitStack() as stack:
+        target = Output(stack, output, None, force, to, promised=False, spooled=False)
+        target.fill(batches, synthetic.SCHEMA)
+        target.publish()

@@ -64,17 +64,21 @@ def command(
     leaves that have the label. A value that is missing, or that training never saw, follows all branches in
     parts. Where DATA has the class, accuracy and confusion matrix are reported.
     """
+    from contextlib import ExitStack
+
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.trees.applying import classify, open_data
-    from ppdm_cli.trees.storing import load
+    from ppdm_cli.tables import Output
+    from ppdm_cli.trees import classify, load, open_data
 
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     loaded = load(tree)
     table, _ = open_data(data, csv_reading(types, delimiter, encoding, nulls), from_, loaded)
-    with show.progress() as progress:
-        measured = classify(loaded, table, output, force=force, to=to, inputs=(tree,), progress=progress)
+    with ExitStack() as stack, show.progress() as progress:
+        labelled = Output(stack, output, None, force, to, (*table.files, tree), promised=False)
+        measured = classify(loaded, table, labelled, progress=progress)
+        labelled.publish()
     if as_json:
         click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))
     elif measured is not None:

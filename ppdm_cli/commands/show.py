@@ -30,7 +30,7 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
     shown = Table(title=Text(title), title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
     for index, name in enumerate(columns):
-        shown.add_column(Text(name), justify="left" if index in texts else "right", overflow="fold")
+        shown.add_column(Text(one_line(name)), justify="left" if index in texts else "right", overflow="fold")
     for row in rows:
         shown.add_row(*(Text(cell_text(cell)) for cell in row))
     out.print(shown)

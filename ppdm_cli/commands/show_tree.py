@@ -19,7 +19,7 @@ _LABELS = 12
 
 def show_tree(out: Console, tree: Any, path: Path) -> None:
     """The first lines of the tree, as many as fit, then its size."""
-    from ppdm_cli.trees.exporting import lines
+    from ppdm_cli.trees import lines
 
     most = max(10, out.height - 12) if out.is_terminal else _LINES
     found = list(islice(lines(tree), most + 1))
@@ -33,13 +33,19 @@ def show_tree(out: Console, tree: Any, path: Path) -> None:
 
 def show_measured(out: Console, what: str, measured: Any) -> None:
     """The accuracy with its interval, and the confusion matrix."""
+    from ppdm_cli.trees import plain
+
     found = measured.figures()
     if not found["records"]:
         show.say(out, [f"No {what} records have a class."])
         return
     share, low, high = (f"{100 * found[k]:.2f}" for k in ("accuracy", "low", "high"))
     show.say(
-        out, [f"Accuracy on {found['records']:g} {what} records: {share} % (95 % interval {low} to {high})."]
+        out,
+        [
+            f"Accuracy on {counted(found['records'], f'{what} record')}: "
+            f"{share} % (95 % interval {low} to {high})."
+        ],
     )
     if found.get("unknown_labels"):
         show.say(
@@ -47,7 +53,7 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
         )
     if found.get("unlabelled"):
         show.say(out, [f"{counted(measured.unlabelled, 'record')} without a class: not counted."])
-    labels = [str(v) for v in measured.labels]
+    labels = [plain(v, 20) for v in measured.labels]
     if len(labels) > _LABELS:
         show.say(out, [f"The confusion matrix has {len(labels)} labels; --json has it."])
         return

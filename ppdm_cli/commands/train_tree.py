@@ -66,9 +66,8 @@ reconstructed first. Memory: one or two bytes a cell.""",
 @click.option(
     "--cuts",
     type=click.IntRange(2, 1 << 16),
-    default=1024,
-    show_default=True,
-    help="Quantiles for a number with more than 65,536 distinct values.",
+    help="Quantiles for a number with more than 65,536 distinct values.  "
+    "[default: 1,024, or a 64th of the records]",
 )
 @csv_options
 @from_option
@@ -96,46 +95,59 @@ def command(
 
     C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category, missing values as
     fractional records, pessimistic pruning. The options --no-mdl and --criterion gain leave parts of it away.
+    Of equally good tests the first column's is taken, and of its cuts the lowest.
     """
+    from contextlib import ExitStack
+
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Target, format_of
-    from ppdm_cli.trees import fit_tree
-    from ppdm_cli.trees.applying import classify, figures, named_class, open_data
-    from ppdm_cli.trees.exporting import check as check_export
-    from ppdm_cli.trees.exporting import export
-    from ppdm_cli.trees.measuring import Measured, importance
-    from ppdm_cli.trees.storing import check, write
+    from ppdm_cli.tables import Output
+    from ppdm_cli.trees import (
+        Export,
+        Measured,
+        TreeFile,
+        classify,
+        figures,
+        fit_tree,
+        importance,
+        named_class,
+        open_data,
+        plain,
+    )
 
     csv = csv_reading(types, delimiter, encoding, nulls)
-    check(output)
-    if predicted is not None:
-        format_of(predicted)
     named = [output, *exports, *([predicted] if predicted else [])]
+    if any(str(p) == "-" for p in named):
+        raise UsageError("a tree goes to a file, not to standard output", "name files")
     if len({p.resolve() for p in named}) < len(named):
         raise UsageError(f"two outputs have the same name, such as {quoted(output)}", "name each once")
-    if str(data) == "-" and predicted is not None and test is None:
+    if str(data) == "-" and str(test if predicted is None else test or data) == "-":
         raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
     table, said = open_data(data, csv, from_)
     inputs = [*table.files, *([test] if test is not None and test.exists() else [])]
-    for path in named:
-        with Target(path, force, inputs):
-            pass
-    for path in exports:
-        check_export(path, force, inputs)
-    label = named_class(class_, said)
-    other = open_data(test, csv)[0] if test is not None else None
-    with show.progress() as progress:
-        fitted = fit_tree(table, label, prune=not no_prune, mdl=not no_mdl, progress=progress, **settings)
-        tree, tested = fitted.tree, None
-        if other is not None or predicted is not None:
-            source = other or (table if table.rewindable else open_data(data, csv)[0])
-            tested = classify(tree, source, predicted, force=force, progress=progress)
-    if test is None:
-        tested = None
-    write(tree, output, force, inputs)
-    for path in exports:
-        export(tree, path, force, inputs)
+    with ExitStack() as stack:
+        files: list[TreeFile | Export] = [Export(stack, path, force, inputs) for path in exports]
+        files.append(TreeFile(stack, output, force, inputs))
+        labelled = None
+        if predicted is not None:
+            labelled = Output(stack, predicted, force=force, inputs=inputs, promised=False)
+        label = named_class(class_, said)
+        other = open_data(test, csv, like=table)[0] if test is not None else None
+        with show.progress() as progress:
+            fitted = fit_tree(table, label, prune=not no_prune, mdl=not no_mdl, progress=progress, **settings)
+            tree, tested = fitted.tree, None
+            if other is not None or labelled is not None:
+                source = other or (table if table.rewindable else open_data(data, csv)[0])
+                tested = classify(tree, source, labelled, progress=progress)
+        if test is None:
+            tested = None
+        for file in files:
+            file.fill(tree)
+        # all is written: only now is anything put in its place
+        if labelled is not None:
+            labelled.publish()
+        for file in files:
+            file.publish()
     trained = Measured(tree.labels, fitted.confusion)
     worth = importance(tree)
     if as_json:
@@ -156,7 +168,7 @@ def command(
     show_measured(out, "training", trained)
     if tested is not None:
         show_measured(out, "test", tested)
-    shown = [[n, w] for n, w in worth.items() if w > 0][:20]
+    shown = [[plain(n), w] for n, w in worth.items() if w > 0][:20]
     if shown:
         show.table(out, "Importance", ["attribute", "share"], shown)
     show.say(out, list(fitted.remarks))

@@ -11,7 +11,7 @@ from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.memory import from_arrow
 from ppdm_cli.tables.opening import open_table, read_sidecar, sidecar_path
-from ppdm_cli.tables.output import Output, write_frame
+from ppdm_cli.tables.output import Output, fill_frame, write_frame
 from ppdm_cli.tables.release import check_fit, open_release
 from ppdm_cli.tables.replacing import Target
 from ppdm_cli.tables.together import open_releases, rewound
@@ -27,6 +27,7 @@ __all__ = [
     "Target",
     "Writer",
     "check_fit",
+    "fill_frame",
     "format_of",
     "from_arrow",
     "open_release",

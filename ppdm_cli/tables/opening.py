@@ -87,7 +87,10 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
 
 def sidecar_path(data: Path, given: Path | None = None) -> Path:
     """Where a file's sidecar is: beside it, unless said."""
-    return given if given is not None else data.with_name(data.name + SUFFIX)
+    if given is not None:
+        return given
+    named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
+    return named.with_name(named.name + SUFFIX)
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:

@@ -1,4 +1,4 @@
-"""Where a table and its sidecar go: a file, standard output, or a frame in memory; whole or not at all."""
+"""Where a table goes, with its sidecar if it has one: a file, standard output, or a frame in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from ppdm_cli.tables.writing import bared, open_writer
 
 
 class Output:
-    """One destination, checked before any work is done."""
+    """One destination, checked before any work is done; written whole or not at all.
+
+    A table that is not `promised` anything has no sidecar; an old one is removed. One that is not
+    `spooled` goes to standard output as it is made.
+    """
 
     def __init__(
         self,
@@ -31,8 +35,13 @@ class Output:
         force: bool = False,
         to: Literal["arrow", "csv"] | None = None,
         inputs: Sequence[Path] = (),
+        *,
+        promised: bool = True,
+        spooled: bool = True,
     ) -> None:
         self.frame: Any = None
+        self._said: Sidecar | None = None
+        self._spooled = spooled
         self._sidecar_path = Path(sidecar) if sidecar is not None else None
         self._target: Target | None = None
         self.folder: Path | None = None
@@ -42,13 +51,16 @@ class Output:
             return
         if str(output) == "-":
             self._form = Format.CSV if to == "csv" else Format.STREAM
-            if self._form is Format.CSV and sidecar is None:
+            if self._form is Format.CSV and sidecar is None and promised:
                 raise UsageError(
                     "CSV on standard output carries no sidecar",
                     "say where it goes: --sidecar FILE, or of reconstruct --output-sidecar FILE",
                 )
             if self._sidecar_path is not None:
                 check_sidecar(self._sidecar_path, Path("/dev/stdout"), force, inputs)
+            if not spooled:
+                self._file = sys.stdout.buffer
+                return
             with writing(Path("temporary file")):
                 self._file = stack.enter_context(spool())
             return
@@ -72,6 +84,19 @@ class Output:
 
         `check` is called when all batches have passed: it raises, or says how many records there are.
         """
+        said = self.fill(batches, schema, sidecar, check)
+        assert said is not None
+        self.publish()
+        return said
+
+    def fill(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        sidecar: Sidecar | None = None,
+        check: Callable[[], int] = lambda: 0,
+    ) -> Sidecar | None:
+        """Write everything, and check: then `publish` puts it in its place."""
         if self._form is None or self._file is None:
             rows = list(batches)
             records = check()
@@ -80,29 +105,39 @@ class Output:
             plain = [pa.Table.from_batches([r]).cast(schema) for r in rows]
             whole = pa.concat_tables([schema.empty_table(), *plain])
             self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
-            return msgspec.structs.replace(sidecar, records=records)
+            return msgspec.structs.replace(sidecar, records=records) if sidecar else None
         path = self._target.path if self._target else Path("standard output")
-        with writing(path), open_writer(self._file, self._form, schema, sidecar.encode()) as writer:
+        encoded = sidecar.encode() if sidecar else None
+        with writing(path), open_writer(self._file, self._form, schema, encoded) as writer:
             for batch in batches:
                 writer.write(batch)
             records = check()
-            if self._form is not Format.ARROW and self._form is not Format.STREAM:
+            if sidecar and self._form is not Format.ARROW and self._form is not Format.STREAM:
                 sidecar = msgspec.structs.replace(sidecar, records=records)
-            writer.close(sidecar.encode())
+            writer.close(sidecar.encode() if sidecar else None)
         digest = writer.digest()
-        if digest is not None:
+        if sidecar and digest is not None:
             sidecar = msgspec.structs.replace(sidecar, blake2b=digest)
         if self._target is not None:
-            assert self._sidecar_path is not None
-            self._target.publish(sidecar.encode(), self._sidecar_path)
-            return sidecar
-        self._to_standard_output(sidecar)
+            self._target.flush()
+        self._said = sidecar
         return sidecar
 
-    def _to_standard_output(self, sidecar: Sidecar) -> None:
+    def publish(self) -> None:
+        """What was filled, in its place."""
+        if self._target is not None:
+            assert self._sidecar_path is not None
+            self._target.publish(self._said.encode() if self._said else None, self._sidecar_path)
+        elif not self._spooled:
+            with writing(Path("standard output")):
+                sys.stdout.buffer.flush()
+        elif self._file is not None:
+            self._to_standard_output(self._said)
+
+    def _to_standard_output(self, sidecar: Sidecar | None) -> None:
         """The sidecar first, so that whoever reads the data has it; it goes if they do not arrive."""
         assert self._file is not None
-        if self._sidecar_path is not None:
+        if sidecar is not None and self._sidecar_path is not None:
             with Target(self._sidecar_path, force=True) as beside:
                 with writing(self._sidecar_path):
                     beside.file.write(sidecar.encode())
@@ -114,7 +149,7 @@ class Output:
                 shutil.copyfileobj(self._file, sys.stdout.buffer, 1 << 20)
                 sys.stdout.buffer.flush()
         except BaseException:
-            if self._sidecar_path is not None:
+            if sidecar is not None and self._sidecar_path is not None:
                 self._sidecar_path.unlink(missing_ok=True)
             raise
 
@@ -125,5 +160,10 @@ def write_frame(
     """A result table, a polars DataFrame, with its sidecar."""
     with ExitStack() as stack:
         target = Output(stack, path, force=force, inputs=inputs)
-        table = frame.to_arrow()
-        target.write(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
+        fill_frame(target, frame, sidecar)
+        target.publish()
+
+
+def fill_frame(target: Output, frame: Any, sidecar: Sidecar) -> None:
+    table = frame.to_arrow()
+    target.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)

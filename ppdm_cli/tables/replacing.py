@@ -56,6 +56,12 @@ class Target:
         if self._temporary is not None:
             self._temporary.unlink(missing_ok=True)
 
+    def put(self, content: bytes) -> None:
+        """All of a small file, on the disk."""
+        with writing(self.path):
+            self._file.write(content)
+        self.flush()
+
     def flush(self) -> None:
         """Everything on the disk, so that what is renamed is whole."""
         with writing(self.path):

@@ -14,34 +14,43 @@ import numpy as np
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, listed
 from ppdm_cli.tables import CsvOptions, Table, open_table
+from ppdm_cli.trees.applying import classify, figures, named_class, open_data
+from ppdm_cli.trees.exporting import Export, lines
 from ppdm_cli.trees.growing import Grown, Options, grow
+from ppdm_cli.trees.measuring import Measured, importance
 from ppdm_cli.trees.predicting import (
     Predicted,
     as_columns,
     chances_of,
-    check_columns,
-    predict_batch,
     predict_table,
 )
 from ppdm_cli.trees.pruning import Pruner, collapse
-from ppdm_cli.trees.records import CUTS, Records, read
+from ppdm_cli.trees.records import Records, read
+from ppdm_cli.trees.storing import TreeFile, load
 from ppdm_cli.trees.tree import Feature, Tree
+from ppdm_cli.trees.wording import plain
 
 __all__ = [
-    "CUTS",
+    "Export",
     "Feature",
     "Fitted",
+    "Measured",
     "Options",
     "Predicted",
     "Records",
     "Tree",
-    "as_columns",
-    "check_columns",
+    "TreeFile",
+    "classify",
+    "figures",
     "fit_records",
     "fit_tree",
+    "importance",
+    "lines",
+    "load",
+    "named_class",
+    "open_data",
+    "plain",
     "predict",
-    "predict_batch",
-    "predict_table",
     "read",
 ]
 
@@ -63,7 +72,7 @@ def fit_tree(
     class_: str,
     *,
     weights: str | np.ndarray | None = None,
-    cuts: int = CUTS,
+    cuts: int | None = None,
     criterion: Literal["gain-ratio", "gain"] = "gain-ratio",
     min_records: float = 2,
     max_depth: int | None = None,
@@ -78,7 +87,8 @@ def fit_tree(
 ) -> Fitted:
     """Train C4.5 on a path, a table or anything that speaks Arrow; all records are held in memory.
 
-    `weights` names a column or is an array; `nominal` names numbers that are categories.
+    `weights` names a column or is an array; `nominal` names numbers that are categories. Of equally
+    good tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
     """
     options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     _check(options)
@@ -93,7 +103,7 @@ def fit_tree(
         threads=threads,
         progress=progress,
     )
-    return fit_records(records, options)
+    return fit_records(records, options, threads)
 
 
 def _check(options: Options) -> None:
@@ -107,10 +117,10 @@ def _check(options: Options) -> None:
         raise UsageError("the depth is negative", "0 or more")
 
 
-def fit_records(records: Records, options: Options | None = None) -> Fitted:
+def fit_records(records: Records, options: Options | None = None, threads: int | None = None) -> Fitted:
     """The same from records in memory."""
     options = options or Options()
-    grown = grow(records, options, options.prune)
+    grown = grow(records, options, options.prune, threads)
     collapse(grown)
     if options.prune:
         Pruner(records, grown, options.confidence).run()

@@ -6,10 +6,7 @@ release, whose single values lie. Memory does not grow with the data.
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,17 +21,13 @@ from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quo
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
-    Format,
+    Output,
     Table,
-    Target,
-    format_of,
     open_release,
     open_table,
-    open_writer,
     read_sidecar,
     sidecar_path,
 )
-from ppdm_cli.tables.replacing import check_sidecar, spool, writing
 from ppdm_cli.trees.measuring import Measured
 from ppdm_cli.trees.predicting import as_columns, check_columns, predict_batch
 from ppdm_cli.trees.tree import Feature, Tree
@@ -46,12 +39,15 @@ def open_data(
     source: str | Path,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    tree: Tree | None = None,
+    like: Tree | Table | None = None,
 ) -> tuple[Table, Sidecar | None]:
-    """A data set and its sidecar, where it has one; of a CSV, `tree` knows types too."""
+    """A data set and its sidecar, where it has one; a CSV's columns have the types of those that it is like."""
     csv = csv or CsvOptions()
-    if tree is not None:
-        known = {f.name: dtypes.parse(f.dtype) for f in [*tree.features, _class(tree)]}
+    if like is not None:
+        if isinstance(like, Tree):
+            known = {f.name: dtypes.parse(f.dtype) for f in [*like.features, _class(like)]}
+        else:
+            known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
         csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, known | dict(csv.known))
     said: Sidecar | None = None
     beside = None if str(source) == "-" else sidecar_path(Path(source))
@@ -95,13 +91,13 @@ def _class(tree: Tree) -> Feature:
 class Labeller:
     """Adds the predicted label and its confidence to batches, and measures where the class is there."""
 
-    def __init__(self, tree: Tree, table: Table) -> None:
+    def __init__(self, tree: Tree, table: Table, clashes: bool = True) -> None:
         self.tree = tree
         check_columns(tree, table.schema)
-        clashes = [n for n in (PREDICTED, CONFIDENCE) if n in table.schema.names]
-        if clashes:
+        found = [n for n in (PREDICTED, CONFIDENCE) if n in table.schema.names]
+        if found and clashes:
             raise UsageError(
-                f"{quoted(table.name)} has columns of the names {listed(clashes)} already",
+                f"{quoted(table.name)} has columns of the names {listed(found)} already",
                 "rename them: those names are for what the tree says",
             )
         fields = [pa.field(f.name, dtypes.normal(f.type, f.name)) for f in table.schema]
@@ -149,16 +145,13 @@ class Labeller:
 def classify(
     tree: Tree,
     table: Table,
-    output: Path | None,
+    output: Output | None = None,
     *,
-    force: bool = False,
-    to: Literal["arrow", "csv"] | None = None,
-    inputs: tuple[Path, ...] = (),
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Measured | None:
-    """Predict every record, into a table where an output is named; what it measured, where it could."""
-    work = Labeller(tree, table)
+    """Predict every record, and fill an output where there is one; what it measured, where it could."""
+    work = Labeller(tree, table, clashes=output is not None)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
 
@@ -171,29 +164,11 @@ def classify(
                 total = total + measured
             yield batch
 
-    if output is None:
+    if output is not None:
+        output.fill(batches(), work.schema)
+    else:
         for _ in batches():
             pass
-        return total
-    with ExitStack() as stack:
-        standard = str(output) == "-"
-        form = (Format.CSV if to == "csv" else Format.STREAM) if standard else format_of(output)
-        path = Path("standard output") if standard else output
-        target = None if standard else stack.enter_context(Target(output, force, (*table.files, *inputs)))
-        if target is not None:
-            check_sidecar(sidecar_path(output), output, force, table.files)
-        file = stack.enter_context(spool()) if target is None else target.file
-        with writing(path), open_writer(file, form, work.schema) as writer:
-            for batch in batches():
-                writer.write(batch)
-            writer.close(None)
-        if target is not None:
-            target.publish(None, sidecar_path(output))
-            return total
-        file.seek(0)
-        with writing(path):
-            shutil.copyfileobj(file, sys.stdout.buffer, 1 << 20)
-            sys.stdout.buffer.flush()
     return total
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +26,10 @@ def invalid(where: str, what: str) -> MismatchError:
     return MismatchError(f"{quoted(where)} is no valid tree: {what}", AGAIN)
 
 
+def no_tree(path: Path) -> MismatchError:
+    return MismatchError(f"{quoted(path)} is no tree", "name one that train-tree wrote, with its sidecar")
+
+
 def checked(
     features: tuple[Feature, ...],
     class_: tuple[str, str, tuple[Any, ...]],
@@ -43,7 +48,10 @@ def checked(
 
 
 def as_frame(tree: Tree) -> Any:
-    """A polars frame of the flat arrays, a row a node; `cut` is for people, `threshold` for programs."""
+    """A polars frame of the flat arrays, a row a node.
+
+    `cut` is for people, `threshold` for programs; the root's row has the options of the training.
+    """
     import polars as pl
 
     tests = [None if f < 0 else tree.features[f] for f in tree.feature.tolist()]
@@ -62,6 +70,8 @@ def as_frame(tree: Tree) -> Any:
         "child": pl.Series([c if c > 0 else None for c in tree.first_child.tolist()], dtype=pl.Int64),
         "label": pl.Series([str(tree.labels[i]) for i in tree.label.tolist()], dtype=pl.String),
     }
+    said = json.dumps(dict(tree.options))
+    columns["options"] = pl.Series([said] + [None] * (tree.size - 1), dtype=pl.String)
     for i in range(len(tree.labels)):
         columns[f"count_{i}"] = pl.Series(tree.counts[:, i], dtype=pl.Float64)
     return pl.DataFrame(columns)
@@ -102,17 +112,19 @@ def sidecar_of(tree: Tree) -> Sidecar:
 
 
 def from_table(path: Path) -> Tree:
-    csv = CsvOptions(known={"test": dtypes.parse("string"), "cut": dtypes.parse("string"),
-                            "label": dtypes.parse("string"), "child": dtypes.parse("int64"),
-                            "threshold": dtypes.parse("double")})  # fmt: skip
+    known = {n: dtypes.parse("string") for n in ("test", "cut", "label", "options")}
+    known |= {"child": dtypes.parse("int64"), "threshold": dtypes.parse("double")}
+    csv = CsvOptions(known=known)
     table = open_table(path, csv=csv)
+    if table.sidecar is None and not sidecar_path(path).exists():
+        raise no_tree(path)
     said = read_sidecar(sidecar_path(path), table.sidecar, str(path))
     try:
         if said.stage != "tree" or not said.attributes or said.class_ != said.attributes[-1].name:
             raise ValueError("its sidecar is not that of a tree")
         features = tuple(_feature(a) for a in said.attributes)
         labels = features[-1].categories
-        names = ["test", "threshold", "child", "label", *(f"count_{i}" for i in range(len(labels)))]
+        names = ["test", "threshold", "child", "label", "options", *(f"count_{i}" for i in range(len(labels)))]
         if any(n not in table.schema.names for n in names):
             raise ValueError("a column is missing")
         columns: dict[str, list[Any]] = {n: [] for n in names}
@@ -123,7 +135,7 @@ def from_table(path: Path) -> Tree:
         if said.records != len(columns["test"]):
             raise ValueError("its sidecar says another number of nodes")
         return _from_columns(columns, features[:-1], features[-1])
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError) as error:
         what = str(error) if type(error) is ValueError else "a cell is not of the right kind"
         raise invalid(str(path), what) from None
 
@@ -146,5 +158,17 @@ def _from_columns(columns: dict[str, list[Any]], features: tuple[Feature, ...], 
         np.array([-1 if c is None else c for c in columns["child"]], np.int32),
         np.array(counts, np.float64).T.reshape(-1, len(ranks)),
         np.array([ranks[v] for v in columns["label"]], np.int32),
-        {},
+        _options(columns["options"][0]),
     )
+
+
+def _options(said: str | None) -> dict[str, Any]:
+    """As written; ValueError otherwise."""
+    try:
+        found = json.loads(said or "")
+    except RecursionError:
+        raise ValueError("its options are not readable") from None
+    plain = (int, float, str, bool, type(None))
+    if not isinstance(found, dict) or not all(isinstance(v, plain) for v in found.values()):
+        raise ValueError("its options are not readable")
+    return found

@@ -6,11 +6,11 @@ Every name and label is quoted or escaped in the way of its format, and shortene
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.tables import Target
-from ppdm_cli.tables.replacing import writing
 from ppdm_cli.trees.drawing import svg
 from ppdm_cli.trees.tree import Tree
 from ppdm_cli.trees.wording import attribute, cases, label, outcome, plain
@@ -71,21 +71,20 @@ def _dot_string(shown: str) -> str:
 _WAYS = {".txt": text, ".dot": dot, ".svg": svg}
 
 
-def check(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Before anything is computed: the suffix is known, and the file may be written."""
-    if path.suffix.lower() not in _WAYS:
-        raise UsageError(
-            f"the suffix of {quoted(path.name)} names no export", f"name a file that ends in {', '.join(_WAYS)}"
-        )
-    with Target(path, force, inputs):
-        pass
+class Export:
+    """A tree in the form of the path's suffix; checked before any work, whole or not at all."""
 
+    def __init__(self, stack: ExitStack, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+        if path.suffix.lower() not in _WAYS:
+            raise UsageError(
+                f"the suffix of {quoted(path.name)} names no export",
+                f"name a file that ends in {', '.join(_WAYS)}",
+            )
+        self._target = stack.enter_context(Target(path, force, inputs))
+        self._way = _WAYS[path.suffix.lower()]
 
-def export(tree: Tree, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """The tree in the form of the path's suffix, whole or not at all."""
-    check(path, force, inputs)
-    with Target(path, force, inputs) as target:
-        with writing(path):
-            target.file.write(_WAYS[path.suffix.lower()](tree).encode())
-        target.flush()
-        target.rename()
+    def fill(self, tree: Tree) -> None:
+        self._target.put(self._way(tree).encode())
+
+    def publish(self) -> None:
+        self._target.rename()

@@ -7,12 +7,14 @@ the first attribute in the order of the columns, the lowest threshold; equal mea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ppdm_cli.pool import ordered, workers
-from ppdm_cli.trees.histograms import Counter, Entries
+from ppdm_cli.pool import default_threads, ordered, workers
+from ppdm_cli.trees.histograms import Counter, Entries, Level, Task
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import SMALL, Best, best
 
@@ -58,13 +60,16 @@ def step(
     kids: np.ndarray,
 ) -> Entries:
     """Every entry at the child its slot's test sends it to; missing values to all, in parts."""
-    tested = feature[entries.slot]
-    code = records.codes.ravel().take(tested * np.intp(records.rows) + entries.record).astype(np.int64)
-    numeric = records.numeric[tested]
-    down = np.where(numeric, (code > cut[entries.slot]).astype(np.int64), code) + first[entries.slot]
+    slot = entries.slot
+    code = records.codes.ravel().take((feature * records.rows).take(slot) + entries.record)
+    down = code > cut.take(slot)
+    numeric = records.numeric[feature]
+    if not numeric.all():
+        down = np.where(numeric.take(slot), down, code)
+    down = down + first.take(slot)
     if not records.has_missing:
         return Entries(entries.record, down, entries.weight)
-    lost = code == records.sizes[tested]
+    lost = code == records.sizes[feature].take(slot)
     if not lost.any():
         return Entries(entries.record, down, entries.weight)
     weight = entries.weights()
@@ -91,91 +96,106 @@ def step(
     )
 
 
-def grow(records: Records, options: Options, keep: bool) -> Grown:
+def grow(records: Records, options: Options, keep: bool, threads: int | None = None) -> Grown:
     """The whole tree, unpruned; `keep` remembers the entries of the inner nodes."""
     entries = Entries(np.arange(records.rows), np.zeros(records.rows, np.int64), records.weights)
     if entries.weight is not None:
         entries = entries.at(np.flatnonzero(entries.weight > 0))
     counts = class_counts(records, entries, 1)
-    nodes, levels, depth = np.zeros(1, np.int64), [], 0
+    first_node, levels, depth = 0, [], 0
+    parent = np.zeros(1, np.int64)
     remembered: dict[int, Entries] = {}
-    counter, next_node = Counter(records), 1
-    while True:
-        size = len(nodes)
-        feature, cut = np.full(size, -1, np.int64), np.zeros(size, np.int64)
-        total, most = counts.sum(axis=1), counts.max(axis=1)
-        open_ = (total >= 2 * options.min_records - SMALL) & (total - most >= SMALL)
-        if options.max_depth is not None and depth >= options.max_depth:
-            open_[:] = False
-        slots = np.flatnonzero(open_)
-        if slots.size:
-            entries = entries.only(open_)
-            chosen, cuts = _choose(records, options, counter, entries, total[slots])
-            feature[slots], cut[slots] = chosen, cuts
-        split = feature >= 0
-        kids = (
-            np.where(split, np.where(records.numeric[feature], 2, records.sizes[feature]), 0)
-            if (len(records.columns))
-            else np.zeros(size, np.int64)
-        )
-        first = np.cumsum(kids) - kids
-        levels.append((feature, cut, np.where(split, first + next_node, -1), kids, counts))
-        if not split.any():
-            break
-        entries = entries.only(split[slots])
-        inner = np.flatnonzero(split)
-        if keep:
-            remembered.update(zip((nodes[0] + inner).tolist(), entries.divided(len(inner)), strict=True))
-        entries = step(records, entries, feature[inner], cut[inner], first[inner], kids[inner])
-        made = int(kids.sum())
-        nodes = next_node + np.arange(made)
-        next_node, depth = next_node + made, depth + 1
-        counts = class_counts(records, entries, made)
+    threads = threads or default_threads()
+    counter = Counter(records, threads)
+    with workers(threads) as executor:
+        while True:
+            size = len(parent)
+            total, most = counts.sum(axis=1), counts.max(axis=1)
+            open_ = (total >= 2 * options.min_records - SMALL) & (total - most >= SMALL)
+            if options.max_depth is not None and depth >= options.max_depth:
+                open_[:] = False
+            feature, cut = np.full(size, -1, np.int64), np.zeros(size, np.int64)
+            if open_.any() and records.columns:
+                level = Level(entries, open_, parent)
+                feature, cut = _choose(records, options, counter, level, total, executor)
+            split = feature >= 0
+            kids = np.zeros(size, np.int64)
+            kids[split] = np.where(records.numeric[feature[split]], 2, records.sizes[feature[split]])
+            first, made = np.cumsum(kids) - kids, int(kids.sum())
+            levels.append((feature, cut, np.where(split, first + first_node + size, -1), kids, counts))
+            if not made:
+                break
+            inner = np.flatnonzero(split)
+            entries = entries.only(split)
+            if keep:
+                parts = entries.divided(len(inner))
+                remembered.update(zip((first_node + inner).tolist(), parts, strict=True))
+            entries = step(records, entries, feature[inner], cut[inner], first[inner], kids[inner])
+            counts = class_counts(records, entries, made)
+            parent = np.repeat(inner, kids[inner])
+            first_node, depth = first_node + size, depth + 1
     feature, cut, first, kids, counts = (np.concatenate(part) for part in zip(*levels, strict=True))
     return Grown(feature, cut, first, kids, counts, remembered)
 
 
 def _choose(
-    records: Records, options: Options, counter: Counter, entries: Entries, total: np.ndarray
+    records: Records,
+    options: Options,
+    counter: Counter,
+    level: Level,
+    total: np.ndarray,
+    executor: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The attribute and the cut at every slot, -1 where no test is any good."""
-    slots = len(total)
+    slots, numeric = len(total), records.numeric
+    # an attribute without a test has a gain of 0 if numeric, as J48, which counts it, and -1 if nominal
+    gains = np.repeat(np.where(numeric & (records.sizes > 1), 0.0, -1.0), slots).reshape(-1, slots)
+    ratios = np.zeros(gains.shape)
+    low, high = np.zeros(gains.shape, np.int32), np.zeros(gains.shape, np.int32)
 
-    def judged(place: int) -> Best:
-        whole = Best(np.zeros(slots), np.zeros(slots), np.zeros(slots, np.int64))
-        column = records.columns[place]
-        if column.size < 2:  # constant: no test at all
-            whole.gain[:] = -1
-            return whole
-        for where, rows in counter.rows(place, entries, slots):
-            part = best(column, rows, total[where], options.min_records, options.mdl)
-            whole.gain[where], whole.ratio[where], whole.cut[where] = part.gain, part.ratio, part.cut
-        return whole
+    def judged(task: Task) -> tuple[Task, Best]:
+        several = np.tile(total[task.slots], len(task.places))
+        return task, best(
+            bool(numeric[task.places[0]]),
+            task.rows(),
+            several,
+            len(records.labels),
+            options.min_records,
+            options.mdl,
+        )
 
-    places = range(len(records.columns))
-    if len(entries.record) < 1 << 14:  # threads cost more than they give
-        found = [judged(p) for p in places]
-    else:
-        with workers(None) as executor:
-            found = list(ordered(executor, places, judged))
-    feature, cut = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
-    if not found:
-        return feature, cut
-    gains, ratios = np.array([f.gain for f in found]), np.array([f.ratio for f in found])
-    usual = records.numeric | (records.sizes < 0.3 * records.rows)
+    tasks = counter.tasks(level)
+    found: Iterable[tuple[Task, Best]] = map(judged, tasks)
+    if len(level.entries.record) >= 1 << 14:  # with fewer, threads cost more than they give
+        found = ordered(executor, tasks, judged)
+    for task, one in found:
+        at = np.ix_(np.array(task.places), task.slots)
+        gains[at], ratios[at] = one.gain.reshape(len(task.places), -1), one.ratio.reshape(len(task.places), -1)
+        low[at], high[at] = one.low.reshape(len(task.places), -1), one.high.reshape(len(task.places), -1)
+    usual = numeric | (records.sizes < 0.3 * records.rows)
     if not usual.any():
         usual[:] = True  # all are nominal with many values: then they count as well
-    nominal = ~records.numeric[:, None]
-    valid = np.where(nominal, gains >= 0, gains > 0)
+    valid = np.where(numeric[:, None], gains > 0, gains >= 0)
     counted = valid & usual[:, None]
     if options.criterion == "gain":
         score, enough = gains, valid
     else:
         average = np.where(counted, gains, 0).sum(axis=0) / np.maximum(counted.sum(axis=0), 1)
         score, enough = ratios, valid & (gains >= average - 1e-3) & counted.any(axis=0)
+    feature, cut = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
     highest = np.zeros(slots)
-    for place, one in enumerate(found):
-        better = enough[place] & (score[place] > highest + SMALL)
-        feature[better], cut[better] = place, one.cut[better]
+    for place in range(len(gains)):
+        better = enough[place] & (score[place] > highest + SMALL) & level.open_
+        feature[better] = place
         highest[better] = score[place][better]
+    for place in np.unique(feature[feature >= 0]).tolist():
+        if numeric[place]:
+            here = np.flatnonzero(feature == place)
+            cut[here] = _between(records.columns[place].values, low[place, here], high[place, here])
     return feature, cut
+
+
+def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The last code of the first child: C4.5 takes the largest value of the data up to the middle."""
+    middle = values[low] / 2 + values[high] / 2
+    return np.clip(np.searchsorted(values, middle, side="right") - 1, low, high - 1)

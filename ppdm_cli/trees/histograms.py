@@ -1,12 +1,14 @@
 """Counting (slot, code, class): dense histograms where records are many, sorted records where few.
 
-Dense histograms stay under 64 MB at a time; a node with fewer records than the attribute has codes
-sorts its own records instead. Both give the rows that occur, in order.
+A node with fewer records than an attribute has codes sorts its own records instead. Of the children of
+a node all but the largest are counted, and the largest is what is left of the parent's histogram, where
+that is less work; only whole numbers are subtracted, so what is left is exact. All dense histograms
+together stay under 64 MB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +17,8 @@ from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import Rows
 
 MOST_BYTES = 64 << 20
+_AT_ONCE = 1 << 17
+"""Records that are sorted at once, over several attributes."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,9 @@ class Entries:
 
     def at(self, where: np.ndarray) -> Entries:
         return Entries(
-            self.record[where], self.slot[where], None if self.weight is None else self.weight[where]
+            self.record.take(where),
+            self.slot.take(where),
+            None if self.weight is None else self.weight.take(where),
         )
 
     def only(self, slots: np.ndarray) -> Entries:
@@ -38,14 +44,14 @@ class Entries:
         if slots.all():
             return self
         number = np.cumsum(slots) - 1
-        kept = self.at(np.flatnonzero(slots[self.slot]))
-        return Entries(kept.record, number[kept.slot], kept.weight)
+        kept = self.at(np.flatnonzero(slots.take(self.slot)))
+        return Entries(kept.record, number.take(kept.slot), kept.weight)
 
     def divided(self, slots: int) -> list[Entries]:
         """Each slot's own entries, at a slot 0."""
         order = np.argsort(self.slot.astype(np.uint16) if slots <= 1 << 16 else self.slot, kind="stable")
-        record = self.record[order]
-        weight = None if self.weight is None else self.weight[order]
+        record = self.record.take(order)
+        weight = None if self.weight is None else self.weight.take(order)
         ends = np.cumsum(np.bincount(self.slot, minlength=slots)).tolist()
         zero = np.zeros(len(record), np.int64)
         return [
@@ -54,64 +60,247 @@ class Entries:
         ]
 
 
-class Counter:
-    """Counts one attribute after the other, at the open nodes of a level."""
+@dataclass(frozen=True)
+class Level:
+    """The nodes of a level: their entries, which of them are open, and whose children they are."""
 
-    def __init__(self, records: Records) -> None:
+    entries: Entries
+    open_: np.ndarray
+    parent: np.ndarray
+
+
+@dataclass(frozen=True)
+class Task:
+    """Attributes to be counted together at some slots; the rows' slots go through the attributes."""
+
+    places: tuple[int, ...]
+    slots: np.ndarray
+    rows: Callable[[], Rows]
+
+
+class _Part:
+    """The entries of some slots, numbered anew, with what their keys have in common."""
+
+    def __init__(self, records: Records, entries: Entries, slots: np.ndarray) -> None:
+        self.records, self.entries, self.size = records, entries.only(slots), int(slots.sum())
+        # then they are all records, in order: nothing was split off, and missing values make copies
+        self._all = not records.has_missing and len(self.entries.record) == records.rows
+        self.classes = records.classes if self._all else records.classes.take(self.entries.record)
+
+    def codes(self, place: int) -> np.ndarray:
+        codes = self.records.columns[place].codes
+        return codes if self._all else codes.take(self.entries.record)
+
+
+class Counter:
+    """Counts the open nodes of one level after the other."""
+
+    def __init__(self, records: Records, threads: int) -> None:
         self.records = records
         self.classes = len(records.labels)
+        # half for what is counted, by all threads together; half for what is kept for the children
+        self.most, self.most_kept = MOST_BYTES // 2 // (threads + 1), MOST_BYTES // 4
+        self.subtracts = records.weights is None and not records.has_missing
+        self._groups: dict[float, list[int]] = {}
+        for place, column in enumerate(records.columns):
+            if column.size > 1:
+                least = 16.0
+                while least < column.size:
+                    least *= 4
+                if (column.size + 1) * self.classes * 8 > self.most:
+                    least = np.inf
+                self._groups.setdefault(least, []).append(place)
+        self._kept: dict[int, np.ndarray] = {}
+        self._rows: dict[float, np.ndarray] = {}
 
-    def rows(self, place: int, entries: Entries, slots: int) -> Iterator[tuple[np.ndarray, Rows]]:
-        """The rows of an attribute, for some slots at a time; missing values are left out."""
-        column = self.records.columns[place]
-        each = column.size * self.classes * 8
-        held = np.bincount(entries.slot, minlength=slots)
-        dense = (held >= column.size) & (each <= MOST_BYTES)
-        code = column.codes[entries.record]
-        if column.missing:
-            known = np.flatnonzero(code != column.size)
-            entries, code = entries.at(known), code[known]
-        cost = np.where(dense, each, held * self.classes * 8)
-        for form, count in ((True, self._dense), (False, self._sorted)):
-            which = np.flatnonzero(dense == form)
-            if not which.size:
+    def tasks(self, level: Level) -> Iterator[Task]:
+        """Everything to be counted at a level."""
+        entries, open_ = level.entries, level.open_
+        held = np.bincount(entries.slot, minlength=len(open_))
+        before, rows_before = self._kept, self._rows
+        self._kept, self._rows = {}, {}
+        room = self.most_kept
+        few: dict[bytes, tuple[np.ndarray, list[int]]] = {}
+        for least, places in self._groups.items():
+            many = open_ & (held >= least)
+            if not many.all():
+                rest = open_ & ~many
+                if rest.any():
+                    few.setdefault(rest.tobytes(), (rest, []))[1].extend(places)
+            if not many.any():
                 continue
-            group = np.cumsum(cost[which]) // (MOST_BYTES // 2)
-            for part in np.split(which, np.flatnonzero(np.diff(group)) + 1):
-                if len(part) == slots:
-                    yield part, count(entries, code, slots, column.size)
-                    continue
-                number = np.full(slots, -1, np.int64)
-                number[part] = np.arange(len(part))
-                slot = number[entries.slot]
-                kept = np.flatnonzero(slot >= 0)
-                weight = None if entries.weight is None else entries.weight[kept]
-                some = Entries(entries.record[kept], slot[kept], weight)
-                yield part, count(some, code[kept], len(part), column.size)
+            slots = np.flatnonzero(many)
+            widest = max(self.records.columns[p].size + 1 for p in places) * self.classes * 8
+            if len(slots) * widest > self.most:
+                yield from self._in_pieces(entries, slots, places, max(1, self.most // widest))
+                continue
+            need = sum(len(slots) * self.records.columns[p].size * self.classes * 8 for p in places)
+            keeps = self.subtracts and need <= room
+            room -= need if keeps else 0
+            if keeps:
+                number = np.full(len(open_), -1, np.int64)
+                number[slots] = np.arange(len(slots))
+                self._rows[least] = number
+            taken = None
+            if least in rows_before:
+                taken = _subtraction(level.parent, held, many, rows_before[least], widest // 8)
+            part = _Part(self.records, entries, many if taken is None else taken.counted)
+            for place in places:
+                yield Task((place,), slots, self._dense(part, place, taken, before.get(place), keeps))
+        for rest, places in few.values():
+            part, slots = _Part(self.records, entries, rest), np.flatnonzero(rest)
+            together = max(1, _AT_ONCE // max(len(part.entries.record), 1))
+            for numeric in (True, False):
+                alike = [p for p in places if self.records.columns[p].feature.numeric == numeric]
+                for i in range(0, len(alike), together):
+                    some = tuple(alike[i : i + together])
+                    yield Task(some, slots, self._sorted(part, some))
 
-    def _dense(self, entries: Entries, code: np.ndarray, slots: int, size: int) -> Rows:
-        cells = slots * size
-        key = entries.slot * size
-        key += code
-        key += self.records.classes[entries.record] * cells
-        counts = np.bincount(key, entries.weight, self.classes * cells).reshape(self.classes, cells)
-        there = np.flatnonzero(counts.any(axis=0))
-        return Rows(there // size, there % size, counts[:, there].astype(np.float64))
+    def _in_pieces(
+        self, entries: Entries, slots: np.ndarray, places: list[int], together: int
+    ) -> Iterator[Task]:
+        for i in range(0, len(slots), together):
+            some = slots[i : i + together]
+            which = np.zeros(int(slots[-1]) + 1 if len(slots) else 0, bool)
+            which = np.zeros(int(entries.slot.max()) + 1, bool)
+            which[some] = True
+            part = _Part(self.records, entries, which)
+            for place in places:
+                yield Task((place,), some, self._dense(part, place, None, None, False))
 
-    def _sorted(self, entries: Entries, code: np.ndarray, slots: int, size: int) -> Rows:
-        key = (entries.slot * size + code) * self.classes + self.records.classes[entries.record]
-        if entries.weight is None:
-            key.sort()
-            weight: np.ndarray | None = None
-        else:
+    def _dense(
+        self, part: _Part, place: int, taken: _Subtraction | None, before: np.ndarray | None, keeps: bool
+    ) -> Callable[[], Rows]:
+        column = self.records.columns[place]
+        size, width = column.size, column.size + column.missing
+
+        def rows() -> Rows:
+            key = part.classes * part.size
+            key += part.entries.slot
+            key *= width
+            key += part.codes(place)
+            counts = np.bincount(key, part.entries.weight, self.classes * part.size * width)
+            counts = counts.reshape(self.classes, part.size, width)
+            if taken is not None and before is not None:
+                counts = taken.completed(counts, before)
+            if keeps:
+                self._kept[place] = counts
+            total = counts.sum(axis=0)[:, :size].ravel()
+            there = np.flatnonzero(total)
+            slot = there // size
+            code = there - slot * size
+            cell = there + slot if column.missing else there
+            return Rows(slot, code, total.take(there), lambda: (c.ravel().take(cell) for c in counts))
+
+        return rows
+
+    def _sorted(self, part: _Part, places: tuple[int, ...]) -> Callable[[], Rows]:
+        def rows() -> Rows:
+            widest = max(self.records.columns[p].size for p in places)
+            keys, weights = [], []
+            for i, place in enumerate(places):
+                code = part.codes(place)
+                key = part.entries.slot + i * part.size
+                key *= widest
+                key += code
+                key *= self.classes
+                key += part.classes
+                weight = part.entries.weight
+                if self.records.columns[place].missing:
+                    known = np.flatnonzero(code != self.records.columns[place].size)
+                    key = key.take(known)
+                    weight = None if weight is None else weight.take(known)
+                keys.append(key)
+                if weight is not None:
+                    weights.append(weight)
+            key = keys[0] if len(keys) == 1 else np.concatenate(keys)
+            if part.entries.weight is None:
+                key.sort()
+                return self._counted(key, None, widest)
             order = np.argsort(key, kind="stable")
-            key, weight = key[order], entries.weight[order]
+            return self._counted(key.take(order), np.concatenate(weights).take(order), widest)
+
+        return rows
+
+    def _counted(self, key: np.ndarray, weight: np.ndarray | None, widest: int) -> Rows:
         cell = key // self.classes
-        new = np.flatnonzero(np.diff(cell, prepend=-1))
-        row = np.zeros(len(key), np.int64)
-        row[new] = 1
-        row = np.cumsum(row) - 1
-        at = (key - cell * self.classes) * len(new) + row
-        counts = np.bincount(at, weight, self.classes * len(new)).reshape(self.classes, len(new))
-        there = cell[new]
-        return Rows(there // size, there % size, counts.astype(np.float64))
+        class_ = key - cell * self.classes
+        new = np.ones(len(key), bool)
+        new[1:] = cell[1:] != cell[:-1]
+        starts, row = np.flatnonzero(new), np.cumsum(new) - 1
+        total = np.bincount(row, weight, len(starts)).astype(np.float64)
+        there = cell.take(starts)
+        slot = there // widest
+
+        def by_class() -> Iterator[np.ndarray]:
+            together = max(1, self.most // (8 * max(len(starts), 1)))
+            for first in range(0, self.classes, together):
+                some = min(together, self.classes - first)
+                chosen: np.ndarray | slice = slice(None)
+                if some < self.classes:
+                    chosen = np.flatnonzero((class_ >= first) & (class_ < first + some))
+                at = (class_[chosen] - first) * len(starts) + row[chosen]
+                held = None if weight is None else weight[chosen]
+                yield from np.bincount(at, held, some * len(starts)).reshape(some, len(starts))
+
+        return Rows(slot, there - slot * widest, total, by_class)
+
+
+@dataclass(frozen=True)
+class _Subtraction:
+    """Which slots are counted, and how the histograms of all dense slots follow from them."""
+
+    counted: np.ndarray
+    own: np.ndarray
+    """Of every dense slot its row among the counted ones, -1 where it is what is left."""
+    left: np.ndarray
+    """The dense slots that are what is left, by their place among the dense ones."""
+    of: np.ndarray
+    """The rows of their parents, in the histograms of the level before."""
+    starts: np.ndarray
+    ends: np.ndarray
+    """Where each one's siblings are among the counted slots."""
+
+    def completed(self, counts: np.ndarray, before: np.ndarray) -> np.ndarray:
+        classes, _, width = counts.shape
+        whole = np.empty((classes, len(self.own), width), counts.dtype)
+        known = np.flatnonzero(self.own >= 0)
+        whole[:, known] = counts[:, self.own[known]]
+        for at, of, a, b in zip(
+            self.left.tolist(), self.of.tolist(), self.starts.tolist(), self.ends.tolist(), strict=True
+        ):
+            whole[:, at] = before[:, of]
+            for sibling in range(a, b):
+                whole[:, at] -= counts[:, sibling]
+        return whole
+
+
+def _subtraction(
+    parent: np.ndarray, held: np.ndarray, many: np.ndarray, rows: np.ndarray, cells: int
+) -> _Subtraction | None:
+    """The largest children are left out of the counting, where that spares more records than cells."""
+    number = len(parent)
+    starts = np.flatnonzero(np.diff(parent, prepend=-1))
+    of = rows.take(parent.take(starts))
+    ends = np.append(starts[1:], number)
+    brood = np.add.reduceat(held, starts)
+    largest = np.lexsort((held, parent)).take(ends - 1)
+    direct = np.add.reduceat(np.where(many, held, 0), starts)
+    spared = direct - (brood - held.take(largest))
+    good = many.take(largest) & (of >= 0) & (spared > 2 * cells * (ends - starts))
+    if not good.any():
+        return None
+    counted = many | np.repeat(good, ends - starts)
+    counted[largest[good]] = False
+    own = np.where(counted, np.cumsum(counted) - 1, -1)
+    first = np.cumsum(counted) - counted  # counted slots before each slot
+    place = np.cumsum(many) - 1
+    after = np.append(first, counted.sum())
+    return _Subtraction(
+        counted,
+        own[many],
+        place[largest[good]],
+        of[good],
+        after[starts[good]],
+        after[ends[good]],
+    )

@@ -89,36 +89,39 @@ class Pruner:
         leaf = self.leaf_error[node]
         bags = grown.counts[first:last].sum(axis=1)
         largest = last - 1 - int(np.argmax(bags[::-1] >= bags.max() - SMALL))
-        if leaf > tree + 0.1 + SMALL and self._surely_worse(node, largest, tree + 0.1 + SMALL):
-            return False
-        raised, touched = self._sent_down(largest, grown.entries[node])
-        error = pessimistic(raised, self.confidence)
-        branch = error[grown.feature[touched] < 0].sum()
-        if leaf <= tree + 0.1 + SMALL and leaf <= branch + 0.1 + SMALL:
+        limit = tree + 0.1 + SMALL
+        branch = self._branch_error(node, largest, limit if leaf > limit else np.inf)
+        if leaf <= limit and leaf <= branch + 0.1 + SMALL:
             grown.feature[node] = -1
             self.tree_error[node] = leaf
             return False
-        if branch > tree + 0.1 + SMALL:
+        if branch > limit:
             return False
         return self._raise(node, largest)
 
-    def _surely_worse(self, node: int, branch: int, limit: float) -> bool:
-        """Whether a few of the records from outside the branch already give it too many errors.
-
-        More records never mean a smaller pessimistic error, so these few are a lower bound.
-        """
+    def _branch_error(self, node: int, branch: int, limit: float) -> float:
+        """The pessimistic error of a branch in its parent's place, or a lower bound above the limit."""
         grown, entries = self.grown, self.grown.entries[node]
-        if len(entries.record) < 4 * FEW or entries.weight is not None or self.records.has_missing:
-            return False
-        some = entries.at(np.arange(0, len(entries.record), len(entries.record) // FEW))
+        if grown.feature[branch] < 0:
+            return float(self.leaf_error[node])
+        if entries.weight is not None or self.records.has_missing:  # parts depend on who else is there
+            counts, touched = self._sent_down(branch, entries)
+            return float(pessimistic(counts, self.confidence)[grown.feature[touched] < 0].sum())
         one = slice(node, node + 1)
-        went = step(
-            self.records, some, grown.feature[one], grown.cut[one], grown.first_child[one], grown.children[one]
-        )
-        counts, touched = self._sent_down(branch, some.at(np.flatnonzero(went.slot != branch)))
-        leaves = grown.feature[touched] < 0
-        least = pessimistic((counts + grown.counts[touched])[leaves], self.confidence).sum()
-        return bool(least > limit)
+        test = (grown.feature[one], grown.cut[one], grown.first_child[one], grown.children[one])
+        if len(entries.record) >= 8 * FEW:
+            # more records never mean a smaller pessimistic error, so some are a lower bound
+            some = entries.at(np.arange(0, len(entries.record), len(entries.record) // FEW))
+            least = self._with(branch, some.at(np.flatnonzero(step(self.records, some, *test).slot != branch)))
+            if least > limit:
+                return least
+        return self._with(branch, entries.at(np.flatnonzero(step(self.records, entries, *test).slot != branch)))
+
+    def _with(self, branch: int, others: Entries) -> float:
+        """The pessimistic error of a branch that gets records from outside."""
+        counts, touched = self._sent_down(branch, others)
+        leaves = self.grown.feature[touched] < 0
+        return float(pessimistic((counts + self.grown.counts[touched])[leaves], self.confidence).sum())
 
     def _sent_down(self, root: int, entries: Entries, keep: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """The counts that a subtree's nodes would have with these entries, and the nodes."""

@@ -21,10 +21,10 @@ from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.tree import Feature
+from ppdm_cli.trees.tree import MOST_WEIGHT, Feature
 
-CUTS = 1024
-"""Into how many quantiles a numeric attribute with too many values is cut."""
+LEAST_CUTS = 1024
+"""Quantiles into which a number with too many values is cut, unless a 64th of the records is more."""
 MOST_VALUES = 1 << 16
 MOST_CLASSES = 1 << 12
 
@@ -83,7 +83,7 @@ def read(
     class_: str,
     *,
     weights: str | np.ndarray | None = None,
-    cuts: int = CUTS,
+    cuts: int | None = None,
     drop: Sequence[str] = (),
     nominal: Sequence[str] = (),
     threads: int | None = None,
@@ -95,10 +95,10 @@ def read(
     for option, name in [*asked, *([("weights", weights)] if isinstance(weights, str) else [])]:
         if name not in known:
             raise unknown_column(name, known, option)
-    if not 2 <= cuts <= MOST_VALUES:
+    if cuts is not None and not 2 <= cuts <= MOST_VALUES:
         raise UsageError("the number of cuts is out of range", f"2 to {MOST_VALUES}")
     left_out = {class_, *drop, *([weights] if isinstance(weights, str) else [])}
-    if class_ in drop or class_ == weights:
+    if class_ in drop or (isinstance(weights, str) and class_ == weights):
         raise UsageError(f"{quoted(class_)} is the class and something else", "name another column")
     names = [n for n in known if n not in left_out]
     kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in known if n not in drop}
@@ -142,7 +142,8 @@ def _weights(weights: np.ndarray | None, rows: int) -> np.ndarray | None:
     if weights is None:
         return None
     array = np.asarray(weights, np.float64)
-    if array.shape != (rows,) or not np.isfinite(array).all() or (array < 0).any() or not array.any():
+    fine = array.shape == (rows,) and ((array >= 0) & (array <= MOST_WEIGHT / rows)).all()
+    if not fine or not array.any():
         raise DataError(
             "the weights are not one number from 0 up for every record, some above 0", "check the weights"
         )
@@ -166,18 +167,23 @@ def floats(array: pa.Array) -> np.ndarray:
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 
-def _numeric(feature: Feature, values: np.ndarray, cuts: int) -> Column:
-    ordered_values = np.sort(values)
-    known = ordered_values[: np.searchsorted(ordered_values, np.nan)]
-    missing = len(known) < len(values)
+def _numeric(feature: Feature, values: np.ndarray, cuts: int | None) -> Column:
+    order = np.argsort(values)  # NaN last
+    known = values.take(order)
+    known = known[: np.searchsorted(known, np.nan)]
     new = np.ones(len(known), bool)
     new[1:] = known[1:] != known[:-1]
     distinct = known[new]
     cut = len(distinct) > MOST_VALUES
     if cut:
-        places = (np.arange(1, cuts + 1) * len(known)) // cuts - 1
-        distinct = np.unique(known[places])
-    codes = np.searchsorted(distinct, values).astype(code_type(len(distinct) + 1))
+        cuts = cuts or min(max(LEAST_CUTS, len(values) // 64), MOST_VALUES)
+        distinct = np.unique(known[(np.arange(1, cuts + 1) * len(known)) // cuts - 1])
+        new[:] = False
+        # each code ends with its value; the next one begins behind it
+        new[np.append(0, np.searchsorted(known, distinct[:-1], side="right"))] = True
+    codes = np.full(len(values), len(distinct), code_type(len(distinct) + 1))
+    codes[order[: len(known)]] = np.cumsum(new) - 1
+    missing = len(known) < len(values)
     return Column(feature, codes, len(distinct), distinct, missing, cut)
 
 

@@ -6,7 +6,10 @@ no number in a file decides how much is allocated.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,8 +22,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
-from ppdm_cli.tables import Target, write_frame
-from ppdm_cli.tables.replacing import writing
+from ppdm_cli.tables import Output, Target, fill_frame
 from ppdm_cli.trees.columnar import AGAIN, as_frame, checked, from_table, invalid, sidecar_of
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut
@@ -30,6 +32,7 @@ LARGEST = 256 << 20
 """Bytes of JSON that are read at most."""
 _TABLES = (".parquet", ".csv", ".csv.gz", ".arrow", ".feather")
 
+_BEYOND_ASCII = re.compile("[^\n -~]")
 Text = Annotated[str, Meta(max_length=1 << 20)]
 Value = int | float | bool | Text
 
@@ -77,7 +80,13 @@ def encode(tree: Tree) -> bytes:
     for name, rows in (("features", features), ("nodes", [_stored(tree, i) for i in range(tree.size)])):
         listed = b",\n    ".join(map(dump, rows))
         parts.append(b"  %s: [%s]" % (dump(name), b"\n    " + listed + b"\n  " if listed else b""))
-    return b"{\n" + b",\n".join(parts) + b"\n}\n"
+    whole = b"{\n" + b",\n".join(parts) + b"\n}\n"
+    return _BEYOND_ASCII.sub(_printable, whole.decode()).encode()
+
+
+def _printable(found: re.Match[str]) -> str:
+    """What a terminal may obey, or show in another order, is written out."""
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 def _stored(tree: Tree, node: int) -> StoredNode:
@@ -143,32 +152,51 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(_TABLES)
 
 
-def check(path: Path) -> None:
-    """Before anything is computed: the suffix says how to store a tree."""
-    if not is_table(path) and path.suffix.lower() != ".json":
-        raise UsageError(
-            f"the suffix of {quoted(path.name)} names no format of a tree",
-            f"name a file that ends in .json, {', '.join(_TABLES)}",
+def _no_format(path: Path) -> UsageError:
+    return UsageError(
+        f"the suffix of {quoted(path.name)} names no format of a tree",
+        f"name a file that ends in .json, {', '.join(_TABLES)}",
+    )
+
+
+class TreeFile:
+    """Where a tree goes, in the format of the suffix; checked before any work, whole or not at all."""
+
+    def __init__(self, stack: ExitStack, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+        if not is_table(path) and path.suffix.lower() != ".json":
+            raise _no_format(path)
+        self._into = (
+            Output(stack, path, force=force, inputs=inputs)
+            if is_table(path)
+            else stack.enter_context(Target(path, force, inputs))
         )
 
+    def fill(self, tree: Tree) -> None:
+        if isinstance(self._into, Output):
+            fill_frame(self._into, as_frame(tree), sidecar_of(tree))
+        else:
+            self._into.put(encode(tree))
 
-def write(tree: Tree, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """The tree in the format of the suffix, whole or not at all."""
-    check(path)
-    if is_table(path):
-        write_frame(as_frame(tree), sidecar_of(tree), path, force, inputs)
-        return
-    with Target(path, force, inputs) as target:
-        with writing(path):
-            target.file.write(encode(tree))
-        target.flush()
-        target.rename()
+    def publish(self) -> None:
+        if isinstance(self._into, Output):
+            self._into.publish()
+        else:
+            self._into.rename()
+
+
+def write(tree: Tree, path: Path, force: bool = False) -> None:
+    """A tree in a file of its own."""
+    with ExitStack() as stack:
+        file = TreeFile(stack, path, force)
+        file.fill(tree)
+        file.publish()
 
 
 def load(path: str | Path) -> Tree:
     """A tree from a file of either kind."""
     path = Path(path)
-    check(path)
+    if not is_table(path) and path.suffix.lower() != ".json":
+        raise _no_format(path)
     if not path.is_file():
         raise DataError(f"{quoted(path)} does not exist, or is no file", "name a tree that train-tree wrote")
     if is_table(path):

@@ -15,6 +15,9 @@ import numpy as np
 from ppdm_cli import dtypes
 from ppdm_cli.errors import PpdmError
 
+MOST_WEIGHT = 1e100
+"""So that no sum overflows."""
+
 
 @dataclass(frozen=True)
 class Feature:
@@ -93,8 +96,8 @@ class Tree:
         lengths = {len(a) for a in (self.threshold, self.first_child, self.children, self.counts, self.label)}
         if n < 1 or lengths != {n} or self.counts.shape != (n, classes):
             raise ValueError("the arrays of the tree have different lengths")
-        if not np.isfinite(self.counts).all() or (self.counts < 0).any():
-            raise ValueError("a count of the tree is negative or no number")
+        if not ((self.counts >= 0) & (self.counts <= MOST_WEIGHT)).all():
+            raise ValueError("a count of the tree is negative, too large or no number")
         if (self.label < 0).any() or (self.label >= classes).any():
             raise ValueError("a node's label is none of the classes")
         leaf = self.is_leaf
