@@ -59,7 +59,8 @@ def test_edges_are_the_narrowest_round_ones_that_cover_the_range(
         assume(high - low >= bins)
     else:  # more than `bins` values lie between, else they would be categories
         ends = np.array([low, high], dtypes.carrier_type(kind)).astype(np.float64)
-        step = float(np.finfo(dtypes.carrier_type(kind)).eps) * float(np.abs(ends).max())
+        form = np.finfo(dtypes.carrier_type(kind))
+        step = max(float(form.eps) * float(np.abs(ends).max()), float(form.smallest_subnormal))
         assume(high / 2 - low / 2 > bins * step and high / 2 - low / 2 > 1e-300)
     edges = nice_edges(low, high, bins, kind)
     assert edges[0] <= low
