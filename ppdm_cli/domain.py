@@ -106,6 +106,10 @@ class Domain(ABC):
         return self
 
     @abstractmethod
+    def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Domain:
+        """The domain that also has the edges (or numbers) below and above, in a type that holds them."""
+
+    @abstractmethod
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array: ...
 
 
@@ -126,6 +130,9 @@ class Categories(Domain):
     @property
     def ordinary(self) -> int:
         return len(self.values)
+
+    def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Categories:
+        return Categories(kind, [*below, *self.values, *above], self.nulls)
 
     def labels(self) -> list[str]:
         return [str(dtypes.to_json(v, self.kind)) for v in self.values] + ["null"] * self.nulls
@@ -224,6 +231,9 @@ class Bins(Domain):
 
     def spread(self) -> Bins:
         return Bins(self.kind, self.edges.tolist(), self.nulls, "random")
+
+    def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Bins:
+        return Bins(kind, [*below, *self.edges.tolist(), *above], self.nulls, self.representative)
 
     @property
     def ordinary(self) -> int:

@@ -150,6 +150,23 @@ def limits(kind: pa.DataType) -> tuple[Any, Any]:
     return lowest, highest
 
 
+def holding(kind: pa.DataType, low: Any, high: Any) -> pa.DataType | None:
+    """The type itself or the next wider one of its kind that can write all from low to high, if any."""
+    wider = [kind]
+    if pa.types.is_integer(kind):
+        more = (pa.int16(), pa.int32(), pa.int64())
+        wider += [t for t in more if t.bit_width > kind.bit_width or t == pa.int64()]
+    elif pa.types.is_float32(kind):
+        wider.append(pa.float64())
+    elif pa.types.is_decimal(kind):
+        wider += [pa.decimal128(p, kind.scale) for p in range(kind.precision + 1, 19)]
+    for candidate in wider:
+        lowest, highest = limits(candidate)
+        if lowest <= low and high <= highest:
+            return candidate
+    return None
+
+
 def carrier(array: pa.Array) -> np.ndarray:
     """A column's values as numbers, without a copy where there is none to make; nulls are junk."""
     kind, width = array.type, carrier_type(array.type)

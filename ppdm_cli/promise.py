@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from ppdm_cli.matrices import Band
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Attribute, Sidecar
 
@@ -24,9 +25,11 @@ def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
         "dtype": attribute.dtype,
         "N": attribute.N,
         "matrix": attribute.matrix.kind if attribute.matrix is not UNSET else None,
+        "half_width": matrix.half_width if isinstance(matrix, Band) else None,
         "gamma": gamma,
         "epsilon": epsilon(gamma),
         "staying": matrix.staying,
+        "neighbourhood": matrix.neighbourhood if isinstance(matrix, Band) else None,
         "condition_number": matrix.condition_number,
         "entropy": matrix.entropy(),
         "prior": prior,
@@ -108,9 +111,37 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             + ", ".join(record["unbounded"])
             + ". No gamma covers them, nor what they tell of the others."
         )
+    said += bands(sidecar)
     from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
     if from_data:
         said.append(
             "Domains taken from the private data, and published with the sidecar: " + ", ".join(from_data) + "."
         )
     return said
+
+
+def bands(sidecar: Sidecar) -> list[str]:
+    """One sentence, where there are bands: what they tell more, and less, than the gamma-diagonal would."""
+    alike: dict[Band, list[str]] = {}
+    for attribute in sidecar.perturbed:
+        matrix = attribute.built_matrix
+        if isinstance(matrix, Band):
+            alike.setdefault(matrix, []).append(attribute.name)
+    if not alike:
+        return []
+    parts = [f"{', '.join(names)} {_compared(band)}" for band, names in alike.items()]
+    return [
+        "A band tells more of a value's neighbourhood and less of the exact value than a gamma-diagonal matrix "
+        "of the same gamma and N, whose figures are in brackets: " + "; ".join(parts) + "."
+    ]
+
+
+def _compared(band: Band) -> str:
+    """The chances to publish the neighbourhood and the value; of the gamma-diagonal for equal counts."""
+    b, N, gamma = band.half_width, band.ordered, band.amplification
+    others = sum(2 * (N - d) / N for d in range(1, b + 1))
+    D = gamma + band.inputs - 1
+    return (
+        f"within {b} of the true one with {percent(band.neighbourhood)} ({percent((gamma + others) / D)}), "
+        f"at the true one with {percent(band.staying)} ({percent(gamma / D)})"
+    )

@@ -34,6 +34,17 @@ Origin = Literal["declared", "data"]
 CoinsOrigin = Literal["system", "seeded", "key-file"]
 
 
+class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a band publishes beyond the domain: as many edges (or numbers) more on either side.
+
+    `dtype` is the type of the published column, which is wider where the attribute's own has no room.
+    """
+
+    dtype: Annotated[str, Meta(max_length=128)]
+    below: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
+    above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
+
+
 class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """One column of the release: what its values are, and what was done to them."""
 
@@ -48,6 +59,7 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     representative: Representative | UnsetType = UNSET
     domain_from: Origin | UnsetType = UNSET
     matrix: MatrixSpec | UnsetType = UNSET
+    beyond: Beyond | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         kind = self._parsed(dtypes.parse, self.dtype)
@@ -70,7 +82,11 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         if self.has_domain and self._parsed(lambda: self.domain.size) != self.N:
             raise ValueError(f"{quoted(self.name)}: N is not the number of its codes")
         if self.matrix is not UNSET:
-            self._parsed(lambda: self.built_matrix)
+            matrix = self._parsed(lambda: self.built_matrix)
+            if self._parsed(lambda: self.published_domain.size) != matrix.outputs:
+                raise ValueError(f"{quoted(self.name)}: the codes are not the ones that its matrix publishes")
+        elif self.beyond is not UNSET:
+            raise ValueError(f"{quoted(self.name)} has no matrix that publishes anything beyond its domain")
 
     def _parsed(self, make: Any, *args: Any) -> Any:
         """A validation step; what goes wrong says the attribute."""
@@ -106,10 +122,28 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         )
 
     @property
+    def published_kind(self) -> Any:
+        """The Arrow type of the column in the release."""
+        return self.kind if self.beyond is UNSET else dtypes.parse(self.beyond.dtype)
+
+    @property
+    def published_domain(self) -> Domain:
+        """What the release's column may hold: the domain, and what a band publishes beyond it."""
+        if self.beyond is UNSET:
+            return self.domain
+        kind = self.published_kind
+        below, above = ([dtypes.from_json(e, kind) for e in s] for s in (self.beyond.below, self.beyond.above))
+        if not below or len(below) != len(above):
+            raise ValueError("a band publishes as much below the domain as above it")
+        if dtypes.is_discrete(self.kind) or dtypes.holding(self.kind, below[0], above[-1]) != kind:
+            raise ValueError(f"a band on type {self.dtype} is not published as {self.beyond.dtype}")
+        return self.domain.extended(kind, below, above)
+
+    @property
     def built_matrix(self) -> Matrix:
         if self.matrix is UNSET or self.N is UNSET:
             raise MismatchError(f"{quoted(self.name)} is kept: it has no matrix", "name a perturbed attribute")
-        return build(self.matrix, self.N)
+        return build(self.matrix, self.N, self.nulls is True)
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -198,6 +232,10 @@ class Sidecar(
             raise ValueError("privacy.perturbed_gamma is not what the attributes give")
         if abs(float(privacy.perturbed_epsilon) - epsilon) > 1e-4 * max(1.0, epsilon):
             raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
+
+    def column_kind(self, attribute: Attribute) -> Any:
+        """The type of an attribute's column in the data that this sidecar goes with."""
+        return attribute.published_kind if self.stage == "perturbed" else attribute.kind
 
     @cached_property
     def perturbed(self) -> list[Attribute]:

@@ -13,11 +13,15 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import Bins, Categories, Domain, Representative
+from ppdm_cli.errors import PpdmError
 from ppdm_cli.matrices import GammaDiagonalSpec
+from ppdm_cli.perturbing.choosing import chosen
 from ppdm_cli.perturbing.settling import described, privacy
+from ppdm_cli.perturbing.wishes import AttributeWish
 from ppdm_cli.sidecar import Attribute, Sidecar, tool
 
 WHOLE_KINDS: list[pa.DataType] = [
@@ -129,8 +133,12 @@ def attributes(draw: st.DrawFn, name: str | None = None) -> Attribute:
         form = "discrete" if dtypes.is_discrete(kind) else "continuous"
         return Attribute(name=name, role="kept", type=form, dtype=str(kind))
     domain = draw(domains(smallest=2))
-    spec = GammaDiagonalSpec.of(draw(gammas).normalize())
-    return described(name, domain, draw(st.sampled_from(["declared", "data"])), spec)
+    wish = AttributeWish(half_width=draw(st.integers(1, 3))) if draw(st.booleans()) else AttributeWish()
+    try:
+        spec, beyond = chosen(domain, draw(gammas).normalize(), wish, "gamma-diagonal")
+    except PpdmError:  # no order, too few values, or nothing beyond them
+        spec, beyond = GammaDiagonalSpec.of(draw(gammas).normalize()), UNSET
+    return described(name, domain, draw(st.sampled_from(["declared", "data"])), spec, beyond)
 
 
 @st.composite

@@ -22,7 +22,7 @@ from ppdm_cli.coins import Coins, Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.matrices import GammaDiagonal, GammaDiagonalSpec, build, rounded_down
-from ppdm_cli.matrices.gamma_diagonal import DIGITS, LARGEST_RANGE
+from ppdm_cli.matrices.exact import DIGITS, LARGEST_RANGE
 from ppdm_cli.perturbing import settling
 from ppdm_cli.perturbing.settling import described
 from ppdm_cli.perturbing.substitution import substitute

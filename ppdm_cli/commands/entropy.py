@@ -30,6 +30,11 @@ that means nothing. Memory: constant.""",
 )
 @click.option("--bins", metavar="LIST", help=f"Numbers of values or bins.  [default: {BINS}]")
 @click.option(
+    "--matrix",
+    type=click.Choice(["gamma-diagonal", "band"]),
+    help="The kind of matrix; a band has the half-width that perturb chooses.  [default: gamma-diagonal]",
+)
+@click.option(
     "--records",
     type=click.IntRange(1),
     metavar="n",
@@ -55,6 +60,7 @@ def command(
     release: Path | None,
     gamma: str | None,
     bins: str | None,
+    matrix: Any,
     records: int | None,
     prior: str | None,
     rho1: float,
@@ -69,7 +75,9 @@ def command(
     For every gamma and N: H(M), the entropy of the matrix, in bits and as a share of its maximum
     log2 N; the bits that an answer tells; the condition number; epsilon; the chance of staying; rho2;
     and for n records the error to expect, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. Of a
-    RELEASE: the same for its attributes, under the distributions estimated from it.
+    band also its half-width and the chance of staying within it (nearby); its maximum is log2 of all
+    that it may publish, its error that of the unbiased estimate under the prior. Of a RELEASE: the same
+    for its attributes, under the distributions estimated from it.
     """
     from ppdm_cli import guide, pictures
     from ppdm_cli.commands import show
@@ -81,10 +89,10 @@ def command(
         pictures.check(plot, force)
     source = None
     if release is not None:
-        if (gamma, bins, prior, records) != (None, None, None, None):
+        if (gamma, bins, matrix, prior, records) != (None,) * 5:
             raise UsageError(
-                "a release has its own gammas, bins, prior and records",
-                "leave --gamma, --bins, --prior and --records away",
+                "a release has its own gammas, bins, matrices, prior and records",
+                "leave --gamma, --bins, --matrix, --prior and --records away",
             )
         from ppdm_cli.tables import open_release
 
@@ -97,7 +105,12 @@ def command(
             [] if prior is not None and bins is None else whole_numbers(bins or BINS, "--bins 5,10,30:100:10")
         )
         rows = guide.of_grid(
-            numbers(gamma or GAMMAS, "--gamma 2:21"), sizes, rho1=rho1, records=records, prior=shares
+            numbers(gamma or GAMMAS, "--gamma 2:21"),
+            sizes,
+            rho1=rho1,
+            records=records,
+            prior=shares,
+            kind=matrix or "gamma-diagonal",
         )
     if output is not None:
         guide.write(rows, source, output, force, [release] if release is not None else [])
@@ -116,12 +129,14 @@ def _show(rows: list[dict[str, Any]]) -> None:
         "attribute": "attribute",
         "gamma": "gamma",
         "N": "N",
+        "half_width": "half-width",
         "entropy": "H(M)",
         "entropy_share": "of max",
         "information": "bits told",
         "condition_number": "condition",
         "epsilon": "epsilon",
         "staying": "stays",
+        "neighbourhood": "nearby",
         "rho2": "rho2",
         "expected_error": "error",
         "kang_bound": "Kang",

@@ -76,7 +76,7 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
                 r["attribute"],
                 f"{r['type']} {r['dtype']}",
                 r["N"],
-                r["matrix"],
+                show.matrix(r),
                 r["gamma"],
                 r["epsilon"],
                 promise.percent(r["staying"]),

@@ -77,7 +77,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "attributes",
     multiple=True,
     metavar="COL:KEY=V,...",
-    help="Settings of one column: gamma, rho1, rho2, bins, domain, nulls, representative; repeatable.",
+    help="Settings of one column: gamma, rho1, rho2, bins, domain, nulls, representative, matrix, half_width; "
+    "repeatable.",
 )
 @click.option(
     "--domain",
@@ -94,6 +95,12 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
     help="Which value stands for a bin.  [default: center]",
+)
+@click.option(
+    "--matrix",
+    type=click.Choice(["gamma-diagonal", "band"]),
+    help="band: of bins of numbers and times the neighbourhood is kept rather than the exact bin, which serves "
+    "ranges and trees better at the same gamma.  [default: gamma-diagonal]",
 )
 @click.option(
     "--rare",
@@ -203,23 +210,24 @@ def _report(release: Any, output: Path) -> None:
 
     out = show.console(stderr=True)
     rows = [promise.of_attribute(a) for a in release.sidecar.perturbed]
-    show.table(
-        out,
-        f"{release.sidecar.records if release.sidecar.records is not None else 'All'} records to {output}",
-        ["attribute", "type", "N", "gamma", "stays", "epsilon", "domain"],
+    titles = ["attribute", "type", "N", "gamma", "stays", "epsilon", "domain"]
+    cells = [
         [
-            (
-                r["attribute"],
-                f"{r['type']} {r['dtype']}",
-                r["N"],
-                r["gamma"],
-                promise.percent(r["staying"]),
-                r["epsilon"],
-                r["domain_from"],
-            )
-            for r in rows
-        ],
-    )
+            r["attribute"],
+            f"{r['type']} {r['dtype']}",
+            r["N"],
+            r["gamma"],
+            promise.percent(r["staying"]),
+            r["epsilon"],
+            r["domain_from"],
+        ]
+        for r in rows
+    ]
+    if any(r["half_width"] for r in rows):  # one kind for all needs no column
+        for line, figures in zip([titles, *cells], [None, *rows], strict=True):
+            line.insert(3, "matrix" if figures is None else show.matrix(figures))
+    records = release.sidecar.records if release.sidecar.records is not None else "All"
+    show.table(out, f"{records} records to {output}", titles, cells)
     said = promise.sentences(release.sidecar)
     if release.dropped:
         said.append(f"Dropped: {', '.join(release.dropped)}.")

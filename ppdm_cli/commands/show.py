@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,6 +43,11 @@ def cell_text(cell: Any) -> str:
     if isinstance(cell, float):
         return f"{cell:.4g}"
     return one_line(str(cell))
+
+
+def matrix(figures: Mapping[str, Any]) -> str:
+    """What kind of matrix an attribute has, in a cell."""
+    return f"band +-{figures['half_width']}" if figures["half_width"] else str(figures["matrix"])
 
 
 def say(out: Console, sentences: Sequence[str]) -> None:

@@ -58,6 +58,15 @@ class Estimated:
     truth: np.ndarray | None = None
 
     @property
+    def unchanged(self) -> np.ndarray:
+        """Of the published records those that show each value itself: what lies beyond is left out."""
+        seen = self.observed
+        for axis, matrix in enumerate(matrices_of(self.group)):
+            if matrix is not None:
+                seen = seen.take(matrix.unchanged, axis)
+        return seen
+
+    @property
     def name(self) -> str:
         return " x ".join(a.name for a in self.group[self.by :])
 
@@ -205,7 +214,7 @@ def _true_counts(
                 "give the release's own original",
             )
     same = "give the release's own original; where values were clipped or merged for it, do the same to them"
-    counts = count(original, groups, outside=same, threads=threads, progress=progress)
+    counts = count(original, groups, original=True, outside=same, threads=threads, progress=progress)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
         raise MismatchError(

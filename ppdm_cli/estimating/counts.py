@@ -24,15 +24,17 @@ def count(
     table: Table,
     groups: Sequence[Group],
     *,
+    original: bool = False,
     outside: str = FETCH_AGAIN,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Floats]:
     """A table of counts for each group of attributes, an axis an attribute.
 
-    `outside` is the next step that is told where a value is outside its domain.
+    Of a release, so by what was published, or of `original` data. `outside` is the next step that is told
+    where a value is outside its domain.
     """
-    domains = {a.name: a.domain for group in groups for a in group}
+    domains = {a.name: a.domain if original else a.published_domain for group in groups for a in group}
     shapes = [tuple(domains[a.name].size for a in group) for group in groups]
     for group, shape in zip(groups, shapes, strict=True):
         if np.prod(shape, dtype=np.float64) > MOST_CELLS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating.estimators import Matrices, inverse, perturbed_axes
+from ppdm_cli.estimating.estimators import Matrices, banded, inverse, perturbed_axes, set_scale
 
 Z = 1.959963984540054
 
@@ -41,9 +41,11 @@ def score_interval(observed: Floats, matrices: Matrices) -> Interval:
         own = own * np.expand_dims(matrix.own_variance(), [i for i in range(observed.ndim) if i != axis])
     n = np.broadcast_to(observed.sum(axis=axes, keepdims=True), estimate.shape)
     # squared estimates [(A o A) M X]; of it a record of the cell itself adds `own`, any other `others`
-    rest = n - estimate
+    # (for one gamma-diagonal exactly; a band's estimate is too wild to part the two, a possible one does)
+    possible = set_scale(observed, matrices) if banded(matrices) else estimate
+    rest = n - possible
     told = np.abs(rest) > 1e-9 * n
-    others = np.divide(squared - own * estimate, rest, out=np.zeros_like(rest), where=told)
+    others = np.divide(squared - own * possible, rest, out=np.zeros_like(rest), where=told)
     others = np.clip(others, 0.0, None)
     # a cell that seems to hold all records tells nothing of the others: it takes the other cells' mean,
     # which for one gamma-diagonal is exact

@@ -49,7 +49,7 @@ def _columns(table: Estimated) -> dict[str, Any]:
         }
     interval = table.interval
     columns |= {
-        "observed": table.observed.ravel(),
+        "observed": table.unchanged.ravel(),
         "estimate": table.estimate.ravel(),
         "std_error": interval.std_error.ravel(),
         "low": interval.low.ravel(),

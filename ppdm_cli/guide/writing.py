@@ -32,4 +32,4 @@ def write(
         attributes=release.perturbed if release is not None else [],
         evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
     )
-    write_frame(pl.DataFrame(rows), said, path, force, inputs)
+    write_frame(pl.DataFrame(rows, infer_schema_length=None), said, path, force, inputs)

@@ -11,14 +11,32 @@ built by `dense`, which small matrices offer to tests.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from ppdm_cli.matrices.band import Band, BandSpec, best_half_width
 from ppdm_cli.matrices.base import Blocks, Matrix
-from ppdm_cli.matrices.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec, rounded_down
+from ppdm_cli.matrices.exact import rounded_down
+from ppdm_cli.matrices.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 
-MatrixSpec = GammaDiagonalSpec  # a union, as kinds join
+MatrixSpec = GammaDiagonalSpec | BandSpec
 
-__all__ = ["Blocks", "GammaDiagonal", "GammaDiagonalSpec", "Matrix", "MatrixSpec", "build", "rounded_down"]
+__all__ = [
+    "Band",
+    "BandSpec",
+    "Blocks",
+    "GammaDiagonal",
+    "GammaDiagonalSpec",
+    "Matrix",
+    "MatrixSpec",
+    "best_half_width",
+    "build",
+    "rounded_down",
+]
 
 
-def build(spec: MatrixSpec, N: int) -> Matrix:
-    """The matrix that a spec describes, over a domain of N codes."""
+@lru_cache(maxsize=1 << 8)
+def build(spec: MatrixSpec, N: int, nulls: bool = False) -> Matrix:
+    """The matrix that a spec describes, over a domain of N codes, of which null is the last where `nulls`."""
+    if isinstance(spec, BandSpec):
+        return Band(spec.exact, N - nulls, spec.half_width, nulls)
     return GammaDiagonal(spec.exact, N)

@@ -31,6 +31,10 @@ class Matrix(Protocol):
     @property
     def outputs(self) -> int: ...
     @property
+    def unchanged(self) -> np.ndarray:
+        """For each input code the output code that shows the same value."""
+
+    @property
     def amplification(self) -> float:
         """max over rows h of max_k M[h,k] / min_k M[h,k] (maths 2): the gamma it promises."""
 

@@ -7,21 +7,17 @@ Dowd et al. section 4, from Agrawal & Haritsa; closed forms in maths 1. With lam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from functools import cached_property
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.matrices.base import Blocks
-
-LARGEST_RANGE = 1 << 30
-"""R = a + b(N-1) may not pass this: then a 32-bit word is rejected with probability < 1/4."""
-
-DIGITS = 6
+from ppdm_cli.matrices.exact import LARGEST_RANGE, checked_gamma, uniform_below
 
 
 class GammaDiagonalSpec(
@@ -45,54 +41,6 @@ class GammaDiagonalSpec(
     def exact(self) -> Decimal:
         """The decimal that the JSON number stands for (six digits survive a float)."""
         return Decimal(repr(self.gamma))
-
-
-def checked_gamma(gamma: Decimal) -> Decimal:
-    """gamma as the exact decimal that the sampler uses, or an error that says why not."""
-    if gamma.is_nan():
-        raise UsageError("gamma is not a number", "give a number above 1, such as --gamma 9")
-    if gamma.is_infinite():
-        raise RefusedError(
-            "gamma is infinite: every value would be published as it is",
-            "give a finite gamma above 1, or name what is public with --keep",
-        )
-    if gamma <= 1:
-        raise RefusedError(
-            "gamma must be above 1: at 1 the release carries nothing and the matrix "
-            "is singular, below it there is no such matrix",
-            "give a number above 1, such as --gamma 9",
-        )
-    if len(gamma.normalize().as_tuple().digits) > DIGITS:
-        raise UsageError(
-            f"gamma has more than {DIGITS} significant digits",
-            "round it down, so that the sidecar's gamma is the true one",
-        )
-    if gamma > LARGEST_RANGE:
-        raise UsageError(
-            "gamma is above 2^30, the largest that the sampler draws exactly",
-            "give a smaller one; such a gamma protects nothing",
-        )
-    return gamma
-
-
-def rounded_down(gamma: float | Decimal, N: int) -> Decimal:
-    """The largest gamma not above the given one that the sampler draws exactly for N codes.
-
-    Rounded *down* to six significant digits or, for a large N, to fewer decimals: a promise derived
-    from rho1 and rho2 or from a budget is never exceeded.
-    """
-    exact = min(Decimal(gamma), Decimal(LARGEST_RANGE - N + 1))
-    for digits in range(DIGITS, 0, -1):
-        candidate = Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)
-        if candidate <= 1:
-            break
-        a, b = candidate.as_integer_ratio()
-        if a + b * (N - 1) <= LARGEST_RANGE:
-            return candidate
-    raise RefusedError(
-        "the privacy asked for leaves a gamma of 1 or so: nothing could be learnt",
-        "ask for less privacy, keep fewer attributes or use fewer bins",
-    )
 
 
 @dataclass(frozen=True)
@@ -131,6 +79,10 @@ class GammaDiagonal:
     def outputs(self) -> int:
         return self.N
 
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.N)
+
     @property
     def amplification(self) -> float:
         return float(self.gamma)
@@ -157,47 +109,22 @@ class GammaDiagonal:
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 
-        Proof. gamma = a/b in lowest terms, R = a + b(N-1). If w is uniform on 0..2^32-1, then
-        among the w with (w R mod 2^32) >= (2^32 mod R) the quotient u = floor(w R / 2^32) is uniform
-        on 0..R-1: each u has floor(2^32/R) such w (Lemire 2019); other words are rejected and
-        replaced by fresh ones, without limit. Given a uniform u: u < a-b keeps the code; the other
-        R-(a-b) = bN values of u give every code exactly b times. So Pr(k -> k) = (a-b+b)/R =
-        gamma/(gamma+N-1) and Pr(k -> h) = b/R = 1/(gamma+N-1). Assumes that the words are
-        independent and uniform; no floating-point number takes part.
+        Proof. gamma = a/b in lowest terms, R = a + b(N-1), u uniform on 0..R-1 (`uniform_below`, which
+        says what it assumes): u < a-b keeps the code; the other R-(a-b) = bN values of u give every
+        code exactly b times. So Pr(k -> k) = (a-b+b)/R = gamma/(gamma+N-1) and Pr(k -> h) = b/R =
+        1/(gamma+N-1). No floating-point number takes part.
         """
         a, b = self._ratio
-        R, stay = self._range, a - b
-        reject_below = (1 << 32) % R
-        product = blocks(0).view("<u8")[:, 0] & np.uint64(0xFFFFFFFF)
-        product *= np.uint64(R)
-        # the quotients are the products' upper halves; as narrow integers the rest costs little
-        narrow = np.dtype(code_type(R))
-        u = product.view(narrow)[4 // narrow.itemsize :: 8 // narrow.itemsize].copy()
-        low = product.view(np.uint32)[0::2]
-        if reject_below and low.min() < reject_below:
-            self._redraw(u, np.flatnonzero(low < reject_below), blocks)
+        stay, u = a - b, uniform_below(self._range, blocks)
         stays = (u < stay).astype(out.dtype)
-        u -= narrow.type(stay)  # wraps around where the code stays
+        u -= u.dtype.type(stay)  # wraps around where the code stays
         if b > 1:
-            u //= narrow.type(b)
+            u //= u.dtype.type(b)
         # out = codes where it stays, else u: by masks, as a branch would be guessed wrong half the time
         np.negative(stays, out=stays)
         out[:] = u
         stays &= out ^ codes
         out ^= stays
-
-    def _redraw(self, u: Codes, rows: np.ndarray, blocks: Blocks) -> None:
-        """Give the rejected cells their next words: three more of this block, then new blocks."""
-        reject_below = (1 << 32) % self._range
-        retry, first_word = 0, 1
-        while rows.size:
-            words = blocks(retry, rows)
-            for column in range(first_word, 4):
-                product = words[:, column].astype(np.uint64) * np.uint64(self._range)
-                accepted = (product & np.uint64(0xFFFFFFFF)) >= reject_below
-                u[rows[accepted]] = product[accepted] >> np.uint64(32)
-                rows, words = rows[~accepted], words[~accepted]
-            retry, first_word = retry + 1, 0
 
     def entropy(self, prior: Floats | None = None) -> float:
         """The same for every prior: all columns have the same entropy (maths 1)."""

@@ -12,16 +12,17 @@ from math import exp, log
 from typing import Any, Literal
 
 import pyarrow as pa
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
-from ppdm_cli.matrices import GammaDiagonalSpec, build, rounded_down
+from ppdm_cli.matrices import MatrixSpec
+from ppdm_cli.perturbing.choosing import chosen
 from ppdm_cli.perturbing.domains import OTHER, Settled, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
-from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
+from ppdm_cli.sidecar import Attribute, Beyond, Privacy, Sidecar
 
 
 @dataclass(frozen=True)
@@ -91,16 +92,15 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
     if wishes.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
     domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
-    gammas = _gammas(perturbed, wishes, {n: s.domain.size for n, s in domains.items()})
+    gammas = _gammas(perturbed, wishes)
     attributes = []
     for name in schema.names:
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
-            spec = GammaDiagonalSpec.of(gammas[name])
             with naming(name):
-                build(spec, domains[name].domain.size)
-            attributes.append(described(name, domains[name].domain, origin, spec))
+                spec, beyond = chosen(domains[name].domain, gammas[name], perturbed[name], wishes.matrix)
+            attributes.append(described(name, domains[name].domain, origin, spec, beyond))
         elif name in wishes.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == wishes.class_ else None))
     dropped = [n for n in schema.names if n in wishes.drop or (n == identifier and n not in wishes.keep)]
@@ -118,10 +118,11 @@ def _domain(
     return from_data(name, kind, facts[name], bins, representative, wishes.rare)
 
 
-def _gammas(
-    perturbed: Mapping[str, AttributeWish], wishes: Wishes, sizes: Mapping[str, int]
-) -> dict[str, Decimal]:
-    """Each attribute's gamma: its own, or the one for all, or an equal part of the record's budget."""
+def _gammas(perturbed: Mapping[str, AttributeWish], wishes: Wishes) -> dict[str, Decimal | float]:
+    """Each attribute's gamma: its own, or the one for all, or an equal part of the record's budget.
+
+    A decimal is exact as it was given; a float was derived, and is to be rounded down.
+    """
     given: dict[str, Decimal | float | None] = {n: w.own_gamma() for n, w in perturbed.items()}
     open_ones = [n for n, g in given.items() if g is None]
     common = wishes.own_gamma()
@@ -134,13 +135,8 @@ def _gammas(
                 "give them less, or the record more",
             )
         common = exp(min(left / max(len(open_ones), 1), 700.0))
-    gammas = {}
-    for name, gamma in given.items():
-        chosen = common if gamma is None else gamma
-        assert chosen is not None
-        with naming(name):
-            gammas[name] = chosen if isinstance(chosen, Decimal) else rounded_down(chosen, sizes[name])
-    return gammas
+    chosen = {name: common if gamma is None else gamma for name, gamma in given.items()}
+    return {name: gamma for name, gamma in chosen.items() if gamma is not None}
 
 
 class naming:  # noqa: N801 - reads as a statement
@@ -157,7 +153,11 @@ class naming:  # noqa: N801 - reads as a statement
 
 
 def described(
-    name: str, domain: Domain, origin: Literal["declared", "data"], spec: GammaDiagonalSpec
+    name: str,
+    domain: Domain,
+    origin: Literal["declared", "data"],
+    spec: MatrixSpec,
+    beyond: Beyond | UnsetType = UNSET,
 ) -> Attribute:
     """A perturbed attribute as the sidecar writes it."""
     shared: dict[str, Any] = {
@@ -168,6 +168,7 @@ def described(
         "nulls": domain.nulls,
         "domain_from": origin,
         "matrix": spec,
+        "beyond": beyond,
     }
     if isinstance(domain, Categories):
         values = [dtypes.to_json(v, domain.kind) for v in domain.values]

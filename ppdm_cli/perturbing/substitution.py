@@ -75,6 +75,7 @@ class _Attribute:
 
     name: str
     domain: Domain
+    published: Domain
     matrix: Matrix
     key: bytes
     representative_key: bytes
@@ -89,7 +90,7 @@ class Substituter:
         self._places_key = key.derive("shuffle") if shuffle else None
         self._ready = {a.name: self._prepared(a) for a in plan.attributes if a.role == "perturbed"}
         self.schema = pa.schema(
-            [pa.field(a.name, a.kind, a.role == "kept" or a.nulls is True) for a in plan.attributes]
+            [pa.field(a.name, a.published_kind, a.role == "kept" or a.nulls is True) for a in plan.attributes]
         )
 
     def _prepared(self, attribute: Attribute) -> _Attribute:
@@ -105,6 +106,7 @@ class Substituter:
         return _Attribute(
             attribute.name,
             attribute.domain,
+            attribute.published_domain,
             attribute.built_matrix,
             self._key.derive("perturb", *decides),
             self._key.derive("representative", *decides),
@@ -154,7 +156,7 @@ class Substituter:
     def _perturbed(
         self, attribute: _Attribute, array: pa.Array, addresses: Addresses, batch: Batch, checks: Checks
     ) -> pa.Array:
-        domain, matrix = attribute.domain, attribute.matrix
+        domain, published, matrix = attribute.domain, attribute.published, attribute.matrix
         encoded = domain.encode(array, self._clip)
         codes, outside = encoded.codes, encoded.outside
         if outside.size and attribute.merges:
@@ -168,9 +170,9 @@ class Substituter:
         out = np.empty(len(codes), code_type(matrix.outputs))
         substitute(matrix, Coins(attribute.key), addresses, codes, out)
         within = None
-        if isinstance(domain, Bins) and domain.representative == "random":
+        if isinstance(published, Bins) and published.representative == "random":
             within = uniform(Coins(attribute.representative_key), addresses, out)
-        return domain.column(out, within)
+        return published.column(out, within)
 
 
 def substitute(matrix: Matrix, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:

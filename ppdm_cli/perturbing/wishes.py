@@ -15,10 +15,11 @@ from typing import Any, Literal, get_args
 
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
-from ppdm_cli.matrices.gamma_diagonal import checked_gamma
+from ppdm_cli.matrices.exact import checked_gamma
 from ppdm_cli.privacy import gamma_from_rhos
 
 Rare = Literal["refuse", "merge", "publish"]
+Kind = Literal["gamma-diagonal", "band"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class AttributeWish:
     edges: tuple[Any, ...] | None = None
     nulls: bool = False
     representative: Representative | None = None
+    matrix: Kind | None = None
+    half_width: int | None = None
 
     @property
     def declares_domain(self) -> bool:
@@ -53,6 +56,15 @@ class AttributeWish:
             )
         if self.bins is not None:
             checked_bins(self.bins)
+        if self.matrix is not None:
+            checked_kind(self.matrix)
+        if self.half_width is not None:
+            if self.matrix == "gamma-diagonal":
+                raise UsageError(
+                    "a gamma-diagonal matrix has no half-width", "say matrix=band, or leave it away"
+                )
+            if self.half_width < 0:
+                raise UsageError("a half-width is a number of bins from 0 on", "such as half_width=2")
 
     def own_gamma(self) -> Decimal | float | None:
         """The gamma of its own, if any: given, or the largest that its rhos allow."""
@@ -69,6 +81,7 @@ class Wishes:
     record_epsilon: float | None = None
     bins: int = 10
     representative: Representative = "center"
+    matrix: Kind = "gamma-diagonal"
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     class_: str | None = None
@@ -77,6 +90,7 @@ class Wishes:
 
     def __post_init__(self) -> None:
         checked_bins(self.bins)
+        checked_kind(self.matrix)
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
             raise UsageError(
@@ -114,6 +128,12 @@ def checked_bins(bins: int) -> int:
     if not 2 <= bins <= MOST_VALUES:
         raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
     return bins
+
+
+def checked_kind(matrix: str) -> str:
+    if matrix not in get_args(Kind):
+        raise UsageError(f"{quoted(matrix)} is no kind of matrix", f"one of {', '.join(get_args(Kind))}")
+    return matrix
 
 
 def _gamma(gamma: Decimal | None, rho1: float | None, rho2: float | None) -> Decimal | float | None:
@@ -164,6 +184,8 @@ _READERS: dict[str, Any] = {
     "bins": whole,
     "nulls": truth,
     "representative": str,
+    "matrix": str,
+    "half_width": whole,
 }
 
 
@@ -239,6 +261,7 @@ def from_plan(path: Path) -> Wishes:
         "record_epsilon": real,
         "bins": whole,
         "representative": str,
+        "matrix": str,
         "rare": str,
         "class": str,
         "keep": _names,
@@ -297,4 +320,6 @@ def _laid_over(planned: AttributeWish, given: AttributeWish) -> AttributeWish:
         changes = {"interval": None, "categories": None, "edges": None, "nulls": given.nulls} | changes
     if given.gamma is not None or given.rho1 is not None:
         changes = {"gamma": None, "rho1": None, "rho2": None} | changes
+    if given.matrix is not None:
+        changes = {"half_width": None} | changes
     return replace(planned, **changes)

@@ -155,6 +155,8 @@ class Dealer:
         self._label = label
         if label is not None:
             self._domains[label.name] = label.domain
+        known = {a.name: a for a in promise.attributes}
+        self._published = {n: known[n].published_domain for n in self._domains}
         self._written = {n: d.spread() if spread else d for n, d in self._domains.items()}
         self._others = [a for a in promise.perturbed if label is None or a.name != label.name]
         self._label_deal: _Deal | None = None
@@ -177,18 +179,18 @@ class Dealer:
             parts = scan(table, work, columns=columns, threads=threads, progress=progress, doing="counting")
             return [np.stack(p) for p in zip(*parts, strict=True)]
 
-        published = counted(lambda b: self._counts(b, self._published_label(b)))
+        published = counted(lambda b: self._counts(b, self._published_label(b), self._published_labels))
         estimates = {
             a.name: self._estimate(a, counts.sum(axis=0), estimator)
             for a, counts in zip(self._others, published, strict=False)
         }
         if self._label is not None and self._label.role == "perturbed":
             labels = counted(self._label_counts)
-            counts = labels[0] if labels else np.zeros((0, self._label_size), np.int64)
+            counts = labels[0] if labels else np.zeros((0, self._published_labels), np.int64)
             wanted = ESTIMATORS[estimator](counts.sum(axis=0).astype(float), matrices_of((self._label,)))
             self._label_deal = self._plan(self._label.name, counts[:, None, :], wanted[None, :])
             # the other attributes are dealt within the labels as they are reconstructed now
-            published = counted(lambda b: self._counts(b, self._labels(b)))
+            published = counted(lambda b: self._counts(b, self._labels(b), self._label_size))
         return {
             a.name: self._plan(a.name, counts, estimates[a.name])
             for a, counts in zip(self._others, published, strict=False)
@@ -198,30 +200,34 @@ class Dealer:
     def _label_size(self) -> int:
         return 1 if self._label is None else self._domains[self._label.name].size
 
+    @property
+    def _published_labels(self) -> int:
+        return 1 if self._label is None else self._published[self._label.name].size
+
     def _published_label(self, batch: Batch) -> Codes | None:
         if self._label is None:
             return None
-        return encoded(batch, self._label.name, self._domains[self._label.name])
+        return encoded(batch, self._label.name, self._published[self._label.name])
 
     def _label_counts(self, batch: Batch) -> list[np.ndarray]:
         label = self._published_label(batch)
         assert label is not None
-        return [np.bincount(label, minlength=self._label_size)]
+        return [np.bincount(label, minlength=self._published_labels)]
 
-    def _counts(self, batch: Batch, label: Codes | None) -> list[np.ndarray]:
-        """Counts of each attribute's codes by label: arrays of shape (labels, codes)."""
+    def _counts(self, batch: Batch, label: Codes | None, labels: int) -> list[np.ndarray]:
+        """Counts of each attribute's published codes by label: arrays of shape (labels, codes)."""
         return [
-            np.bincount(codes, minlength=self._label_size * size).reshape(self._label_size, size)
+            np.bincount(codes, minlength=labels * size).reshape(labels, size)
             for codes, size in (
-                (self._joint(batch, a, label), self._domains[a.name].size) for a in self._others
+                (self._joint(batch, a, label, labels), self._published[a.name].size) for a in self._others
             )
         ]
 
-    def _joint(self, batch: Batch, attribute: Attribute, label: Codes | None) -> np.ndarray:
-        codes = encoded(batch, attribute.name, self._domains[attribute.name])
-        if label is None:
-            return codes
-        return joint_codes([label, codes], (self._label_size, self._domains[attribute.name].size))
+    def _joint(self, batch: Batch, attribute: Attribute, label: Codes | None, labels: int) -> np.ndarray:
+        """The published codes, or one for each combination with a label."""
+        domain = self._published[attribute.name]
+        codes = encoded(batch, attribute.name, domain)
+        return codes if label is None else joint_codes([label, codes], (labels, domain.size))
 
     def _estimate(self, attribute: Attribute, counts: np.ndarray, estimator: str) -> Floats:
         """Original counts by original label; without a label, of one row."""
@@ -254,7 +260,10 @@ class Dealer:
             dealt[self._label.name] = self._decoded(self._label.name, label, batch)
         for attribute in self._others:
             codes = self._dealt(
-                self._deals[attribute.name], attribute.name, batch, self._joint(batch, attribute, label)
+                self._deals[attribute.name],
+                attribute.name,
+                batch,
+                self._joint(batch, attribute, label, self._label_size),
             )
             dealt[attribute.name] = self._decoded(attribute.name, codes, batch)
         columns = [dealt[a.name] if a.name in dealt else batch.column(a.name) for a in self._attributes]

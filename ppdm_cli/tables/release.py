@@ -33,7 +33,7 @@ def open_release(
         promise = read_sidecar(beside, None, str(source))
         if path is not None:
             _check_digest(path, promise)
-        known = {a.name: a.kind for a in promise.attributes}
+        known = {a.name: promise.column_kind(a) for a in promise.attributes}
         table = open_table(source, csv=CsvOptions(known=known), standard_format="csv")
     else:
         table = open_table(source, standard_format=standard_format)
@@ -78,9 +78,10 @@ def check_fit(table: Table, promise: Sidecar) -> None:
             )
     for attribute in promise.attributes:
         kind = table.schema.field(attribute.name).type
-        if str(kind) != attribute.dtype:
+        expected_kind = promise.column_kind(attribute)
+        if kind != expected_kind:
             raise MismatchError(
-                f"the column {quoted(attribute.name)} is of type {kind}, in the sidecar {attribute.dtype}",
+                f"the column {quoted(attribute.name)} is of type {kind}, in the sidecar {expected_kind}",
                 "fetch the release again, unconverted",
             )
     if table.rows is not None and promise.records is not None and table.rows != promise.records:

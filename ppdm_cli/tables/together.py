@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
+from ppdm_cli.matrices import BandSpec, MatrixSpec
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
 from ppdm_cli.tables.base import Partition, Table
 from ppdm_cli.tables.memory import ArrowTable, from_arrow
@@ -20,7 +21,19 @@ from ppdm_cli.tables.opening import STANDARD
 from ppdm_cli.tables.release import check_fit, open_release
 from ppdm_cli.tables.replacing import spool, writing
 
-_COMPARED = ("name", "role", "type", "dtype", "N", "edges", "categories", "nulls", "representative", "matrix")
+_COMPARED = (
+    "name",
+    "role",
+    "type",
+    "dtype",
+    "N",
+    "edges",
+    "categories",
+    "nulls",
+    "representative",
+    "matrix",
+    "beyond",
+)
 
 
 class Together:
@@ -161,11 +174,16 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
 def _shown(part: str, a: Attribute, b: Attribute) -> str:
     """The difference itself, where it is short: both are published."""
     if part == "matrix" and a.matrix is not msgspec.UNSET and b.matrix is not msgspec.UNSET:
-        return f": gamma {a.matrix.gamma} and {b.matrix.gamma}"
+        return f": gamma {_said(a.matrix)} and {_said(b.matrix)}"
     if part in ("role", "type", "dtype", "N", "nulls", "representative"):
         values = (getattr(side, part) for side in (a, b))
         return f": {' and '.join('none' if v is msgspec.UNSET else str(v) for v in values)}"
     return ""
+
+
+def _said(matrix: MatrixSpec) -> str:
+    band = f" (band, half-width {matrix.half_width})" if isinstance(matrix, BandSpec) else ""
+    return f"{matrix.gamma}{band}"
 
 
 def _different(first: Any, other: Any, what: str) -> MismatchError:

@@ -1,0 +1,278 @@
+"""The band matrix for codes in order: any of the 2b+1 codes around a value alike, else any code at all.
+
+For N ordered codes the outputs are N + 2b, b more on either side: M[h, k] = gamma x where
+k <= h <= k+2b, else x (maths 9). Null, where it takes part, is one more input with 2b+1 outputs of its
+own, which are shown as one. Products along an axis cost O(N); what needs the unbiased estimate builds
+a matrix of N x N, so a band has at most `MOST_ORDERED` codes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property, lru_cache
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.matrices.base import Blocks
+from ppdm_cli.matrices.exact import LARGEST_RANGE, checked_gamma, uniform_below
+
+MOST_ORDERED = 1 << 11
+"""More ordered codes than this have no band."""
+
+
+class BandSpec(msgspec.Struct, frozen=True, tag="band", tag_field="kind", forbid_unknown_fields=True):
+    """What a sidecar says of it: gamma, exactly, and b, the half-width."""
+
+    kind: ClassVar[str] = "band"
+
+    gamma: int | float
+    half_width: Annotated[int, msgspec.Meta(ge=1, le=MOST_ORDERED // 2)]
+
+    def __post_init__(self) -> None:
+        checked_gamma(self.exact)
+
+    @classmethod
+    def of(cls, gamma: Decimal, half_width: int) -> BandSpec:
+        """The spec of an exact gamma; its shortest decimal is its JSON number."""
+        return cls(int(gamma) if gamma == gamma.to_integral_value() else float(gamma), half_width)
+
+    @property
+    def exact(self) -> Decimal:
+        """The decimal that the JSON number stands for (six digits survive a float)."""
+        return Decimal(repr(self.gamma))
+
+
+@dataclass(frozen=True)
+class Band:
+    """A band of `ordered` codes, and null as the last one where `nulls`.
+
+    Amplification. Let w = 2b+1 and D = (gamma-1) w + T, where T counts all outputs, null's w among
+    them. A column has w entries of gamma/D and T-w of 1/D, which sum to 1. So a row has entries
+    gamma/D and 1/D only, at a ratio of at most gamma; the first row has both, as the first code alone
+    reaches it. Null's w rows are equal, and shown as one their sum has w gamma/D and w/D: the ratio is
+    gamma again.
+    """
+
+    gamma: Decimal
+    ordered: int
+    half_width: int
+    nulls: bool = False
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.ordered <= MOST_ORDERED:
+            raise RefusedError(
+                f"a band needs 2 to {MOST_ORDERED} values or bins in order, here are {self.ordered}",
+                "give it another number of --bins, or matrix=gamma-diagonal",
+            )
+        if not 1 <= self.half_width <= self.ordered // 2:
+            raise UsageError(
+                f"the half-width of a band must be from 1 to half its values, here {self.ordered // 2}",
+                "leave it away, to have the one that tells the miner most",
+            )
+        if self._range > LARGEST_RANGE:
+            raise UsageError(
+                f"gamma {self.gamma} has too many decimals for a band of {self.ordered} values: the "
+                "exact sampler has no room for them",
+                "round gamma down to fewer digits",
+            )
+
+    @property
+    def width(self) -> int:
+        """w = 2b+1, how many outputs gamma is for."""
+        return 2 * self.half_width + 1
+
+    @cached_property
+    def _ratio(self) -> tuple[int, int]:
+        return self.gamma.as_integer_ratio()
+
+    @property
+    def _published(self) -> int:
+        """The ordered outputs."""
+        return self.ordered + self.width - 1
+
+    @property
+    def _all(self) -> int:
+        """T: all outputs, those of null singly."""
+        return self._published + self.nulls * self.width
+
+    @cached_property
+    def _range(self) -> int:
+        a, b = self._ratio
+        return (a - b) * self.width + b * self._all
+
+    @property
+    def inputs(self) -> int:
+        return self.ordered + self.nulls
+
+    @property
+    def outputs(self) -> int:
+        return self._published + self.nulls
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        places = np.arange(self.inputs) + self.half_width
+        places[self.ordered :] = self._published
+        return places
+
+    @property
+    def amplification(self) -> float:
+        return float(self.gamma)
+
+    @property
+    def _x(self) -> float:
+        """1/D, the smaller of the entries."""
+        return 1 / ((float(self.gamma) - 1) * self.width + self._all)
+
+    @property
+    def staying(self) -> float:
+        """Of a value; null stays 2b+1 times as often."""
+        return float(self.gamma) * self._x
+
+    @property
+    def neighbourhood(self) -> float:
+        """The chance that a value is published as one at most b away."""
+        return self.width * self.staying
+
+    @cached_property
+    def condition_number(self) -> float:
+        values = np.linalg.eigvalsh(self._gram(np.ones(self.outputs)))
+        return float(np.sqrt(values[-1] / values[0]))
+
+    @property
+    def smallest_support(self) -> int:
+        return self.inputs
+
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        """Replace each code k by h with probability exactly M[h, k].
+
+        Proof. gamma = p/q in lowest terms, R = (p-q) w + q T, u uniform on 0..R-1 (`uniform_below`, which
+        says what it assumes). The (p-q) w values below that give each of the w outputs from the code's
+        first one p-q times; the other q T give each of all T outputs q times. So an output of the
+        code's own has (p-q+q)/R = gamma/D, any other q/R = 1/D. The first of its own is k itself
+        (output 0 lies b below the domain), null's is the first after the ordered ones; whatever comes
+        after the ordered ones is null. No floating-point number takes part.
+        """
+        p, q = self._ratio
+        own, u = (p - q) * self.width, uniform_below(self._range, blocks)
+        near = u < own
+        anywhere = (u - u.dtype.type(own)) // u.dtype.type(q)  # wraps around where it is near
+        place = u // u.dtype.type(p - q)
+        first = codes.astype(place.dtype)
+        if self.nulls:
+            first[codes == self.ordered] = self._published
+        place += first
+        place = np.where(near, place, anywhere)
+        if self.nulls:
+            np.minimum(place, self._published, out=place)
+        out[:] = place
+
+    def entropy(self, prior: Floats | None = None) -> float:
+        """Of what is shown, so with null's outputs as one: the column of null has less."""
+        g, x, w = float(self.gamma), self._x, self.width
+
+        def bits(share: float) -> float:
+            return -share * float(np.log2(share))
+
+        value = w * bits(g * x) + (self._published - w) * bits(x)
+        if not self.nulls:
+            return value
+        value += bits(w * x)
+        null = bits(w * g * x) + self._published * bits(x)
+        share = 1 / self.inputs if prior is None else float(prior[-1])
+        return (1 - share) * value + share * null
+
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        moved = np.moveaxis(original, axis, 0)
+        sums = np.zeros((self.outputs, *moved.shape[1:]))
+        running = np.cumsum(moved[: self.ordered], axis=0)
+        sums[: self.ordered] = running
+        sums[self.ordered : self._published] = running[-1]
+        sums[self.width : self._published] -= running[: self.ordered - 1]
+        if self.nulls:
+            sums[-1] = moved[-1]
+        sums *= (float(self.gamma) - 1) * self._x
+        sums += self._x * moved.sum(axis=0)
+        if self.nulls:
+            sums[-1] *= self.width
+        return np.moveaxis(sums, 0, axis)
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        moved = np.moveaxis(values, axis, 0)
+        running = np.zeros((self._published + 1, *moved.shape[1:]))
+        np.cumsum(moved[: self._published], axis=0, out=running[1:])
+        sums = np.empty((self.inputs, *moved.shape[1:]))
+        sums[: self.ordered] = running[self.width :] - running[: self.ordered]
+        total = running[-1]
+        if self.nulls:
+            sums[-1] = self.width * moved[-1]
+            total = total + sums[-1]
+        sums *= (float(self.gamma) - 1) * self._x
+        sums += self._x * total
+        return np.moveaxis(sums, 0, axis)
+
+    def _gram(self, weights: Floats) -> Floats:
+        """M^T diag(weights) M."""
+        return self.backward(weights[:, None] * self.dense())
+
+    def solve(self, observed: Floats, axis: int = 0) -> Floats:
+        return _applied(_left_inverse(self), observed, axis)
+
+    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
+        return _applied(_left_inverse(self) ** 2, observed, axis)
+
+    def own_variance(self) -> Floats:
+        own: Floats = np.einsum("ih,hi->i", _left_inverse(self) ** 2, self.dense())
+        return own
+
+    def dense(self) -> Floats:
+        return self.forward(np.eye(self.inputs))
+
+
+def _applied(matrix: Floats, table: Floats, axis: int) -> Floats:
+    return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
+
+
+@lru_cache(maxsize=8)
+def _left_inverse(band: Band) -> Floats:
+    """A with A M = I: least squares, weighted by the variances that equal counts would give.
+
+    With V = diag(M X) for equal X, A = (M^T V^-1 M)^-1 M^T V^-1. Its columns sum to 1, so that the
+    estimates sum to n: M^T V^-1 M X = M^T 1 = 1, hence 1^T A = X^T M^T V^-1 = 1^T.
+    """
+    weights = 1 / band.forward(np.ones(band.inputs))
+    gram = band._gram(weights)
+    return np.asarray(np.linalg.solve(gram, band.dense().T * weights), np.float64)
+
+
+@lru_cache(maxsize=1 << 12)
+def best_half_width(gamma: Decimal, ordered: int) -> int:
+    """The half-width whose answers tell most of a value, all alike before; 0 is the gamma-diagonal.
+
+    Null does not count. The information has one peak, below half the codes, which is searched by halves.
+    """
+    g, low, high = float(gamma), 0, ordered // 2
+    while low < high:
+        middle = (low + high) // 2
+        if information(g, ordered, middle) >= information(g, ordered, middle + 1):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def information(gamma: float, ordered: int, half_width: int) -> float:
+    """H(y) - H(M) in bits, of equally likely ordered codes: what one answer tells."""
+    width = 2 * half_width + 1
+    outputs = ordered + width - 1
+    D = (gamma - 1) * width + outputs
+    # an output is reached, with gamma, from 1, 2, ..., up to the narrower of band and domain
+    top = min(width, ordered)
+    reached = np.minimum(np.minimum(np.arange(1, outputs + 1), np.arange(outputs, 0, -1)), top)
+    y = (1 + (gamma - 1) * reached / ordered) / D
+    column = width * gamma / D * np.log2(gamma / D) + (outputs - width) / D * np.log2(1 / D)
+    return float(column - (y * np.log2(y)).sum())

@@ -1,0 +1,103 @@
+"""Exact draws: gamma as a fraction, and whole numbers below R that are uniform without any error.
+
+Every gamma is a decimal of few digits, so a fraction a/b, and every entry of a matrix a whole number
+over one R. No floating-point number takes part in a draw.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_FLOOR, Context, Decimal
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, code_type
+from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.matrices.base import Blocks
+
+LARGEST_RANGE = 1 << 30
+"""R may not pass this: then a 32-bit word is rejected with probability < 1/4."""
+
+DIGITS = 6
+
+
+def checked_gamma(gamma: Decimal) -> Decimal:
+    """gamma as the exact decimal that the sampler uses, or an error that says why not."""
+    if gamma.is_nan():
+        raise UsageError("gamma is not a number", "give a number above 1, such as --gamma 9")
+    if gamma.is_infinite():
+        raise RefusedError(
+            "gamma is infinite: every value would be published as it is",
+            "give a finite gamma above 1, or name what is public with --keep",
+        )
+    if gamma <= 1:
+        raise RefusedError(
+            "gamma must be above 1: at 1 the release carries nothing and the matrix "
+            "is singular, below it there is no such matrix",
+            "give a number above 1, such as --gamma 9",
+        )
+    if len(gamma.normalize().as_tuple().digits) > DIGITS:
+        raise UsageError(
+            f"gamma has more than {DIGITS} significant digits",
+            "round it down, so that the sidecar's gamma is the true one",
+        )
+    if gamma > LARGEST_RANGE:
+        raise UsageError(
+            "gamma is above 2^30, the largest that the sampler draws exactly",
+            "give a smaller one; such a gamma protects nothing",
+        )
+    return gamma
+
+
+def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1) -> Decimal:
+    """The largest gamma not above the given one that the sampler draws exactly, for so many outputs.
+
+    `width` of them are the ones that gamma is for. Rounded *down* to six significant digits or, for
+    many outputs, to fewer decimals: a promise derived from rho1 and rho2 or from a budget is never
+    exceeded.
+    """
+    exact = min(Decimal(gamma), Decimal((LARGEST_RANGE - outputs) // width + 1))
+    for digits in range(DIGITS, 0, -1):
+        candidate = Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)
+        if candidate <= 1:
+            break
+        a, b = candidate.as_integer_ratio()
+        if (a - b) * width + b * outputs <= LARGEST_RANGE:
+            return candidate
+    raise RefusedError(
+        "the privacy asked for leaves a gamma of 1 or so: nothing could be learnt",
+        "ask for less privacy, keep fewer attributes or use fewer bins",
+    )
+
+
+def uniform_below(R: int, blocks: Blocks) -> Codes:
+    """One whole number a cell, uniform on 0..R-1, from 32-bit words.
+
+    Proof. If w is uniform on 0..2^32-1, then among the w with (w R mod 2^32) >= (2^32 mod R) the
+    quotient u = floor(w R / 2^32) is uniform on 0..R-1: each u has floor(2^32/R) such w (Lemire 2019);
+    other words are rejected and replaced by fresh ones, without limit. Assumes that the words are
+    independent and uniform, and R <= 2^32.
+    """
+    reject_below = (1 << 32) % R
+    product = blocks(0).view("<u8")[:, 0] & np.uint64(0xFFFFFFFF)
+    product *= np.uint64(R)
+    # the quotients are the products' upper halves; as narrow integers the rest costs little
+    narrow = np.dtype(code_type(R))
+    u = product.view(narrow)[4 // narrow.itemsize :: 8 // narrow.itemsize].copy()
+    low = product.view(np.uint32)[0::2]
+    if reject_below and low.size and low.min() < reject_below:
+        _redraw(u, np.flatnonzero(low < reject_below), R, blocks)
+    return u
+
+
+def _redraw(u: Codes, rows: np.ndarray, R: int, blocks: Blocks) -> None:
+    """Give the rejected cells their next words: three more of their block, then new blocks."""
+    reject_below = (1 << 32) % R
+    retry, first_word = 0, 1
+    while rows.size:
+        words = blocks(retry, rows)
+        for column in range(first_word, 4):
+            product = words[:, column].astype(np.uint64) * np.uint64(R)
+            accepted = (product & np.uint64(0xFFFFFFFF)) >= reject_below
+            u[rows[accepted]] = product[accepted] >> np.uint64(32)
+            rows, words = rows[~accepted], words[~accepted]
+        retry, first_word = retry + 1, 0
