@@ -318,6 +318,11 @@ class Bins(Domain):
         even = np.isfinite(scale) and self._doubt < 0.01 and off < self._doubt / 2
         return float(scale) if even else None
 
+    @property
+    def tops(self) -> np.ndarray:
+        """The last value of each bin."""
+        return self._steps[1]
+
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray]:
         """The first and the last value of each bin."""

@@ -171,7 +171,7 @@ class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a data set was made from a release (stage "reconstructed")."""
 
-    method: Literal["by-class", "global"]
+    method: Literal["joint", "by-class", "global"]
     estimator: Literal["set-scale", "simplex", "ml"]
     spread: bool
 

@@ -104,13 +104,17 @@ say 'A release that was changed no longer fits its sidecar:'
 run 0 'echo "1,1,1,1,1,1,1,1,1,benign" >> release.csv'
 run 3 'ppdm inspect release.csv'
 
-say '10. What is the release still worth? A decision tree from the original, and one from the reconstruction,' \
-    'both tried on people whom neither has seen. The miner has only the second one.'
+say '10. What is the release still worth? A decision tree from the original, one from the reconstruction, and one' \
+    'from the release itself, all tried on people whom none has seen. The miner has only the last two.'
 run 0 'ppdm generate --function 1 --records 5000 --seed 8 -o new.csv'
 run 0 'ppdm train-tree people.csv --class group --test new.csv -o tree.json --export tree.txt > report.txt'
 run 0 'ppdm train-tree usable.csv --test new.csv -o usable-tree.json --export usable-tree.txt > usable-report.txt'
+run 0 'ppdm train-tree people-release.csv --test new.csv -o direct.json --export direct.txt > direct-report.txt'
 run 0 'pr -m -t -w 110 tree.txt usable-tree.txt'
-run 0 'grep -h "test records" report.txt usable-report.txt'
+run 0 'cat direct.txt'
+run 0 'grep -h "test records" report.txt usable-report.txt direct-report.txt'
+say 'And what the miner may expect of the last one, without any of those people:'
+run 0 'grep -A 1 "to expect" direct-report.txt'
 say 'Rules about one attribute survive best. docs/papers.md says what becomes of those that link several.'
 
 say 'Done. The temporary folder is removed.'

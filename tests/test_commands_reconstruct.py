@@ -73,6 +73,7 @@ def test_json_tells_the_totals_and_they_are_the_estimate(
         "method": method,
         "estimator": estimator,
         "spread": False,
+        "joint": [],
         "totals": expected.totals,
     }
     by = "group" if method == "by-class" else None
@@ -103,7 +104,7 @@ def test_without_a_class_it_is_global_and_by_class_is_refused(tmp_path: Path, he
     before = listing(tmp_path)
     for args, said in (
         (("--method", "by-class"), "the sidecar names no class; say --method global"),
-        (("--method", "joint"), "--method"),
+        (("--method", "joint"), "the sidecar names no class; say --method global"),
         (("--estimator", "inverse"), "--estimator"),
     ):
         done = here("reconstruct", "r.parquet", "-o", "new.csv", *args, code=2)

@@ -41,7 +41,7 @@ def counts(frame: pl.DataFrame, release: Release, name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("estimator", ["set-scale", "simplex", "ml"])
 def test_totals_are_the_estimate_in_whole_numbers_by_class(kept: Release, estimator: str) -> None:
-    done = reconstruct(kept.frame, sidecar=kept.sidecar, estimator=estimator)
+    done = reconstruct(kept.frame, sidecar=kept.sidecar, method="by-class", estimator=estimator)
     wanted = estimate(kept.frame, sidecar=kept.sidecar, by="group", estimator=estimator)
     for table in wanted.tables:
         for label, row in zip("AB", table.estimate, strict=True):
@@ -57,7 +57,7 @@ def test_totals_are_the_estimate_globally(kept: Release) -> None:
 
 
 def test_a_perturbed_class_is_reconstructed_first(hidden: Release) -> None:
-    done = reconstruct(hidden.frame, sidecar=hidden.sidecar)
+    done = reconstruct(hidden.frame, sidecar=hidden.sidecar, method="by-class")
     labels = estimate(hidden.frame, sidecar=hidden.sidecar, attributes=["group"]).tables[0]
     assert counts(done.frame, hidden, "group").tolist() == largest_remainder(labels.estimate, 6_000).tolist()
     for name, totals in done.totals.items():
@@ -79,11 +79,11 @@ def test_the_result_follows_from_the_release(kept: Release) -> None:
 
 
 def test_totals_do_not_depend_on_partitions_or_order(kept: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = reconstruct(kept.frame, sidecar=kept.sidecar)
+    whole = reconstruct(kept.frame, sidecar=kept.sidecar, method="by-class")
     ordered = kept.frame.sort("group", "age", "salary")
-    assert reconstruct(ordered, sidecar=kept.sidecar).totals == whole.totals
+    assert reconstruct(ordered, sidecar=kept.sidecar, method="by-class").totals == whole.totals
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    assert reconstruct(kept.frame, sidecar=kept.sidecar).totals == whole.totals
+    assert reconstruct(kept.frame, sidecar=kept.sidecar, method="by-class").totals == whole.totals
 
 
 def false_correlation(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:

@@ -123,3 +123,12 @@ def whole_numbers(text: str, example: str) -> list[int]:
     if any(not v.is_finite() or v != int(v) for v in values):
         raise UsageError(f"{quoted(text)} has a number that is not whole", f"such as {example}")
     return [int(v) for v in values]
+
+
+cells_option = click.option(
+    "--cells",
+    type=click.IntRange(100, 1 << 24),
+    default=400_000,
+    show_default=True,
+    help="The most cells of a joint table: more let more attributes in, and take longer.",
+)

@@ -63,9 +63,9 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 )
 @click.option(
     "--bins",
-    type=int,
-    metavar="N",
-    help="How many bins a number has; numbers with at most N values keep them.  [default: 10]",
+    metavar="N|auto",
+    help="How many bins a number has; numbers with at most N values keep them. auto: as many as serve a miner "
+    "best, given gamma, the matrix and the number of records.  [default: 10]",
 )
 @click.option("--keep", multiple=True, metavar="COL", help="Publish a column as it is; repeatable.")
 @click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
@@ -229,6 +229,10 @@ def _report(release: Any, output: Path) -> None:
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.table(out, f"{records} records to {output}", titles, cells)
     said = promise.sentences(release.sidecar)
+    if release.sized:
+        said.append(
+            "The number of bins was chosen by gamma, the matrix and the number of records (--bins auto)."
+        )
     if release.dropped:
         said.append(f"Dropped: {', '.join(release.dropped)}.")
     if release.merged:

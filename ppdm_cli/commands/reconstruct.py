@@ -7,8 +7,16 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, force_option, from_option, json_option, sidecar_option, to_option
-from ppdm_cli.errors import UsageError, counted
+from ppdm_cli.commands.options import (
+    FILE,
+    cells_option,
+    force_option,
+    from_option,
+    json_option,
+    sidecar_option,
+    to_option,
+)
+from ppdm_cli.errors import UsageError, counted, listed
 
 
 @click.command(
@@ -20,7 +28,7 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
-fit. Memory: constant, but for the counts of each partition.""",
+fit. Memory: a million records' codes and the joint table, whatever the size of the release.""",
 )
 @click.argument("release", nargs=-1, required=True, type=FILE)
 @click.option(
@@ -33,17 +41,18 @@ fit. Memory: constant, but for the counts of each partition.""",
 )
 @click.option(
     "--method",
-    type=click.Choice(["by-class", "global"]),
-    help="Each label of the class by itself, or all together as the paper reads literally.  "
-    "[default: by-class where the sidecar names a class]",
+    type=click.Choice(["joint", "by-class", "global"]),
+    help="By the joint distribution of the class and the attributes that matter; each attribute by class; "
+    "or each by itself, as the paper reads literally.  [default: joint where the sidecar names a class]",
 )
 @click.option(
     "--estimator",
     type=click.Choice(["set-scale", "simplex", "ml"]),
     default="ml",
     show_default=True,
-    help="How the totals are estimated; see `ppdm estimate --help`.",
+    help="How the totals of attributes outside the joint model are estimated; see `ppdm estimate --help`.",
 )
+@cells_option
 @click.option(
     "--spread", is_flag=True, help="Values spread evenly within their bins, instead of representatives."
 )
@@ -58,11 +67,11 @@ fit. Memory: constant, but for the counts of each partition.""",
 def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 
-    Algorithm 2 of Dowd et al.: the estimated distribution of each attribute is dealt out over the
-    records, so that its totals are exactly the estimate in whole numbers. Which record gets which value
-    is decided by coins that follow from the release, so the same release always gives the same result.
-    A record of it is nobody's: what attributes say of each other is kept only as far as the class, or the
-    published records, say it.
+    Where the release tells how attributes and class go together, each record's values are drawn from what
+    its published values and class leave possible (method joint). All other attributes are done as in
+    Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records, class by class, so
+    that its totals are exactly the estimate in whole numbers. The coins follow from the release, so the same
+    release always gives the same result. A record of it is nobody's.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.reconstructing import reconstruct
@@ -83,15 +92,21 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
             "method": how.method,
             "estimator": how.estimator,
             "spread": how.spread,
+            "joint": done.drawn,
             "totals": done.totals,
         }
         click.echo(display_json(figures))
         return
-    by = f"by class {done.sidecar.class_}" if how.method == "by-class" else "globally"
+    by = "globally" if how.method == "global" else f"by class {done.sidecar.class_}"
+    rest = ""
+    if how.method == "joint":
+        rest = f", {listed(done.drawn)} together by the joint distribution" if done.drawn else ""
+    elif settings["method"] == "joint":
+        rest = " (the release tells nothing of a joint distribution)"
     show.say(
         show.console(stderr=True),
         [
             f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
-            f"with the {how.estimator} estimate."
+            f"with the {how.estimator} estimate{rest}."
         ],
     )

@@ -34,8 +34,18 @@ from ppdm_cli.errors import (
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
 from ppdm_cli.perturbing.shuffle import Shuffler
+from ppdm_cli.perturbing.sizing import sized
 from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
-from ppdm_cli.perturbing.wishes import AttributeWish, Rare, Wishes, attribute_wish, decimal, from_plan, merged
+from ppdm_cli.perturbing.wishes import (
+    AttributeWish,
+    Rare,
+    Wishes,
+    attribute_wish,
+    decimal,
+    from_plan,
+    merged,
+    whole_or_auto,
+)
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
@@ -66,6 +76,8 @@ class Release:
     """Attributes whose row order tells, published all the same (--keep-order)."""
     clipped: bool
     shuffled: bool
+    sized: bool
+    """The number of bins was chosen (--bins auto)."""
 
 
 def perturb(
@@ -76,7 +88,7 @@ def perturb(
     rho1: float | None = None,
     rho2: float | None = None,
     record_epsilon: float | None = None,
-    bins: int | None = None,
+    bins: int | Literal["auto"] | None = None,
     representative: Representative | None = None,
     matrix: Literal["gamma-diagonal", "band"] | None = None,
     keep: Sequence[str] = (),
@@ -114,7 +126,7 @@ def perturb(
         "rho1": rho1,
         "rho2": rho2,
         "record_epsilon": record_epsilon,
-        "bins": bins,
+        "bins": None if bins is None else whole_or_auto(bins),
         "representative": representative,
         "matrix": matrix,
         "keep": tuple(keep),
@@ -184,7 +196,16 @@ def perturb(
 
         release = target.write(batches, work.schema, release, check)
     telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
-    return Release(release, target.frame, settled.dropped, sorted(settled.merging), telling, clip, shuffle)
+    return Release(
+        release,
+        target.frame,
+        settled.dropped,
+        sorted(settled.merging),
+        telling,
+        clip,
+        shuffle,
+        asked.bins == "auto",
+    )
 
 
 def _beside(*files: Any) -> list[Path]:
@@ -249,6 +270,7 @@ def _plan(
     if earlier is not None:
         return like(earlier, table.schema)
     check_columns(table.schema, asked, identifier)
+    asked = sized(asked, table, identifier)
     unknown = undeclared(table.schema, asked, identifier)
     if unknown and not table.rewindable:
         raise UsageError(

@@ -61,7 +61,7 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
         if column.name not in wishes.drop:
             dtypes.normal(column.type, column.name)
     if wishes.own_gamma() is None and wishes.record_epsilon is None:
-        for name, wish in _perturbed(schema, wishes, identifier).items():
+        for name, wish in perturbed_columns(schema, wishes, identifier).items():
             if wish.own_gamma() is None:
                 raise UsageError(
                     f"no gamma is given for {quoted(name)}; there is no default, because it is what the "
@@ -73,26 +73,26 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
 def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
     """The columns whose domain must come from the data, and how many values are few."""
     return {
-        n: wish.bins or wishes.bins
-        for n, wish in _perturbed(schema, wishes, identifier).items()
+        n: wish.bins or wishes.bins_for_all
+        for n, wish in perturbed_columns(schema, wishes, identifier).items()
         if not wish.declares_domain
     }
 
 
-def _perturbed(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, AttributeWish]:
+def perturbed_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, AttributeWish]:
     aside = {*wishes.keep, *wishes.drop, identifier}
     return {n: wishes.attributes.get(n, AttributeWish()) for n in schema.names if n not in aside}
 
 
 def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Mapping[str, Facts]) -> Plan:
     """The plan; `facts` has the columns of `undeclared`, and a kept class."""
-    perturbed = _perturbed(schema, wishes, identifier)
+    perturbed = perturbed_columns(schema, wishes, identifier)
     if not perturbed:
         raise _nothing_perturbed()
     if wishes.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
     domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
-    gammas = _gammas(perturbed, wishes)
+    gammas = gammas_of(perturbed, wishes)
     attributes = []
     for name in schema.names:
         kind = schema.field(name).type
@@ -111,14 +111,14 @@ def _domain(
     schema: pa.Schema, name: str, wish: AttributeWish, wishes: Wishes, facts: Mapping[str, Facts]
 ) -> Settled:
     kind = schema.field(name).type
-    bins = wish.bins or wishes.bins
+    bins = wish.bins or wishes.bins_for_all
     representative = wish.representative or wishes.representative
     if wish.declares_domain:
         return Settled(declared(name, kind, wish, bins, representative))
     return from_data(name, kind, facts[name], bins, representative, wishes.rare)
 
 
-def _gammas(perturbed: Mapping[str, AttributeWish], wishes: Wishes) -> dict[str, Decimal | float]:
+def gammas_of(perturbed: Mapping[str, AttributeWish], wishes: Wishes) -> dict[str, Decimal | float]:
     """Each attribute's gamma: its own, or the one for all, or an equal part of the record's budget.
 
     A decimal is exact as it was given; a float was derived, and is to be rounded down.

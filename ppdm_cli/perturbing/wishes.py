@@ -79,7 +79,7 @@ class Wishes:
     rho1: float | None = None
     rho2: float | None = None
     record_epsilon: float | None = None
-    bins: int = 10
+    bins: int | Literal["auto"] = 10
     representative: Representative = "center"
     matrix: Kind = "gamma-diagonal"
     keep: tuple[str, ...] = ()
@@ -89,7 +89,8 @@ class Wishes:
     attributes: Mapping[str, AttributeWish] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        checked_bins(self.bins)
+        if self.bins != "auto":
+            checked_bins(self.bins)
         checked_kind(self.matrix)
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
@@ -122,6 +123,12 @@ class Wishes:
 
     def own_gamma(self) -> Decimal | float | None:
         return _gamma(self.gamma, self.rho1, self.rho2)
+
+    @property
+    def bins_for_all(self) -> int:
+        """Known when `sizing` has seen to "auto"."""
+        assert self.bins != "auto"
+        return self.bins
 
 
 def checked_bins(bins: int) -> int:
@@ -166,6 +173,15 @@ def whole(value: Any) -> int:
     if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
         raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20")
     return int(number)
+
+
+def whole_or_auto(value: Any) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    try:
+        return whole(value)
+    except UsageError:
+        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20, or auto") from None
 
 
 def truth(value: Any) -> bool:
@@ -259,7 +275,7 @@ def from_plan(path: Path) -> Wishes:
         "rho1": real,
         "rho2": real,
         "record_epsilon": real,
-        "bins": whole,
+        "bins": whole_or_auto,
         "representative": str,
         "matrix": str,
         "rare": str,

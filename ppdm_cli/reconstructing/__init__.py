@@ -2,15 +2,17 @@
 
 Two passes: count, then deal. The totals are exactly the estimated distribution in whole numbers; which
 record of a published value gets which original one is decided by coins, attribute by attribute. By
-class, every label is a table of its own; a label that was perturbed is reconstructed first.
+class, every label is a table of its own; a label that was perturbed is reconstructed first. Attributes
+that a joint model has are drawn record by record instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
 import msgspec
@@ -31,12 +33,14 @@ from ppdm_cli.estimating import (
     largest_remainder,
     matrices_of,
 )
+from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
+from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone, split
 from ppdm_cli.sidecar import Attribute, Past, Reconstruction, Sidecar
 from ppdm_cli.tables import Output, Table, open_releases, rewound, rows_per_partition
 
-Method = Literal["by-class", "global"]
+Method = Literal["joint", "by-class", "global"]
 __all__ = ["Reconstructed", "reconstruct"]
 
 
@@ -49,6 +53,8 @@ class Reconstructed:
     how: Reconstruction
     totals: dict[str, list[int]]
     """Of each perturbed attribute, how many records have each value now."""
+    drawn: list[str]
+    """The attributes that were drawn from the joint model; the others were dealt."""
 
 
 def reconstruct(
@@ -58,6 +64,7 @@ def reconstruct(
     method: Method | None = None,
     estimator: str = DEFAULT,
     spread: bool = False,
+    cells: int = CELLS,
     sidecar: Sidecar | str | Path | None = None,
     output_sidecar: str | Path | None = None,
     force: bool = False,
@@ -68,7 +75,9 @@ def reconstruct(
 ) -> Reconstructed:
     """Reconstruct a usable data set from a release, or from several with the same plan.
 
-    By class where the sidecar names one, else (or as `method`) "global": the paper's literal reading.
+    Where the sidecar names a class by the joint distribution ("joint"), as far as the release tells it, else
+    or as `method` "by-class"; without a class "global": the paper's literal reading. `cells` bounds the joint
+    table.
     """
     if estimator not in ESTIMATORS or estimator == "inverse":
         raise UsageError(
@@ -80,8 +89,13 @@ def reconstruct(
         label = _label(promise, method)
         target = Output(stack, output, output_sidecar, force, to, table.files)
         table = rewound(table, stack)
-        dealer = Dealer(table, promise, label, estimator, spread, threads, progress)
-        how = Reconstruction("by-class" if label is not None else "global", estimator, spread)  # type: ignore[arg-type]
+        drawer = None
+        if label is not None and method in (None, "joint") and usable(promise, label):
+            learnt = learn(read(table, promise, label, threads, progress), cells)
+            drawer = Drawer(learnt, promise.release) if learnt.model is not None else None
+        dealer = Dealer(table, promise, label, drawer, estimator, spread, threads, progress)
+        method = "global" if label is None else "by-class" if drawer is None else "joint"
+        how = Reconstruction(method, estimator, spread)  # type: ignore[arg-type]
         done = _described(promise, how)
         rows = 0
 
@@ -93,22 +107,22 @@ def reconstruct(
 
         batches = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
         done = target.write(counted(batches), dealer.schema, done, lambda: rows)
-    return Reconstructed(done, target.frame, how, dealer.totals)
+    return Reconstructed(done, target.frame, how, dealer.totals, drawer.names if drawer else [])
 
 
 def _label(promise: Sidecar, method: Method | None) -> Attribute | None:
     """The class to reconstruct by, or None for the global method."""
-    if method not in (None, "by-class", "global"):
-        raise UsageError(f"{quoted(method)} is no method", "by-class or global")
+    if method not in (None, "joint", "by-class", "global"):
+        raise UsageError(f"{quoted(method)} is no method", "joint, by-class or global")
     if method == "global":
         return None
     if promise.class_ is UNSET:
-        if method == "by-class":
+        if method is not None:
             raise UsageError("the sidecar names no class", "say --method global")
         return None
     label = next(a for a in promise.attributes if a.name == promise.class_)
     if not label.has_domain:
-        if method == "by-class":
+        if method is not None:
             raise UsageError(
                 f"the sidecar lists no values of the class {quoted(label.name)}", "say --method global"
             )
@@ -144,6 +158,7 @@ class Dealer:
         table: Table,
         promise: Sidecar,
         label: Attribute | None,
+        drawer: Drawer | None,
         estimator: str,
         spread: bool,
         threads: int | None,
@@ -158,9 +173,13 @@ class Dealer:
         known = {a.name: a for a in promise.attributes}
         self._published = {n: known[n].published_domain for n in self._domains}
         self._written = {n: d.spread() if spread else d for n, d in self._domains.items()}
-        self._others = [a for a in promise.perturbed if label is None or a.name != label.name]
+        self._drawer, drawn = drawer, [] if drawer is None else drawer.names
+        self._others = [
+            a for a in promise.perturbed if a.name not in drawn and (label is None or a.name != label.name)
+        ]
         self._label_deal: _Deal | None = None
-        self.totals: dict[str, list[int]] = {}
+        self.totals: dict[str, list[int]] = {n: [0] * self._domains[n].size for n in drawn}
+        self._lock = Lock()
         self.schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
         self._deals = self._planned(table, estimator, threads, progress)
 
@@ -169,6 +188,8 @@ class Dealer:
     def _planned(
         self, table: Table, estimator: str, threads: int | None, progress: Progress | None
     ) -> dict[str, _Deal]:
+        if not self._others and (self._label is None or self._label.role == "kept" or self._drawer is not None):
+            return {}
         # a partition must be the same records in every pass, and wide tables are cut by the columns read
         columns = list(self._domains)
         if rows_per_partition(len(columns)) != rows_per_partition(len(self._attributes)):
@@ -185,16 +206,20 @@ class Dealer:
             for a, counts in zip(self._others, published, strict=False)
         }
         if self._label is not None and self._label.role == "perturbed":
-            labels = counted(self._label_counts)
-            counts = labels[0] if labels else np.zeros((0, self._published_labels), np.int64)
-            wanted = ESTIMATORS[estimator](counts.sum(axis=0).astype(float), matrices_of((self._label,)))
-            self._label_deal = self._plan(self._label.name, counts[:, None, :], wanted[None, :])
+            if self._drawer is None:
+                self._label_deal = self._label_plan(counted(self._label_counts), estimator)
             # the other attributes are dealt within the labels as they are reconstructed now
             published = counted(lambda b: self._counts(b, self._labels(b), self._label_size))
         return {
             a.name: self._plan(a.name, counts, estimates[a.name])
             for a, counts in zip(self._others, published, strict=False)
         }
+
+    def _label_plan(self, labels: list[np.ndarray], estimator: str) -> _Deal:
+        assert self._label is not None
+        counts = labels[0] if labels else np.zeros((0, self._published_labels), np.int64)
+        wanted = ESTIMATORS[estimator](counts.sum(axis=0).astype(float), matrices_of((self._label,)))
+        return self._plan(self._label.name, counts[:, None, :], wanted[None, :])
 
     @property
     def _label_size(self) -> int:
@@ -254,9 +279,15 @@ class Dealer:
     # -- second pass: dealing
 
     def __call__(self, batch: Batch) -> pa.RecordBatch:
-        label = self._labels(batch)
         dealt: dict[str, pa.Array] = {}
-        if self._label_deal is not None and self._label is not None:
+        if self._drawer is None:
+            label = self._labels(batch)
+        else:
+            label, drawn = self._drawer(batch)
+            for name, codes in drawn.items():
+                dealt[name] = self._decoded(name, codes, batch)
+            self._count(drawn)
+        if self._label is not None and self._label.role == "perturbed":
             dealt[self._label.name] = self._decoded(self._label.name, label, batch)
         for attribute in self._others:
             codes = self._dealt(
@@ -269,8 +300,16 @@ class Dealer:
         columns = [dealt[a.name] if a.name in dealt else batch.column(a.name) for a in self._attributes]
         return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self._attributes])
 
+    def _count(self, drawn: Mapping[str, Codes]) -> None:
+        counts = {n: np.bincount(c, minlength=self._domains[n].size).tolist() for n, c in drawn.items()}
+        with self._lock:
+            for name, found in counts.items():
+                self.totals[name] = [a + b for a, b in zip(self.totals[name], found, strict=True)]
+
     def _labels(self, batch: Batch) -> Codes | None:
         """The labels to deal by: as kept, or as reconstructed."""
+        if self._drawer is not None:
+            return self._drawer(batch)[0]
         published = self._published_label(batch)
         if self._label_deal is None or self._label is None or published is None:
             return published

@@ -142,7 +142,7 @@ class CsvTable:
             ) from None
         if stray_quote(header, self._options.delimiter) is not None:
             raise DataError(f"the header of {quoted(where)} has a quote that does not pair up", _PAIR_UP)
-        if not text.strip():
+        if not text.strip("\r\n"):  # blanks may be a name
             raise DataError(
                 f"{quoted(where)} is empty: it has no header", "the first line must name the columns"
             )

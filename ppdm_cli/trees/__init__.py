@@ -6,18 +6,22 @@ Dowd et al. 5.2 and 5.3 measure releases by the trees that they still teach; thi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, listed
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Table, open_table
 from ppdm_cli.trees.applying import classify, figures, named_class, open_data
+from ppdm_cli.trees.binned import at_edges
 from ppdm_cli.trees.exporting import Export, lines
-from ppdm_cli.trees.growing import Grown, Options, grow
+from ppdm_cli.trees.from_release import FromRelease, fit_release, fit_table
+from ppdm_cli.trees.growing import Options, grow
 from ppdm_cli.trees.measuring import Measured, importance
+from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.predicting import (
     Predicted,
     as_columns,
@@ -34,6 +38,7 @@ __all__ = [
     "Export",
     "Feature",
     "Fitted",
+    "FromRelease",
     "Measured",
     "Options",
     "Predicted",
@@ -43,6 +48,8 @@ __all__ = [
     "classify",
     "figures",
     "fit_records",
+    "fit_release",
+    "fit_table",
     "fit_tree",
     "importance",
     "lines",
@@ -82,10 +89,13 @@ def fit_tree(
     csv: CsvOptions | None = None,
     drop: Sequence[str] = (),
     nominal: Sequence[str] = (),
+    sidecar: Sidecar | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Fitted:
     """Train C4.5 on a path, a table or anything that speaks Arrow; all records are held in memory.
+
+    With the `sidecar` of a reconstruction the thresholds of binned attributes are at the edges of bins.
 
     `weights` names a column or is an array; `nominal` names numbers that are categories. Of equally
     good tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
@@ -103,6 +113,8 @@ def fit_tree(
         threads=threads,
         progress=progress,
     )
+    if sidecar is not None:
+        records = at_edges(records, sidecar)
     return fit_records(records, options, threads)
 
 
@@ -125,7 +137,7 @@ def fit_records(records: Records, options: Options | None = None, threads: int |
     if options.prune:
         Pruner(records, grown, options.confidence).run()
         grown.entries.clear()
-    tree = _packed(records, grown, options)
+    tree = packed(records, grown, options)
     confusion = _confusion(records, tree)
     cut = [c.feature.name for c in records.columns if c.cut]
     remarks = []
@@ -135,44 +147,6 @@ def fit_records(records: Records, options: Options | None = None, threads: int |
             "thresholds are quantiles (--cuts changes how many)."
         )
     return Fitted(tree, records.rows, float(np.trace(confusion) / confusion.sum()), confusion, remarks)
-
-
-def _packed(records: Records, grown: Grown, options: Options) -> Tree:
-    """The nodes that can be reached, numbered level by level."""
-    levels, nodes = [], np.zeros(1, np.int64)
-    while nodes.size:
-        levels.append(nodes)
-        nodes = nodes[grown.feature[nodes] >= 0]
-        kids = grown.children[nodes]
-        nodes = np.repeat(grown.first_child[nodes] - (np.cumsum(kids) - kids), kids) + np.arange(kids.sum())
-    kept = np.concatenate(levels)
-    feature = grown.feature[kept]
-    inner = feature >= 0
-    children = np.where(inner, grown.children[kept], 0)
-    first = np.where(inner, 1 + np.cumsum(children) - children, -1)
-    threshold = np.full(len(kept), np.nan)
-    for number, column in enumerate(records.columns):
-        if column.feature.numeric:
-            here = feature == number
-            threshold[here] = column.values[grown.cut[kept[here]]]
-    counts = grown.counts[kept]
-    label = counts.argmax(axis=1)
-    parent = np.concatenate([[0], np.repeat(np.arange(len(kept)), children)])
-    for node in np.flatnonzero(counts.sum(axis=1) <= 0):
-        label[node] = label[parent[node]]
-    return Tree(
-        tuple(c.feature for c in records.columns),
-        records.class_name,
-        records.class_dtype,
-        records.labels,
-        feature.astype(np.int32),
-        threshold,
-        first.astype(np.int32),
-        children.astype(np.int32),
-        counts,
-        label.astype(np.int32),
-        asdict(options),
-    )
 
 
 def _confusion(records: Records, tree: Tree) -> np.ndarray:
@@ -195,7 +169,7 @@ def _confusion(records: Records, tree: Tree) -> np.ndarray:
 
 
 def predict(
-    tree: Tree | Fitted,
+    tree: Tree | Fitted | FromRelease,
     data: Any,
     *,
     csv: CsvOptions | None = None,
@@ -206,7 +180,7 @@ def predict(
     import polars as pl
     import pyarrow as pa
 
-    tree = tree.tree if isinstance(tree, Fitted) else tree
+    tree = tree if isinstance(tree, Tree) else tree.tree
     table: Table = data if hasattr(data, "partitions") else open_table(data, csv=csv)
     found = predict_table(tree, table, threads=threads, progress=progress)
     chances = {f"chance of {v}": found.chances[:, i] for i, v in enumerate(tree.labels)}

@@ -24,6 +24,7 @@ from ppdm_cli.tables import (
     Output,
     Table,
     open_release,
+    open_releases,
     open_table,
     read_sidecar,
     sidecar_path,
@@ -40,8 +41,12 @@ def open_data(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     like: Tree | Table | None = None,
+    releases: bool = False,
 ) -> tuple[Table, Sidecar | None]:
-    """A data set and its sidecar, where it has one; a CSV's columns have the types of those that it is like."""
+    """A data set and its sidecar, where it has one; a CSV's columns have the types of those that it is like.
+
+    A release, whose single values lie, only where `releases` are welcome.
+    """
     csv = csv or CsvOptions()
     if like is not None:
         if isinstance(like, Tree):
@@ -52,16 +57,22 @@ def open_data(
     said: Sidecar | None = None
     beside = None if str(source) == "-" else sidecar_path(Path(source))
     if beside is not None and beside.exists() and Path(source).exists():
-        _, said = _not_perturbed(*open_release(source, stages=None))
+        table, said = _accepted(*open_release(source, stages=None), releases)
+        if said.stage == "perturbed":
+            return open_releases(source)
         known = {a.name: a.kind for a in said.attributes}
         csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, dict(csv.known) | known)
     table = open_table(source, csv=csv, standard_format=from_)
     if said is None and table.sidecar is not None:
-        _, said = _not_perturbed(table, read_sidecar(None, table.sidecar, table.name))
+        table, said = _accepted(table, read_sidecar(None, table.sidecar, table.name), releases)
+        if said.stage == "perturbed" and str(source) != "-":
+            return open_releases(source)
     return table, said
 
 
-def _not_perturbed(table: Table, said: Sidecar) -> tuple[Table, Sidecar]:
+def _accepted(table: Table, said: Sidecar, releases: bool) -> tuple[Table, Sidecar]:
+    if said.stage == "perturbed" and releases:
+        return table, said
     if said.stage == "perturbed":
         raise RefusedError(
             f"{quoted(table.name)} is a release: its single values are not the original ones",

@@ -19,7 +19,7 @@ from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.records import floats
-from ppdm_cli.trees.tree import Feature, Tree
+from ppdm_cli.trees.tree import Feature, Tree, majority
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Predicted:
     @property
     def label(self) -> np.ndarray:
         """The likeliest class; of equally likely ones the first."""
-        return np.asarray(self.chances.argmax(axis=1))
+        return majority(self.chances)
 
     @property
     def confidence(self) -> np.ndarray:

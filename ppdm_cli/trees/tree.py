@@ -19,6 +19,12 @@ MOST_WEIGHT = 1e100
 """So that no sum overflows."""
 
 
+def majority(weights: np.ndarray) -> np.ndarray:
+    """The heaviest class of each row; of equally heavy ones the first, whatever rounding makes of them."""
+    most = weights.max(axis=-1, keepdims=True)
+    return np.asarray((weights >= most * (1 - 1e-9)).argmax(axis=-1))
+
+
 @dataclass(frozen=True)
 class Feature:
     """An attribute that a tree was trained on; `categories` in domain order where it is nominal."""

@@ -10,6 +10,8 @@ import re
 from math import floor
 from typing import Any
 
+import numpy as np
+
 from ppdm_cli import dtypes
 from ppdm_cli.errors import one_line
 from ppdm_cli.trees.tree import Feature, Tree
@@ -60,10 +62,25 @@ def cut_text(feature: Feature, threshold: float) -> str:
     return str(cut(feature, threshold))
 
 
+def _edge(feature: Feature, threshold: float) -> float | int | None:
+    """The round number just above a threshold, where there is one: a bin ends before it."""
+    if feature.dtype != "double":
+        return None
+    above = cut(feature, float(np.nextafter(threshold, np.inf)))
+    assert not isinstance(above, str)
+    return above if len(repr(above)) + 4 < len(repr(threshold)) else None
+
+
 def outcome(tree: Tree, node: int, branch: int, rounded: bool = False) -> str:
-    """The test's outcome that leads to a child: `<= 39.9`, `> 39.9`, `= north`; in a picture rounded."""
+    """The test's outcome that leads to a child: `<= 39.9`, `> 39.9`, `= north`; in a picture rounded.
+
+    A bin's end is told by its edge: `< 40`, `>= 40`.
+    """
     feature = tree.features[int(tree.feature[node])]
     if feature.numeric:
+        edge = _edge(feature, float(tree.threshold[node]))
+        if edge is not None:
+            return f"{('<', '>=')[branch]} {edge}"
         if rounded and feature.dtype in ("double", "float"):
             return f"{('<=', '>')[branch]} {tree.threshold[node]:.6g}"
         return ("<= ", "> ")[branch] + cut_text(feature, float(tree.threshold[node]))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ppdm_cli import perturb, synthetic
 from ppdm_cli.perturbing import Release
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.trees import Fitted, predict
+from ppdm_cli.trees import Fitted, FromRelease, predict
 
 BUILD = Path("build/papers")
 DATA = Path(__file__).parent.parent / "data"
@@ -81,7 +81,7 @@ def binned(original: pl.DataFrame, sidecar: Sidecar) -> pl.DataFrame:
     return pl.DataFrame(pa.table(columns))
 
 
-def accuracy(fitted: Fitted, test: pl.DataFrame, class_: str) -> float:
+def accuracy(fitted: Fitted | FromRelease, test: pl.DataFrame, class_: str) -> float:
     """Percent of the test records whose class the tree predicts."""
     return float(100 * (predict(fitted, test)["predicted"] == test[class_]).mean())
 

@@ -19,7 +19,7 @@ import polars as pl
 from ppdm_cli import fit_tree, pictures, reconstruct
 from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.trees import Fitted
+from ppdm_cli.trees import Fitted, FromRelease, fit_release
 from tests.papers.common import BUILD, Results, accuracy, binned, data, published
 from tests.papers.fig2 import GAMMAS, SIZES
 
@@ -31,7 +31,7 @@ AT_EDGES = {"representative": "right"}
 class Method:
     """What a miner makes of a release, and the arguments of `perturb` that go with it."""
 
-    train: Callable[[pl.DataFrame, Sidecar, int], pl.DataFrame | Fitted]
+    train: Callable[[pl.DataFrame, Sidecar, int], pl.DataFrame | Fitted | FromRelease]
     """From a release, its sidecar and a seed: records to train C4.5 on, or a tree of the method's own."""
     plan: Mapping[str, Any]
 
@@ -44,10 +44,16 @@ def all_together(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> pl.DataF
     return reconstruct(release, sidecar=sidecar, method="global").frame
 
 
+def joint(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> FromRelease:
+    return fit_release(release, sidecar=sidecar)
+
+
 METHODS = {
     "by-class": Method(by_class, AT_EDGES),
     "global": Method(all_together, AT_EDGES),
     "by-class, middles": Method(by_class, {"representative": "center"}),
+    "joint": Method(joint, {}),
+    "joint, bands": Method(joint, {"matrix": "band"}),
 }
 BINNED = "binned original"
 """What a method would train on if gamma were infinite."""
@@ -57,8 +63,8 @@ KEY = ("data", "seed", "N", "gamma", "method")
 
 def grid() -> Iterator[tuple[str, int, int, float, str]]:
     full = os.environ.get("FULL") == "1"
-    for name in [*SYNTHETIC, "spambase"]:
-        for seed in range(5 if full else 3):
+    for seed in range(5 if full else 3):
+        for name in [*SYNTHETIC, "spambase"]:
             for N in SIZES if full else [5, 10, 20, 30, 50, 100]:
                 yield name, seed, N, math.inf, BINNED
                 for gamma in GAMMAS if full else [2, 3, 5, 9, 12, 19]:
@@ -71,11 +77,11 @@ def one(name: str, seed: int, N: int, gamma: float, method: str) -> tuple[float,
     original = data(name, seed)
     if method == BINNED:
         any_gamma = published(original, 2, N, seed, **AT_EDGES)
-        usable: pl.DataFrame | Fitted = binned(original.train, any_gamma.sidecar)
+        usable: pl.DataFrame | Fitted | FromRelease = binned(original.train, any_gamma.sidecar)
     else:
         release = published(original, gamma, N, seed, **METHODS[method].plan)
         usable = METHODS[method].train(release.frame, release.sidecar, seed)
-    fitted = usable if isinstance(usable, Fitted) else fit_tree(usable, original.class_)
+    fitted = usable if isinstance(usable, (Fitted, FromRelease)) else fit_tree(usable, original.class_)
     return accuracy(fitted, original.test, original.class_), fitted.tree.leaves
 
 

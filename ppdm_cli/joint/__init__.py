@@ -1,0 +1,106 @@
+"""The joint distribution of attributes and class, learnt from a release alone.
+
+Two models are tried: the joint table of a grown set of attributes (J) and class-wise forests over all
+of them (T). Both are judged by how much likelier held-out published records make the class: a forest is
+taken where it gains much more than a table and pairs say as much as the table does. Where neither gains,
+there is no model (maths 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+from ppdm_cli.joint.forest import Forest, learn_forest
+from ppdm_cli.joint.growing import CELLS, THRESHOLD, Found, Growing
+from ppdm_cli.joint.joint_table import JointTable, picked
+from ppdm_cli.joint.sample import FOLDS, Sample, read, usable
+from ppdm_cli.joint.tables import Steps
+
+__all__ = ["CELLS", "Forest", "JointTable", "Learnt", "Sample", "learn", "picked", "read", "usable"]
+
+
+FAVOUR = 1.2
+"""So many times what J gains must a forest gain, and of J's attributes alone no less than a part of it."""
+TEMPERS = (0.25, 0.5, 0.75, 1.0)
+"""Many attributes that say the same make a forest too sure of itself: its log-odds are scaled by the best."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a release says of the joint distribution."""
+
+    sample: Sample
+    model: JointTable | Forest | None
+    gain: float
+    """Nats a record by which the class became likelier, on records held out."""
+    gains: dict[str, float]
+    held: dict[int, JointTable] | dict[int, Forest]
+    """The same model learnt without a fold, by fold: what shows how certain it is."""
+
+    @property
+    def shares(self) -> Floats:
+        """Of the published labels."""
+        counts = self.sample.label_counts.sum(axis=0)
+        return counts / max(counts.sum(), 1.0)
+
+
+def learn(sample: Sample, cells: int = CELLS) -> Learnt:
+    """The better model of a sample, or none where there is nothing to learn."""
+    growing = Growing(sample, cells)
+    grown = growing.grown()
+    table = 0.0 if grown is None else grown.gain
+    order = sorted(range(len(sample.attributes)), key=lambda p: -growing.singles[p].gain)
+    forest = learn_forest(sample, 0, order) if len(sample.attributes) > 1 else None
+    gains = {"joint": table, "forest": 0.0 if forest is None else _gain(forest, sample, growing)}
+    records = max(sample.records, 1)
+    if max(gains.values()) < THRESHOLD:
+        return Learnt(sample, None, 0.0, gains, {})
+    if forest is not None and (
+        grown is None or _pairs_suffice(forest, grown, sample, growing, gains["forest"])
+    ):
+        model = learn_forest(sample, None, order)
+        return Learnt(sample, model, gains["forest"] / records, gains, {0: forest})
+    assert grown is not None
+    tables = growing.tables(grown)
+    observed = sample.counts(grown.places).sum(axis=0)
+    matrices = tuple(sample.matrices[p] for p in grown.places)
+    whole = Steps(matrices, observed)(tables.mean(axis=0), max(3, grown.fit.steps // 4))
+    held = {f: JointTable(grown.places, matrices, t) for f, t in zip(grown.folds, tables, strict=True)}
+    found = JointTable(grown.places, matrices, whole.astype(np.float64))
+    return Learnt(sample, found, table / records, gains, held)
+
+
+def _pairs_suffice(forest: Forest, grown: Found, sample: Sample, growing: Growing, gain: float) -> bool:
+    """A forest of all attributes gains much more, and of J's own no less: no three say more together."""
+    if gain < max(FAVOUR * grown.gain, THRESHOLD):
+        return False
+    others = [p for p in range(len(sample.attributes)) if p not in grown.places]
+    return _rise(forest, sample, growing, others) * FOLDS >= grown.gain / FAVOUR
+
+
+def _gain(forest: Forest, sample: Sample, growing: Growing) -> float:
+    """The rise of the held-out class likelihood, measured on one fold and told for all records.
+
+    Nothing where the fold itself does not tell: four times the chance of one fold is no signal.
+    """
+    rise = _rise(forest, sample, growing)
+    return rise * FOLDS if rise >= THRESHOLD else 0.0
+
+
+def _rise(forest: Forest, sample: Sample, growing: Growing, unseen: Sequence[int] = ()) -> float:
+    """The same of the one fold."""
+    rows = np.flatnonzero(sample.folds == 0)
+    if not rows.size:
+        return 0.0
+    logs = forest.log_likelihood([c[rows] for c in sample.codes], unseen)
+    logs -= logs.max(axis=1, keepdims=True)
+    best = -np.inf
+    for temper in TEMPERS:
+        parts = np.exp(temper * logs) * growing.priors[0]
+        own = parts[np.arange(len(rows)), sample.labels[rows]]
+        best = max(best, float(np.log(np.maximum(own, 1e-300) / parts.sum(axis=1)).sum()))
+    return best - float(growing.base[0])

@@ -1,0 +1,67 @@
+"""The class-wise joint table of a few attributes: what it says of records, and draws from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.joint.tables import forward
+
+
+def picked(weights: Floats, rng: np.random.Generator) -> np.ndarray:
+    """For each row a column, with chances in proportion to its weights; a row of zeros gives the last."""
+    sums = np.cumsum(weights, axis=1)
+    target = rng.random(len(weights)) * sums[:, -1]
+    return np.minimum((sums <= target[:, None]).sum(axis=1), weights.shape[1] - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class JointTable:
+    """p(original values of `places` | published class)."""
+
+    places: tuple[int, ...]
+    matrices: tuple[Floats, ...]
+    """One for each of the places."""
+    table: Floats
+    """(classes, cells ...); each class sums to 1."""
+
+    @cached_property
+    def _expected(self) -> Floats:
+        return np.asarray(forward(self.table, self.matrices), np.float64)
+
+    def likelihood(self, codes: Sequence[Codes]) -> Floats:
+        """p(published codes | class), (records, classes)."""
+        cells: tuple[Any, ...] = (slice(None), *(codes[p] for p in self.places))
+        return np.ascontiguousarray(self._expected[cells].T)
+
+    @cached_property
+    def _folded(self) -> list[Floats]:
+        """The table with its last axes published, one more in each: (class, original ..., published ...)."""
+        tables = [self.table]
+        for axis in range(len(self.places) - 1, 0, -1):
+            moved = np.tensordot(tables[-1], self.matrices[axis], axes=([1 + axis], [1]))
+            tables.append(np.moveaxis(moved, -1, 1 + axis))
+        return tables[::-1]
+
+    def draw(self, codes: Sequence[Codes], labels: Codes, rng: np.random.Generator) -> list[np.ndarray]:
+        """Original codes of the places, from their posterior given the published codes and the label.
+
+        One attribute after the other: given those drawn, and what was published of the rest.
+        """
+        published = [codes[p] for p in self.places]
+        drawn: list[np.ndarray] = []
+        for axis, (matrix, table) in enumerate(zip(self.matrices, self._folded, strict=True)):
+            rest = published[axis + 1 :]
+            prior = np.moveaxis(table, 1 + axis, -1)[(labels, *drawn, *rest)]
+            drawn.append(picked(prior * matrix[published[axis]], rng))
+        return drawn
+
+    def density(self, originals: Sequence[np.ndarray]) -> Floats:
+        """p(original codes of the places | class), (records, classes), up to a factor a record."""
+        cells: tuple[Any, ...] = (slice(None), *originals)
+        return np.ascontiguousarray(self.table[cells].T)

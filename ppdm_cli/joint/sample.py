@@ -1,0 +1,143 @@
+"""The records that a model is learnt from: codes of all attributes in memory, in folds.
+
+A release of more records than fit is thinned by a hash of the row's number: who learns from it gets
+the same records whatever the number of threads or the size of the partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.estimating.counts import encoded
+from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.tables import Table
+
+FOLDS = 4
+MOST_RECORDS = 1 << 20
+MOST_CODES = 1 << 26
+LARGEST_DOMAIN = 1024
+"""Attributes of more published values than this are left to the class-wise reconstruction."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mixed(rows: np.ndarray) -> np.ndarray:
+    """A hash of row numbers, as even as coins (SplitMix64)."""
+    with np.errstate(over="ignore"):
+        z = (rows.astype(np.uint64) + np.uint64(1)) * _MIX
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(z ^ (z >> np.uint64(31)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Published codes, (attributes, records), and published labels."""
+
+    attributes: tuple[Attribute, ...]
+    """Those that a model may use; their matrices are small enough to be written out."""
+    label: Attribute
+    codes: list[Codes]
+    labels: Codes
+    folds: Codes
+    total: int
+    """How many records the release has; the sample may have fewer."""
+
+    @property
+    def records(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def classes(self) -> int:
+        return self.label.published_domain.size
+
+    @cached_property
+    def matrices(self) -> list[Floats]:
+        return [a.built_matrix.dense() for a in self.attributes]
+
+    @cached_property
+    def _joint(self) -> np.ndarray:
+        return self.folds.astype(np.int64) * self.classes + self.labels
+
+    @cached_property
+    def label_counts(self) -> Floats:
+        """(folds, classes)"""
+        counts = np.bincount(self._joint, minlength=FOLDS * self.classes)
+        return counts.reshape(FOLDS, self.classes).astype(np.float64)
+
+    def counts(self, places: Sequence[int]) -> np.ndarray:
+        """How often each combination was published: (folds, classes, cells ...)."""
+        shape = [len(self.matrices[p]) for p in places]
+        code = self._joint.copy()
+        for place, size in zip(places, shape, strict=True):
+            code *= size
+            code += self.codes[place]
+        cells = FOLDS * self.classes * int(np.prod(shape))
+        return np.bincount(code, minlength=cells).reshape(FOLDS, self.classes, *shape)
+
+
+def usable(promise: Sidecar, label: Attribute) -> list[Attribute]:
+    """The attributes that a joint model may have; none where the class has too many labels itself."""
+    if label.published_domain.size > LARGEST_DOMAIN:
+        return []
+    return [a for a in promise.perturbed if a.name != label.name and a.built_matrix.outputs <= LARGEST_DOMAIN]
+
+
+def read(
+    table: Table,
+    promise: Sidecar,
+    label: Attribute,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Sample:
+    """The release as a sample, in one pass."""
+    chosen = usable(promise, label)
+    if not chosen:
+        raise UsageError(
+            f"there is nothing to learn {quoted(label.name)} from: the class and one other perturbed attribute "
+            f"must have at most {LARGEST_DOMAIN} values",
+            "ask the owner for fewer bins, or reconstruct with --method by-class",
+        )
+    domains = {a.name: a.published_domain for a in [*chosen, label]}
+    most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
+
+    State = tuple[int, int, np.ndarray, list[np.ndarray]]  # records seen, threshold's shift, hashes, columns
+
+    def thinned(state: State) -> State:
+        seen, shift, hashes, columns = state
+        while len(hashes) > most:
+            shift += 1
+            kept = np.flatnonzero(hashes >> np.uint64(64 - shift) == 0)
+            hashes, columns = hashes[kept], [c[kept] for c in columns]
+        return seen, shift, hashes, columns
+
+    def work(batch: Batch) -> State:
+        hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
+        return thinned((batch.rows, 0, hashes, [encoded(batch, n, d) for n, d in domains.items()]))
+
+    def merge(a: State, b: State) -> State:
+        shift = max(a[1], b[1])
+        sides = []
+        for _, own, hashes, columns in (a, b):
+            if own < shift:
+                kept = np.flatnonzero(hashes >> np.uint64(64 - shift) == 0)
+                hashes, columns = hashes[kept], [c[kept] for c in columns]
+            sides.append((hashes, columns))
+        (h1, c1), (h2, c2) = sides
+        joined = [np.concatenate(pair) for pair in zip(c1, c2, strict=True)]
+        return thinned((a[0] + b[0], shift, np.concatenate([h1, h2]), joined))
+
+    found = fold(table, work, merge, columns=list(domains), threads=threads, progress=progress)
+    if found is None:
+        empty = [np.empty(0, code_type(d.size)) for d in domains.values()]
+        found = (0, 0, np.empty(0, np.uint64), empty)
+    total, _, hashes, columns = found
+    # the low bits choose the fold, the high ones who stays
+    folds = (hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
+    return Sample(tuple(chosen), label, columns[:-1], columns[-1], folds, total)

@@ -1,0 +1,61 @@
+"""`--bins auto`: how many bins a miner profits from, given gamma and the number of records.
+
+More bins place a threshold better, by about 1/N; fewer are estimated better, and the less noise a matrix
+makes the more are worth having. The smallest N among the best was measured on five functions at five
+gammas and two sizes (docs/papers.md). With gamma-diagonal matrices it is near 10 ((gamma-1)/4)^0.2
+(n/100,000)^0.15. A band keeps neighbours together, so that more bins cost little: 20 (n/100,000)^0.1, whatever
+gamma is. How many attributes there are matters through gamma only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from ppdm_cli import dtypes
+from ppdm_cli.engine import Batch, fold
+from ppdm_cli.errors import UsageError
+from ppdm_cli.perturbing.settling import gammas_of, perturbed_columns
+from ppdm_cli.perturbing.wishes import Kind, Wishes
+from ppdm_cli.tables import Table
+
+LEAST, MOST = 4, 60
+
+
+def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
+    """The wishes with a number of bins for each column of numbers that has none of its own."""
+    if wishes.bins != "auto":
+        return wishes
+    perturbed = perturbed_columns(table.schema, wishes, identifier)
+    gammas = gammas_of(perturbed, wishes)
+    records = _records(table)
+    attributes = dict(wishes.attributes)
+    for name, wish in perturbed.items():
+        if wish.bins is None and not dtypes.is_discrete(table.schema.field(name).type):
+            kind: Kind = wish.matrix or ("band" if wish.half_width is not None else wishes.matrix)
+            attributes[name] = replace(wish, bins=best_bins(gammas[name], kind, records))
+    return replace(wishes, bins=Wishes().bins, attributes=attributes)
+
+
+def best_bins(gamma: Decimal | float, kind: Kind, records: int) -> int:
+    """The smallest number of bins among the best."""
+    size = max(records, 1) / 100_000
+    gamma_diagonal = 10 * ((float(gamma) - 1) / 4) ** 0.2 * size**0.15
+    wanted = 20 * size**0.1 if kind == "band" else gamma_diagonal
+    return min(max(round(wanted), LEAST), MOST)
+
+
+def _records(table: Table) -> int:
+    if table.rows is not None:
+        return table.rows
+    if not table.rewindable:
+        raise UsageError(
+            "--bins auto needs the number of records, and standard input can be read only once",
+            "say how many bins, such as --bins 20",
+        )
+    columns = table.schema.names[:1]
+
+    def count(batch: Batch) -> int:
+        return batch.rows
+
+    return fold(table, count, lambda a, b: a + b, columns=columns) or 0

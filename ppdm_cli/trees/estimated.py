@@ -1,0 +1,206 @@
+"""Trees from a release directly: grown on the estimated joint distribution, not on any record.
+
+The cells of J are weighted records; a forest gives records of its own making. A threshold that falls
+within a bin is found from how the bins beside it are mixed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, floor, log10
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import Floats, code_type
+from ppdm_cli.domain import Bins, Categories
+from ppdm_cli.joint import Forest, JointTable, Learnt
+from ppdm_cli.sidecar import Attribute
+from ppdm_cli.trees.binned import tops
+from ppdm_cli.trees.certain import prune
+from ppdm_cli.trees.growing import Grown, Options, grow
+from ppdm_cli.trees.pruning import Pruner, collapse
+from ppdm_cli.trees.records import Column, Records
+from ppdm_cli.trees.regions import descended
+from ppdm_cli.trees.tree import Feature, Tree, majority
+
+LEAST = 1e-3
+"""The share of the records that two branches need, on a table."""
+DRAWN, MOST_DRAWN = 10, 200_000
+"""How many records a forest gives for each of the release's, and at most."""
+SEED = 20061
+"""Of the records that a forest gives: a release has one tree."""
+APART = 0.5
+"""How far the classes' shares must differ on both sides of a bin before a threshold moves into it."""
+
+
+def label_inverse(label: Attribute) -> Floats:
+    """(original labels, published labels): what a published label says of the original one, unbiased."""
+    if label.role == "kept":
+        return np.eye(label.domain.size)
+    matrix = label.built_matrix
+    return matrix.solve(np.eye(matrix.outputs))
+
+
+def original_labels(table: Floats, label: Attribute) -> Floats:
+    """A table by published label (axis 0) by original one; null is no label."""
+    if label.role != "kept":
+        table = np.maximum(label.built_matrix.solve(table, 0), 0.0)
+    return table[: label.domain.ordinary]
+
+
+class Teacher:
+    """Makes trees of a model; the same way for all records and without a fold."""
+
+    def __init__(self, learnt: Learnt, class_name: str) -> None:
+        self._learnt, self._sample = learnt, learnt.sample
+        self._label, self._class = learnt.sample.label, class_name
+        self._domains = {a.name: a.domain for a in learnt.sample.attributes}
+        label = self._domains.setdefault(self._label.name, self._label.domain)
+        assert isinstance(label, Categories)
+        self._labels = tuple(label.values)
+
+    @property
+    def options(self) -> Options:
+        """What the tree says of its making."""
+        if isinstance(self._learnt.model, JointTable):
+            return Options("gain", max(2.0, LEAST * self._sample.total), None, 0.25, True, False)
+        return Options(min_records=max(2.0, 2 * self._sample.total / self._drawn))
+
+    @property
+    def _drawn(self) -> int:
+        return min(DRAWN * max(self._sample.total, 1), MOST_DRAWN)
+
+    def leaf(self) -> Tree:
+        """The tree that only knows the classes' shares."""
+        counts = original_labels(self._learnt.shares * self._sample.total, self._label)
+        none = np.full(1, -1, np.int32)
+        return Tree(
+            (), self._class, str(self._label.kind), self._labels, none, np.full(1, np.nan), none,
+            np.zeros(1, np.int32), counts[None, :], majority(counts[None, :]).astype(np.int32), {},
+        )  # fmt: skip
+
+    def _weights(self, model: JointTable) -> Floats:
+        """Records by original class and cell."""
+        shares = self._learnt.shares * self._sample.total
+        table = model.table * shares.reshape(-1, *(1,) * (model.table.ndim - 1))
+        return original_labels(table, self._label)
+
+    def _cells(self, model: JointTable) -> tuple[Records, Floats]:
+        """Every cell that holds anything as a record without a class, and the tables over them.
+
+        The tables are (tables, classes, cells): the model's, then those learnt without a fold.
+        """
+        attributes = self._sample.attributes
+        held = [m for m in self._learnt.held.values() if isinstance(m, JointTable)]
+        tables = np.stack([self._weights(m) for m in (model, *held)])
+        flat = tables.reshape(*tables.shape[:2], -1)
+        kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
+        cells = np.unravel_index(kept, tables.shape[2:])
+        columns = tuple(
+            self._column(attributes[p], codes) for p, codes in zip(model.places, cells, strict=True)
+        )
+        nothing = np.zeros(len(kept), np.intp)
+        records = Records(columns, self._class, str(self._label.kind), self._labels, nothing)
+        return records, flat[:, :, kept]
+
+    def table_tree(self, model: JointTable) -> tuple[Records, Grown]:
+        """From the cells of a joint table."""
+        cells, tables = self._cells(model)
+        classes = tables.shape[1]
+        columns = tuple(replace(c, codes=np.tile(c.codes, classes)) for c in cells.columns)
+        labels = np.repeat(np.arange(classes), cells.rows)
+        records = replace(cells, columns=columns, classes=labels, weights=tables[0].ravel())
+        grown = grow(records, replace(self.options, prune=False), False)
+        prune(cells, grown, tables)
+        return records, grown
+
+    def forest_tree(self, model: Forest) -> tuple[Records, Grown]:
+        """From records that a forest gives, as many of each class as there were."""
+        attributes = self._sample.attributes
+        rng = np.random.Generator(np.random.SFC64(SEED))
+        shares = self._learnt.shares
+        if self._label.role == "kept":  # null is no label
+            shares = shares[: self._label.domain.ordinary]
+        numbers = np.rint(shares / max(shares.sum(), 1e-300) * self._drawn).astype(int)
+        drawn = [model.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
+        columns = tuple(
+            self._column(a, np.concatenate([d[p] for d in drawn])) for p, a in enumerate(attributes)
+        )
+        classes = np.repeat(np.arange(len(numbers)), numbers)
+        weights = np.full(len(classes), self._sample.total / max(len(classes), 1))
+        published = tuple(range(len(numbers)))
+        records = Records(columns, self._class, str(pa.int64()), published, classes, weights)
+        grown = grow(records, self.options, True)
+        collapse(grown)
+        Pruner(records, grown, self.options.confidence).run()
+        grown.counts = original_labels(grown.counts.T, self._label).T
+        return replace(records, class_dtype=str(self._label.kind), labels=self._labels), grown
+
+    def _column(self, attribute: Attribute, codes: np.ndarray) -> Column:
+        domain, kind = self._domains[attribute.name], attribute.kind
+        numeric = not dtypes.is_discrete(kind)
+        categories = () if numeric or not isinstance(domain, Categories) else tuple(domain.values)
+        feature = Feature(attribute.name, str(kind), numeric, categories)
+        narrow = codes.astype(code_type(domain.size))
+        return Column(feature, narrow, domain.ordinary, tops(domain), domain.nulls)
+
+    def refined(self, tree: Tree, model: JointTable) -> tuple[Tree, float]:
+        """Thresholds within bins, and the share of the records that this may at most set right."""
+        cells, tables = self._cells(model)
+        cut = np.zeros(tree.size, np.int64)
+        for place, column in enumerate(cells.columns):
+            if column.feature.numeric:
+                here = tree.feature == place
+                cut[here] = np.searchsorted(column.values, tree.threshold[here])
+        grown = Grown(tree.feature, cut, tree.first_child, tree.children, tree.counts)
+        threshold, gap = tree.threshold.copy(), 0.0
+        weight = tables[0].sum(axis=0)
+        for entries in descended(cells, grown, weight):
+            share = entries.weights() / weight[entries.record]
+            for node in np.unique(entries.slot[tree.feature[entries.slot] >= 0]).tolist():
+                place = int(tree.feature[node])
+                domain = self._domains[cells.columns[place].feature.name]
+                if not isinstance(domain, Bins):
+                    continue
+                here = np.flatnonzero(entries.slot == node)
+                record = entries.record[here]
+                codes = cells.columns[place].codes[record]
+                there = np.stack([np.bincount(codes, t[record] * share[here], domain.size) for t in tables[0]])[
+                    :, : domain.ordinary
+                ]
+                moved, mixed = _within(there.astype(np.float64), domain, int(cut[node]))
+                if moved is not None:
+                    threshold[node] = moved
+                    gap += mixed
+        return replace(tree, threshold=threshold), gap / float(weight.sum())
+
+
+def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]:
+    """Where between the two bins beside an edge the class changes, and the records it may set right.
+
+    `there` are counts by class and bin. Bins further away say what it is like on either side; each of
+    the two is a mixture of the sides, and so much of it lies on the left.
+    """
+    if cut < 1 or cut + 2 >= there.shape[1]:
+        return None, 0.0
+    left, right = there[:, max(0, cut - 2) : cut].sum(axis=1), there[:, cut + 2 : cut + 4].sum(axis=1)
+    both = there[:, cut : cut + 2]
+    if min(left.sum(), right.sum(), both[:, 0].sum(), both[:, 1].sum()) <= 0:
+        return None, 0.0
+    left, right = left / left.sum(), right / right.sum()
+    across = right - left
+    if np.abs(across).sum() / 2 < APART:
+        return None, 0.0
+    mixtures = both / both.sum(axis=0)
+    shares = np.clip(across @ (right[:, None] - mixtures) / (across @ across), 0.0, 1.0)
+    at = cut + float(shares.sum())
+    bin_ = min(int(at), there.shape[1] - 1)
+    edges = np.asarray(domain.edges, np.float64)
+    width = float(edges[bin_ + 1] - edges[bin_])
+    value = float(edges[bin_]) + (at - bin_) * width
+    # three digits of a bin's width say more than the estimate does
+    value = ceil(value) - 1 if dtypes.is_whole(domain.kind) else round(value, 2 - floor(log10(width)))
+    mixed = there[:, bin_]
+    return value, float(mixed.sum() - mixed.max())

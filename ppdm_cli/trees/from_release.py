@@ -1,0 +1,160 @@
+"""`train-tree` on a release: read, learn the joint distribution, make the tree, say what to expect of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli.domain import Bins
+from ppdm_cli.engine import Progress
+from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
+from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
+from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.tables import Table, open_releases
+from ppdm_cli.trees.estimated import Teacher
+from ppdm_cli.trees.expecting import Expected, expected, rightness
+from ppdm_cli.trees.packing import packed
+from ppdm_cli.trees.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class FromRelease:
+    """A tree from a release, and what was learnt on the way."""
+
+    tree: Tree
+    records: int
+    expected: Expected
+    model: Literal["joint", "forest", "none"]
+    attributes: tuple[str, ...]
+    """Those that the model has."""
+    gain: float
+    """Bits a record by which the model makes the class likelier, on records held back."""
+    remarks: list[str] = field(default_factory=list)
+
+    def figures(self) -> dict[str, Any]:
+        """For programs."""
+        e = self.expected
+        expected = {"accuracy": e.accuracy, "low": e.low, "high": e.high, "how": e.how}
+        return {
+            "records": self.records,
+            "model": self.model,
+            "attributes": list(self.attributes),
+            "gain_bits": self.gain,
+            "expected": expected,
+        }
+
+    def sentences(self) -> list[str]:
+        """For people."""
+        said = []
+        if self.model == "joint":
+            said.append(
+                f"Learnt from {counted(self.records, 'perturbed record')}: the joint distribution of "
+                f"{listed(self.attributes)} within each class."
+            )
+        elif self.model == "forest":
+            said.append(
+                f"Learnt from {counted(self.records, 'perturbed record')}: pairs among "
+                f"{counted(len(self.attributes), 'attribute')} within each class."
+            )
+        e = self.expected
+        share = f"Accuracy to expect on records like the original ones: {100 * e.accuracy:.1f} %"
+        if e.low is None or e.high is None:
+            return [*said, f"{share}, in the model's own opinion; held-out records tell less than +-10 points."]
+        within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
+        return [*said, f"{share} ({within}, from published records that were held back)."]
+
+
+def label_of(promise: Sidecar, class_: str | None) -> Attribute:
+    """The class: as named, else the sidecar's."""
+    name = class_ or (promise.class_ if isinstance(promise.class_, str) else None)
+    if name is None:
+        raise UsageError("the sidecar names no class", "say --class COL")
+    known = {a.name: a for a in promise.attributes}
+    if name not in known:
+        raise unknown_column(name, list(known), "--class")
+    label = known[name]
+    if not label.has_domain or label.N == 1:
+        raise UsageError(
+            f"the sidecar lists no labels of {quoted(name)}", "name a column that was perturbed, or the class"
+        )
+    if isinstance(label.domain, Bins) or pa.types.is_floating(label.kind):
+        raise UsageError(
+            f"{quoted(name)} is no class: its labels are bins, or numbers with fractions",
+            "name a column of labels",
+        )
+    return label
+
+
+def fit_release(
+    data: Any,
+    class_: str | None = None,
+    *,
+    sidecar: Sidecar | str | Path | None = None,
+    cells: int = CELLS,
+    from_: Literal["arrow", "csv"] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> FromRelease:
+    """Train a tree on a release itself, by the estimated joint distribution of class and attributes.
+
+    `cells` bounds the joint tables.
+    """
+    table, promise = open_releases(data, sidecar, from_)
+    return fit_table(table, promise, class_, cells=cells, threads=threads, progress=progress)
+
+
+def fit_table(
+    table: Table,
+    promise: Sidecar,
+    class_: str | None,
+    *,
+    cells: int = CELLS,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> FromRelease:
+    label = label_of(promise, class_)
+    learnt = learn(read(table, promise, label, threads, progress), cells)
+    remarks = []
+    kept = [a.name for a in promise.kept if a.name != label.name]
+    large = [a.name for a in promise.perturbed if a.name != label.name]
+    large = [n for n in large if n not in {a.name for a in usable(promise, label)}]
+    if kept:
+        remarks.append(f"{listed(kept)} took no part: columns that were not perturbed.")
+    if large:
+        remarks.append(f"{listed(large)} took no part: too many values.")
+    return _taught(learnt, label.name, remarks)
+
+
+def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
+    sample, teacher = learnt.sample, Teacher(learnt, class_name)
+    bits = learnt.gain / float(np.log(2))
+    model = learnt.model
+    if model is None:
+        remarks.append("The release tells nothing of the class that more records would confirm: one leaf.")
+        tree = teacher.leaf()
+        share = float(tree.counts.max() / max(tree.counts.sum(), 1e-300))
+        return FromRelease(tree, sample.total, Expected(share, "model"), "none", (), 0.0, remarks)
+    make = teacher.table_tree if isinstance(model, JointTable) else teacher.forest_tree
+    records, grown = make(model)  # type: ignore[arg-type]
+    right = []
+    for fold, held in learnt.held.items():
+        theirs = make(held)  # type: ignore[arg-type]
+        right.append(rightness(sample, fold, *theirs, model.places))
+    tree, gap = packed(records, grown, teacher.options), 0.0
+    if isinstance(model, JointTable):
+        tree, gap = teacher.refined(tree, model)
+    leaves = tree.is_leaf
+    share = float(tree.counts[leaves].max(axis=1).sum() / tree.counts[0].sum())
+    return FromRelease(
+        tree,
+        sample.total,
+        expected(right, share, gap),
+        "forest" if isinstance(model, Forest) else "joint",
+        tuple(sample.attributes[p].name for p in model.places),
+        bits,
+        remarks,
+    )

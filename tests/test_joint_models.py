@@ -1,0 +1,189 @@
+"""The joint model on domains so small that everything can be enumerated.
+
+Its steps are held against dense Kronecker products, its likelihoods and draws against sums over all
+original records. Draws are tested by chi-square at level `LEVEL` with fixed seeds; draws from a
+model made slightly wrong are rejected by the same test.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import reduce
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ppdm_cli.joint import Forest, JointTable
+from ppdm_cli.joint.forest import Branch
+from ppdm_cli.joint.joint_table import picked
+from ppdm_cli.joint.tables import Steps, class_likelihood, forward, outer, shares
+from ppdm_cli.matrices import Band, GammaDiagonal
+from tests.chances import LEVEL, chi_square
+
+GAMMA = Decimal(3)
+MATRICES = [
+    Band(GAMMA, 3, 1, True).dense(),  # null is the last of 4 codes
+    GammaDiagonal(GAMMA, 2).dense(),
+    Band(Decimal(2), 3, 1, False).dense(),
+]
+INPUTS = tuple(m.shape[1] for m in MATRICES)
+OUTPUTS = tuple(len(m) for m in MATRICES)
+CLASSES = 3
+CELLS = list(product(*(range(n) for n in INPUTS)))
+RECORDS = np.array(list(product(*(range(n) for n in OUTPUTS)))).T
+
+
+def table(seed: int) -> np.ndarray:
+    drawn = np.random.default_rng(seed).gamma(0.5, size=(CLASSES, *INPUTS))
+    return np.asarray(shares(drawn))
+
+
+def forest(seed: int, strength: float = 1.0) -> Forest:
+    """For each class another shape: a chain, a star, and one that falls into two parts."""
+    rng = np.random.default_rng(seed)
+    parents = [{0: -1, 1: 0, 2: 1}, {2: -1, 0: 2, 1: 2}, {1: -1, 0: 1, 2: -1}]
+
+    def chances(place: int, parent: int) -> np.ndarray:
+        drawn = rng.gamma(strength, size=(1 if parent < 0 else INPUTS[parent], INPUTS[place]))
+        return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
+
+    classes = [tuple(Branch(p, q, chances(p, q)) for p, q in of.items()) for of in parents]
+    return Forest(tuple(MATRICES), tuple(classes))
+
+
+def enumerated(model: JointTable | Forest) -> np.ndarray:
+    """p(cell | class), (classes, cells), by the definition of either model."""
+    found = np.ones((CLASSES, len(CELLS)))
+    for c, (i, cell) in product(range(CLASSES), enumerate(CELLS)):
+        if isinstance(model, JointTable):
+            found[c, i] = model.table[(c, *cell)]
+            continue
+        for b in model.classes[c]:
+            found[c, i] *= b.chances[cell[b.parent] if b.parent >= 0 else 0, cell[b.place]]
+    return found
+
+
+def said(record: np.ndarray) -> np.ndarray:
+    """p(published record | cell)"""
+    return np.array([np.prod([m[h, k] for m, h, k in zip(MATRICES, record, c, strict=True)]) for c in CELLS])
+
+
+def models(seed: int) -> list[JointTable | Forest]:
+    return [JointTable((0, 1, 2), tuple(MATRICES), table(seed)), forest(seed)]
+
+
+def test_tables_go_forward_as_by_the_kronecker_product() -> None:
+    dense = reduce(np.kron, MATRICES)
+    np.testing.assert_allclose(
+        forward(table(1), MATRICES).reshape(CLASSES, -1), table(1).reshape(CLASSES, -1) @ dense.T, rtol=1e-12
+    )
+    one, other = np.random.default_rng(2).random((2, 4)), np.random.default_rng(3).random((2, 3, 5))
+    np.testing.assert_allclose(outer(one, other), np.einsum("ra,rbc->rabc", one, other))
+
+
+def test_a_step_is_that_of_the_dense_em_and_the_likelihood_never_falls() -> None:
+    dense = reduce(np.kron, MATRICES)
+    rng = np.random.default_rng(4)
+    observed = rng.poisson(3000 * forward(table(4), MATRICES)).astype(float)
+    steps, found = Steps(MATRICES, observed), shares(np.ones((CLASSES, *INPUTS)))
+    y = shares(observed).reshape(CLASSES, -1)
+    x, before = found.reshape(CLASSES, -1), -np.inf
+    for _ in range(60):
+        found = steps(found, 1)
+        x = x * ((y / (x @ dense.T)) @ dense)
+        np.testing.assert_allclose(found.reshape(CLASSES, -1), x, atol=1e-5)
+        now = float((y * np.log(x @ dense.T)).sum())
+        assert now >= before - 1e-12
+        before = now
+    np.testing.assert_allclose(found.reshape(CLASSES, -1).sum(axis=1), 1, atol=1e-4)
+
+
+def test_a_class_without_records_keeps_its_table() -> None:
+    observed = np.ones((2, *OUTPUTS))
+    observed[1] = 0
+    start = table(5)[:2].astype(np.float32)
+    found = Steps(MATRICES, observed)(start, 20)
+    np.testing.assert_allclose(found[1], start[1], rtol=1e-4)
+    assert np.abs(found[0] - start[0]).max() > 0.01
+
+
+def test_stopping_keeps_the_best_table() -> None:
+    """Learnt from few records and judged by many, EM must end before it has learnt the noise."""
+    rng = np.random.default_rng(6)
+    law = forward(table(6), MATRICES)
+    priors = np.full((1, CLASSES), 1 / CLASSES)
+    judge = class_likelihood(1000 * law, priors)
+    steps = Steps(MATRICES, rng.poisson(30 * law).astype(float))
+    start = shares(np.ones((CLASSES, *INPUTS)))
+    fit = steps.stopped(start, judge)
+    assert 5 <= fit.steps < 400 and fit.scores.sum() > judge(steps.expected(steps(start, 400))).sum()
+    assert fit.scores.sum() == pytest.approx(judge(steps.expected(fit.table)).sum(), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("which", [0, 1])
+def test_likelihood_and_density_are_sums_over_all_cells(which: int, seed: int) -> None:
+    model = models(seed)[which]
+    law = enumerated(model)
+    wanted = np.array([law @ said(r) for r in RECORDS.T])
+    found = model.likelihood(list(RECORDS))
+    np.testing.assert_allclose(shares(found), shares(wanted), rtol=1e-6)
+    density = model.density(list(np.array(CELLS).T))
+    np.testing.assert_allclose(shares(density), shares(law.T), rtol=1e-6, atol=1e-12)
+
+
+def slightly_wrong(model: JointTable | Forest, other: JointTable | Forest) -> JointTable | Forest:
+    """With 15 % of another model's chances."""
+    if isinstance(model, JointTable):
+        assert isinstance(other, JointTable)
+        return JointTable(model.places, model.matrices, 0.85 * model.table + 0.15 * other.table)
+    assert isinstance(other, Forest)
+    classes = [
+        tuple(Branch(a.place, a.parent, 0.85 * a.chances + 0.15 * b.chances) for a, b in zip(*c, strict=True))
+        for c in zip(model.classes, other.classes, strict=True)
+    ]
+    return Forest(model.matrices, tuple(classes))
+
+
+def drawn_p_value(model: JointTable | Forest, truth: JointTable | Forest, record: np.ndarray, c: int) -> float:
+    """Of draws from a model's posterior, against the posterior of the truth by enumeration."""
+    n = 40_000
+    rng = np.random.default_rng(7)
+    codes = [np.full(n, v) for v in record]
+    drawn = model.draw(codes, np.full(n, c, np.uint8), rng)
+    counts = np.bincount(np.ravel_multi_index(drawn, INPUTS), minlength=len(CELLS))
+    law = enumerated(truth)[c] * said(record)
+    law /= law.sum()
+    order = np.argsort(law)
+    least = int(np.searchsorted(np.cumsum(law[order]), 10 / n))  # the rarest cells are taken together
+    starts = [0, *(i for i in range(least + 1, len(order)) if law[order[i]] * n >= 10)]
+    return chi_square(np.add.reduceat(counts[order], starts), np.add.reduceat(law[order], starts))
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_draws_follow_the_posterior_and_a_wrong_model_is_rejected(which: int) -> None:
+    model = models(3)[which]
+    tested = RECORDS.T[:: len(RECORDS.T) // 6]
+    for c, record in product(range(CLASSES), tested):
+        assert drawn_p_value(model, model, record, c) > LEVEL
+    wrong = slightly_wrong(model, models(4)[which])
+    rejected = [drawn_p_value(wrong, model, r, c) < LEVEL for c, r in product(range(CLASSES), tested)]
+    assert np.mean(rejected) > 0.5
+
+
+def test_records_of_a_forest_follow_its_law() -> None:
+    model = forest(5, strength=3.0)
+    for c in range(CLASSES):
+        drawn = model.sampled(c, 40_000, np.random.default_rng(8))
+        counts = np.bincount(np.ravel_multi_index(drawn, INPUTS), minlength=len(CELLS))
+        law = enumerated(model)
+        fits = [chi_square(counts[p * 40_000 >= 5], p[p * 40_000 >= 5]) for p in law]
+        assert fits[c] > LEVEL and max(np.delete(fits, c)) < LEVEL
+
+
+def test_picking_is_in_proportion_and_never_picks_nothing() -> None:
+    weights = np.tile([0.0, 2.0, 0.0, 1.0], (30_000, 1))
+    counts = np.bincount(picked(weights, np.random.default_rng(9)), minlength=4)
+    assert counts[0] == counts[2] == 0
+    assert chi_square(counts[[1, 3]], np.array([2.0, 1.0])) > LEVEL

@@ -1,0 +1,154 @@
+"""`reconstruct --method joint`: drawn from the posterior, streamed, the same each time.
+
+The law of the draws is held against enumeration in test_joint_models; here it is that of the label that was
+perturbed, and all that surrounds the draws.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ppdm_cli import Release, perturb, reconstruct, synthetic
+from ppdm_cli.engine import map_partitions
+from ppdm_cli.joint import JointTable, learn, read
+from ppdm_cli.joint.tables import Steps
+from ppdm_cli.reconstructing.drawing import Drawer
+from ppdm_cli.sidecar import decode
+from ppdm_cli.tables import base, open_releases, open_table
+from ppdm_cli.trees.from_release import label_of
+from tests.chances import LEVEL, chi_square
+from tests.conftest import Run
+
+
+def people(n: int = 20_000, seed: int = 1) -> pl.DataFrame:
+    return pl.concat([pl.DataFrame(b) for b in synthetic.generate(2, n, seed)])
+
+
+@pytest.fixture(scope="module")
+def kept() -> Release:
+    return perturb(people(), gamma=9, keep=["group", "car"], class_="group", seed=1)
+
+
+def test_columns_types_order_and_kept_columns_stay(kept: Release) -> None:
+    done = reconstruct(kept.frame, sidecar=kept.sidecar)
+    assert done.how.method == "joint" and {"age", "salary"} <= set(done.drawn)
+    assert done.frame.schema == people().schema
+    for name in ("group", "car"):
+        assert done.frame[name].equals(kept.frame[name])
+    assert decode(done.sidecar.encode(), "x").reconstruction.method == "joint"  # type: ignore[union-attr]
+
+
+def test_totals_are_those_of_the_result(kept: Release) -> None:
+    done = reconstruct(kept.frame, sidecar=kept.sidecar)
+    assert set(done.totals) == {a.name for a in kept.sidecar.perturbed}
+    for attribute in kept.sidecar.perturbed:
+        column = done.frame[attribute.name].to_arrow().cast(attribute.kind)
+        counts = np.bincount(attribute.domain.encode(column).codes, minlength=attribute.domain.size)
+        assert counts.tolist() == done.totals[attribute.name]
+
+
+def test_the_result_follows_from_the_release(kept: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the release and its partitions: coins are by partition, the model is the same in all of them."""
+    once = reconstruct(kept.frame, sidecar=kept.sidecar, threads=1)
+    assert reconstruct(kept.frame, sidecar=kept.sidecar, threads=2).frame.equals(once.frame)
+    monkeypatch.setattr(base, "MOST_ROWS", 1_024)
+    parts = reconstruct(kept.frame, sidecar=kept.sidecar, threads=1)
+    assert parts.drawn == once.drawn and not parts.frame.equals(once.frame)
+    assert reconstruct(kept.frame, sidecar=kept.sidecar, threads=2).frame.equals(parts.frame)
+    for name in once.drawn:
+        differences = np.abs(np.array(parts.totals[name]) - once.totals[name])
+        assert differences.max() < 5 * np.sqrt(20_000 / 2)
+
+
+def test_a_joint_reconstruction_has_what_attributes_say_of_each_other(kept: Release) -> None:
+    """In group A of function 2 the young earn 50,000 to 100,000 and the old 25,000 to 75,000."""
+
+    def apart(data: pl.DataFrame) -> float:
+        group = data.filter(pl.col("group") == "A")
+        return float(group.filter(pl.col("age") < 40)["salary"].mean()) - float(  # type: ignore[arg-type]
+            group.filter(pl.col("age") >= 60)["salary"].mean()  # type: ignore[arg-type]
+        )
+
+    found = {
+        m: apart(reconstruct(kept.frame, sidecar=kept.sidecar, method=m).frame)  # type: ignore[arg-type]
+        for m in ("joint", "by-class")
+    }
+    true = apart(people())
+    assert 24_000 < true < 26_000 and abs(found["joint"] - true) < 4_000
+    assert found["by-class"] < 0.8 * found["joint"]
+
+
+def label_p_value(published: tuple[int, int, int], wrong: bool) -> float:
+    """Of the drawn (a, b, label) given one published record, against Bayes by enumeration."""
+    rng = np.random.default_rng(5)
+    n = 60_000
+    labels = rng.choice(["r", "s", "t"], n, p=[0.5, 0.3, 0.2])
+    data = pl.DataFrame({"a": rng.integers(0, 3, n), "b": rng.random(n) < 0.4, "y": labels})
+    release = perturb(data, gamma=4, class_="y", seed=5)
+    table, said = open_releases(release.frame, release.sidecar)
+    learnt = learn(read(table, said, label_of(said, None)))
+    label = learnt.sample.label
+    true = rng.gamma(2.0, size=(3, 3, 2))
+    true /= true.sum(axis=(1, 2), keepdims=True)
+    shown = label.built_matrix.dense()
+    both = label.built_matrix.solve(learnt.shares)[:, None, None] * true  # p(label, a, b)
+    by_published = np.tensordot(shown, both, axes=1) / learnt.shares[:, None, None]
+    matrices = tuple(learnt.sample.matrices)
+    drawer = Drawer(replace(learnt, model=JointTable((0, 1), matrices, by_published)), "a release")
+    attributes = (*learnt.sample.attributes, label)
+    one = {a.name: a.domain.decode(np.full(n, v, np.uint8)) for a, v in zip(attributes, published, strict=True)}
+    (labels, drawn), *rest = map_partitions(open_table(pl.DataFrame(one)), drawer, threads=1)
+    assert not rest
+    if wrong:  # as though the published label were the original one
+        labels = np.full(n, published[2])
+    counts = np.bincount(np.ravel_multi_index((labels, drawn["a"], drawn["b"]), (3, 3, 2)), minlength=18)
+    law = np.array([
+        both[y, a, b] * shown[published[2], y] * matrices[0][published[0], a] * matrices[1][published[1], b]
+        for y, a, b in product(range(3), range(3), range(2))
+    ])  # fmt: skip
+    return chi_square(counts, law)
+
+
+@pytest.mark.parametrize("published", [(0, 0, 0), (2, 1, 1), (1, 0, 2)])
+def test_a_perturbed_label_is_drawn_from_its_posterior(published: tuple[int, int, int]) -> None:
+    assert label_p_value(published, False) > LEVEL
+    assert label_p_value(published, True) < LEVEL
+
+
+def test_a_label_of_which_the_sample_has_no_record_is_drawn_too() -> None:
+    """Such labels are possible where a large release is thinned; null must not be their only value."""
+    data = people(4_000).select("age", "salary", "group").with_columns(
+        age=pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("age"))
+    )  # fmt: skip
+    release = perturb(data, gamma=9, keep=["group"], class_="group", seed=2)
+    table, said = open_releases(release.frame, release.sidecar)
+    sample = read(table, said, label_of(said, None))
+    assert sample.attributes[0].name == "age"
+    gone = replace(sample, labels=np.zeros_like(sample.labels))
+    whole, without = learn(sample).model, learn(gone).model
+    assert isinstance(whole, JointTable) and without is None
+    observed = gone.counts(whole.places).sum(axis=0)
+    start = np.full(whole.table.shape, 1 / whole.table[0].size)
+    learnt = JointTable(whole.places, whole.matrices, Steps(whole.matrices, observed)(start, 5))
+    drawn = learnt.draw(sample.codes, np.ones(4_000, np.uint8), np.random.default_rng(1))
+    assert len(np.unique(drawn[0])) > 5
+
+
+def test_the_command_says_what_was_drawn(tmp_path: Path, here: Run) -> None:
+    perturb(people(8_000), tmp_path / "r.csv", gamma=9, keep=["group"], class_="group", seed=1)
+    said = " ".join(here("reconstruct", "r.csv", "-o", "u.csv").stderr.decode().split())
+    assert "together by the joint distribution." in said and "'age'" in said
+    found = json.loads(here("reconstruct", "r.csv", "-o", "v.csv", "--json").stdout)
+    assert found["method"] == "joint" and {"age", "salary"} <= set(found["joint"])
+    assert (tmp_path / "u.csv").read_bytes() == (tmp_path / "v.csv").read_bytes()
+    plain = people(2_000).select("age", "group").with_columns(age=pl.col("age").shuffle(seed=1))
+    perturb(plain, tmp_path / "n.csv", gamma=2, keep=["group"], class_="group", seed=1)
+    said = " ".join(here("reconstruct", "n.csv", "-o", "w.csv", "--method", "joint").stderr.decode().split())
+    assert "(the release tells nothing of a joint distribution)" in said
