@@ -24,6 +24,8 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.by_class
 	$(BIN)/python -m tests.papers.accuracy
 	$(BIN)/python -m tests.papers.fig4
+	$(BIN)/python -m tests.papers.joint
+	$(BIN)/python -m tests.papers.attacks
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

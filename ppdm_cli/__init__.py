@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 from ppdm_cli.version import __version__
 
 if TYPE_CHECKING:
+    from ppdm_cli.attacks import Attacked, attack
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.perturbing import Release, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.trees import Fitted, Tree, fit_tree, predict
 
 __all__ = [
+    "Attacked",
     "Estimate",
     "Fitted",
     "Reconstructed",
     "Release",
     "Tree",
     "__version__",
+    "attack",
     "estimate",
     "fit_tree",
     "perturb",
@@ -31,6 +34,8 @@ __all__ = [
 ]
 
 _WHERE = {
+    "attack": "ppdm_cli.attacks",
+    "Attacked": "ppdm_cli.attacks",
     "perturb": "ppdm_cli.perturbing",
     "Release": "ppdm_cli.perturbing",
     "estimate": "ppdm_cli.estimating",

@@ -123,8 +123,11 @@ class Coins:
             _scratch.output = np.empty(CELLS * BLOCK + BLOCK, np.uint8)
         self._input, self._output = _scratch.input, _scratch.output
 
-    def words(self, addresses: Addresses, codes: Codes | int, retry: int = 0) -> Words:
-        """Four 32-bit words a cell, for up to `CELLS` cells; overwritten by the thread's next call."""
+    def words(self, addresses: Addresses, codes: Codes | int, retry: Codes | int = 0) -> Words:
+        """Four 32-bit words a cell, for up to `CELLS` cells; overwritten by the thread's next call.
+
+        A true value of 64 bits, which never asks again, takes the places of both code and retry.
+        """
         n = len(addresses)
         block = self._input[:n]
         block[:, 0] = addresses

@@ -86,6 +86,36 @@ def save(chart: Any, path: Path, force: bool) -> None:
         target.rename()
 
 
+def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+    """Exact guesses of each attack beside those of the prior alone, a panel an attribute; else the errors."""
+    alt = _altair()
+    exact = any(r.get("exact") is not None for r in rows)
+    what, title = ("exact", "named exactly") if exact else ("rmse_share", "RMSE, of the standard deviation")
+    shown = [r for r in rows if r.get(what) is not None]
+    data = [
+        {
+            "attack": r["attack"],
+            "attribute": r["attribute"],
+            "value": r[what],
+            "low": r.get(f"{what}_low"),
+            "high": r.get(f"{what}_high"),
+            "prior": r.get("exact_prior") if exact else 1.0,
+        }
+        for r in shown
+    ]
+    base = alt.Chart(alt.Data(values=data), width=300).encode(y=alt.Y("attack:N", sort=None, title=None))
+    axis = alt.Axis(format="%") if exact else alt.Axis()
+    bars = base.mark_bar(color="#0b5cad").encode(x=alt.X("value:Q", title=title, axis=axis))
+    interval = base.mark_rule(color="black").encode(x="low:Q", x2="high:Q")
+    prior = base.mark_tick(color="#c8102e", thickness=2).encode(x="prior:Q")
+    places = list(dict.fromkeys(r["attribute"] for r in shown))
+    chart = alt.layer(bars, interval, prior).facet(
+        facet=alt.Facet("attribute:N", title=None, sort=places, header=alt.Header(labelFontSize=12)), columns=2
+    )
+    said = "Attacks (bars) and the prior alone (red)"
+    save(chart.properties(title=said), path, force)
+
+
 _SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
 _MOST_LABELS = 25
 """Labels below a panel; of more, every second, third, ... is shown."""
@@ -168,7 +198,9 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
         x=middle, y=y("low"), y2="high:Q"
     )
     points = base.mark_point(filled=True, opacity=1, size=8 if thin else 28).encode(x=middle, y=y("estimate"))
-    named = [(bars, 0), *([(true, 2)] if "true" in rows[0] else []), (between, 1), (points, 1)]
+    named = [(bars, 0), *([(true, 2)] if "true" in rows[0] else []), (points, 1)]
+    if "high" in _shown(rows):
+        named.insert(-1, (between, 1))
     layers = [
         layer.transform_calculate(series=f"'{series[place]}'").encode(color=color) for layer, place in named
     ]
@@ -182,7 +214,7 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:
-    return [n for n in ("label", "observed", "estimate", "low", "high", "true") if n in rows[0]]
+    return [n for n in ("label", "observed", "estimate", "low", "high", "true") if rows[0].get(n) is not None]
 
 
 def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -194,7 +226,7 @@ def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in rows:
         null = row["label"] == "null"
         left, right = (end + width, end + 2 * width) if null else (row["lower"], row["upper"])
-        top = max(row["observed"], row["high"])
+        top = max(row["observed"], row["estimate"], row["high"] or 0)
         ends = {"left": left, "right": right, "middle": (left + right) / 2, "top": top}
         placed.append({**row, "lower": None, "upper": None, **ends})
     return placed

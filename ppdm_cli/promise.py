@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from decimal import ROUND_CEILING, Context
+from math import isfinite
 from typing import Any
 
 from msgspec import UNSET
 
-from ppdm_cli.matrices import Band
+from ppdm_cli.domain import Bins
+from ppdm_cli.matrices import Additive, AdditiveSpec, Band
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Attribute, Sidecar
 
@@ -19,6 +21,7 @@ def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
     """The figures of one perturbed attribute."""
     matrix = attribute.built_matrix
     gamma = matrix.amplification
+    noise = matrix if isinstance(matrix, Additive) else None
     return {
         "attribute": attribute.name,
         "type": attribute.type,
@@ -26,17 +29,33 @@ def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
         "N": attribute.N,
         "matrix": attribute.matrix.kind if attribute.matrix is not UNSET else None,
         "half_width": matrix.half_width if isinstance(matrix, Band) else None,
-        "gamma": gamma,
-        "epsilon": epsilon(gamma),
+        "noise": None if noise is None else noise.noise,
+        "sd": None if noise is None else noise.sd,
+        "interval": None if noise is None else noise.interval,
+        "interval_share": None if noise is None else noise.interval / _width(attribute),
+        "gamma": _finite(gamma),
+        "epsilon": _finite(epsilon(gamma)),
         "staying": matrix.staying,
         "neighbourhood": matrix.neighbourhood if isinstance(matrix, Band) else None,
-        "condition_number": matrix.condition_number,
+        "condition_number": _finite(matrix.condition_number),
         "entropy": matrix.entropy(),
         "prior": prior,
         "worst_posterior": worst_posterior(gamma, prior),
         "domain_from": attribute.domain_from,
         "nulls": attribute.nulls,
     }
+
+
+def _finite(number: float) -> float | str:
+    """JSON has no infinity, and the sidecar calls it so."""
+    return number if isfinite(number) else "inf"
+
+
+def _width(attribute: Attribute) -> float:
+    """From the first to the last number of a domain."""
+    domain = attribute.domain
+    values = domain.edges if isinstance(domain, Bins) else domain.values  # type: ignore[attr-defined]
+    return float(values[-1]) - float(values[0])
 
 
 def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
@@ -85,13 +104,23 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     said = []
     if sidecar.privacy is UNSET:
         return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
-    many = len(sidecar.perturbed)
+    many, noisy = len(sidecar.perturbed), additive(sidecar)
+    if noisy:
+        said.append(
+            "Additive noise promises nothing: no finite gamma or epsilon holds for it, as a published value "
+            + (
+                "makes some originals as much likelier than others as you like"
+                if sidecar.perturbed[0].matrix.noise == "normal"  # type: ignore[union-attr]
+                else "rules out every original further from it than the noise reaches"
+            )
+            + ". It is the baseline that fell to attacks, for comparison; publish with random substitution."
+        )
     if record["perturbed_gamma"] is None:
         said.append(
             "The coins came from a seed, which can be guessed and checked against the release: "
             "nothing is promised. For publishing, perturb without --seed."
         )
-    else:
+    elif not noisy:
         attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
         worst = at_most(record["worst_posterior"])
         said.append(
@@ -118,6 +147,11 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             "Domains taken from the private data, and published with the sidecar: " + ", ".join(from_data) + "."
         )
     return said
+
+
+def additive(sidecar: Sidecar) -> bool:
+    """Whether a release was made with noise: one scheme holds for all of its attributes."""
+    return any(isinstance(a.matrix, AdditiveSpec) for a in sidecar.perturbed)
 
 
 def bands(sidecar: Sidecar) -> list[str]:

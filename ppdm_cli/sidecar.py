@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import uuid
 from functools import cached_property
+from itertools import pairwise
 from math import inf, isfinite, log
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
-from ppdm_cli.matrices import Matrix, MatrixSpec, build
+from ppdm_cli.matrices import Additive, AdditiveSpec, AnyMatrix, Extents, MatrixSpec, build
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
@@ -85,6 +88,8 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             matrix = self._parsed(lambda: self.built_matrix)
             if self._parsed(lambda: self.published_domain.size) != matrix.outputs:
                 raise ValueError(f"{quoted(self.name)}: the codes are not the ones that its matrix publishes")
+            if isinstance(matrix, Additive) and (self.nulls is True or self.beyond is not UNSET):
+                raise ValueError(f"{quoted(self.name)}: noise goes with neither nulls nor 'beyond'")
         elif self.beyond is not UNSET:
             raise ValueError(f"{quoted(self.name)} has no matrix that publishes anything beyond its domain")
 
@@ -124,11 +129,16 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     @property
     def published_kind(self) -> Any:
         """The Arrow type of the column in the release."""
+        if isinstance(self.matrix, AdditiveSpec):
+            return dtypes.parse(self.matrix.dtype)
         return self.kind if self.beyond is UNSET else dtypes.parse(self.beyond.dtype)
 
     @property
     def published_domain(self) -> Domain:
-        """What the release's column may hold: the domain, and what a band publishes beyond it."""
+        """What the release's column may hold: the domain, and what is published beyond it."""
+        matrix = self.built_matrix if isinstance(self.matrix, AdditiveSpec) else None
+        if isinstance(matrix, Additive):
+            return Bins(self.published_kind, matrix.edges.tolist(), False)
         if self.beyond is UNSET:
             return self.domain
         kind = self.published_kind
@@ -140,10 +150,25 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return self.domain.extended(kind, below, above)
 
     @property
-    def built_matrix(self) -> Matrix:
+    def built_matrix(self) -> AnyMatrix:
         if self.matrix is UNSET or self.N is UNSET:
             raise MismatchError(f"{quoted(self.name)} is kept: it has no matrix", "name a perturbed attribute")
-        return build(self.matrix, self.N, self.nulls is True)
+        extents = extents_of(self.domain) if isinstance(self.matrix, AdditiveSpec) else ()
+        return build(self.matrix, self.N, self.nulls is True, extents)
+
+
+def extents_of(domain: Domain) -> Extents:
+    """Between which numbers the values of each code lie; whole steps count half a step to either side."""
+    if not (pa.types.is_integer(domain.kind) or pa.types.is_floating(domain.kind)):
+        raise ValueError(f"values of type {domain.kind} take no noise")
+    if isinstance(domain, Categories):
+        return tuple((float(v), float(v)) for v in domain.values)
+    assert isinstance(domain, Bins)
+    edges = domain.edges.astype(np.float64)
+    if dtypes.is_whole(domain.kind):
+        edges -= 0.5
+        edges[-1] += 1
+    return tuple(pairwise(edges.tolist()))
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,6 +234,8 @@ class Sidecar(
             raise ValueError("an attribute is listed twice")
         if self.class_ is not UNSET and self.class_ not in names:
             raise ValueError("the class is not among the attributes")
+        if len({getattr(a.matrix, "noise", None) for a in self.perturbed}) > 1:
+            raise ValueError("noise of one law is on all perturbed attributes or on none")
         if self.stage == "perturbed" and self.privacy is UNSET:
             raise ValueError("a perturbed release needs 'privacy'")
         if self.privacy is not UNSET:
@@ -230,7 +257,8 @@ class Sidecar(
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
             raise ValueError("privacy.perturbed_gamma is not what the attributes give")
-        if abs(float(privacy.perturbed_epsilon) - epsilon) > 1e-4 * max(1.0, epsilon):
+        said = float(privacy.perturbed_epsilon)
+        if said != epsilon and not abs(said - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
             raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
 
     def column_kind(self, attribute: Attribute) -> Any:

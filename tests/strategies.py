@@ -18,10 +18,12 @@ from msgspec import UNSET
 from ppdm_cli import dtypes
 from ppdm_cli.domain import Bins, Categories, Domain, Representative
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.matrices import GammaDiagonalSpec
+from ppdm_cli.matrices import GammaDiagonalSpec, Noise
 from ppdm_cli.perturbing.choosing import chosen
+from ppdm_cli.perturbing.noise import Sd
+from ppdm_cli.perturbing.noise import chosen as add_noise
 from ppdm_cli.perturbing.settling import described, privacy
-from ppdm_cli.perturbing.wishes import AttributeWish
+from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
 from ppdm_cli.sidecar import Attribute, Sidecar, tool
 
 WHOLE_KINDS: list[pa.DataType] = [
@@ -125,13 +127,15 @@ def members(draw: st.DrawFn, domain: Domain, most: int = 40) -> list[Any]:
 
 
 @st.composite
-def attributes(draw: st.DrawFn, name: str | None = None) -> Attribute:
-    """One attribute of a sidecar, perturbed or kept."""
+def attributes(draw: st.DrawFn, name: str | None = None, noise: Noise | None = None) -> Attribute:
+    """One attribute of a sidecar, perturbed (with that noise, where it is given) or kept."""
     name = draw(names) if name is None else name
     if draw(st.integers(0, 3)) == 0:
         kind = draw(kinds)
         form = "discrete" if dtypes.is_discrete(kind) else "continuous"
         return Attribute(name=name, role="kept", type=form, dtype=str(kind))
+    if noise is not None:
+        return _noisy(draw, name, noise)
     domain = draw(domains(smallest=2))
     wish = AttributeWish(half_width=draw(st.integers(1, 3))) if draw(st.booleans()) else AttributeWish()
     try:
@@ -141,11 +145,29 @@ def attributes(draw: st.DrawFn, name: str | None = None) -> Attribute:
     return described(name, domain, draw(st.sampled_from(["declared", "data"])), spec, beyond)
 
 
+def _noisy(draw: st.DrawFn, name: str, noise: Noise) -> Attribute:
+    kind = draw(st.sampled_from([k for k in NUMBER_KINDS if pa.types.is_integer(k) or pa.types.is_floating(k)]))
+    domain = draw(domains(kind, smallest=3))
+    plain: Domain = Bins(pa.float64(), [0.0, 1.0, 2.0], False)
+    if isinstance(domain, Bins):
+        plain = Bins(kind, domain.edges.tolist(), False)
+    elif isinstance(domain, Categories):
+        plain = Categories(kind, domain.values, False)
+    wishes = Wishes(scheme="additive", noise=noise, sd=Sd(draw(st.floats(0.01, 10)), True))
+    try:
+        spec, beyond = add_noise(plain, AttributeWish(), wishes)
+    except PpdmError:  # too few values, too far from zero, or too near the type's limits
+        plain = Bins(pa.float64(), [0.0, 1.0, 2.0], False)
+        spec, beyond = add_noise(plain, AttributeWish(), wishes)
+    return described(name, plain, draw(st.sampled_from(["declared", "data"])), spec, beyond)
+
+
 @st.composite
 def sidecars(draw: st.DrawFn) -> Sidecar:
     """A whole sidecar of a perturbed release."""
     listed = draw(st.lists(names, min_size=1, max_size=6, unique=True))
-    all_attributes = [draw(attributes(name)) for name in listed]
+    noise = draw(st.sampled_from([None, None, *get_args(Noise)]))
+    all_attributes = [draw(attributes(name, noise)) for name in listed]
     optional: dict[str, Any] = {}
     if draw(st.booleans()):
         optional["class_"] = draw(st.sampled_from(listed))

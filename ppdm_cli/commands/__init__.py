@@ -25,6 +25,7 @@ SUBCOMMANDS = {
     "train-tree": "Train a decision tree on an original or reconstructed table.",
     "predict": "Add what a tree predicts to a table.",
     "entropy": "What a matrix costs and gives, to choose gamma and N.",
+    "attack": "What an adversary gets back from a release.",
     "generate": "Make the synthetic tables of the papers.",
 }
 

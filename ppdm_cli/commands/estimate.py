@@ -162,7 +162,10 @@ def _show(done: Any, in_file: bool) -> None:
             out,
             f"{table.name}{' by ' + table.group[0].name if table.by else ''}",
             [*labels, *(n.replace("_", " ") for n in numbers)],
-            [[*(r[c] for c in labels), *(round(r[c]) for c in numbers)] for r in shown.to_dicts()],
+            [
+                [*(r[c] for c in labels), *(None if r[c] is None else round(r[c]) for c in numbers)]
+                for r in shown.to_dicts()
+            ],
         )
         if len(rows) > _ROWS:
             show.say(out, [f"... and {len(rows) - _ROWS} more; -o FILE or --json has all."])

@@ -57,33 +57,12 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
         return
     out = show.console()
     records = "an unsaid number of" if promised.records is None else promised.records
-    show.table(
+    noise = promise.additive(promised)
+    substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{promise.percent(prior)} becomes"]
+    show.attributes(
         out,
         f"{promised.stage}, {records} records, release {promised.release}",
-        [
-            "attribute",
-            "type",
-            "N",
-            "matrix",
-            "gamma",
-            "epsilon",
-            "stays",
-            "condition",
-            f"{promise.percent(prior)} becomes",
-        ],
-        [
-            (
-                r["attribute"],
-                f"{r['type']} {r['dtype']}",
-                r["N"],
-                show.matrix(r),
-                r["gamma"],
-                r["epsilon"],
-                promise.percent(r["staying"]),
-                r["condition_number"],
-                promise.at_most(r["worst_posterior"]),
-            )
-            for r in (promise.of_attribute(a, prior) for a in promised.perturbed)
-        ],
+        [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
+        [promise.of_attribute(a, prior) for a in promised.perturbed],
     )
     show.say(out, promise.sentences(promised, prior))

@@ -77,8 +77,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "attributes",
     multiple=True,
     metavar="COL:KEY=V,...",
-    help="Settings of one column: gamma, rho1, rho2, bins, domain, nulls, representative, matrix, half_width; "
-    "repeatable.",
+    help="Settings of one column: gamma, rho1, rho2, bins, domain, nulls, representative, matrix, half_width, "
+    "sd; repeatable.",
 )
 @click.option(
     "--domain",
@@ -101,6 +101,20 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     type=click.Choice(["gamma-diagonal", "band"]),
     help="band: of bins of numbers and times the neighbourhood is kept rather than the exact bin, which serves "
     "ranges and trees better at the same gamma.  [default: gamma-diagonal]",
+)
+@click.option(
+    "--scheme",
+    type=click.Choice(["substitution", "additive"]),
+    help="additive: noise of one law on every number instead, the old baseline, to compare with. It promises "
+    "no gamma.  [default: substitution]",
+)
+@click.option(
+    "--noise", type=click.Choice(["uniform", "normal"]), help="The law of additive noise, of mean zero."
+)
+@click.option(
+    "--sd",
+    metavar="S",
+    help="Its standard deviation: a share of each domain's width, such as 25%, or in the columns' units.",
 )
 @click.option(
     "--rare",
@@ -210,24 +224,12 @@ def _report(release: Any, output: Path) -> None:
 
     out = show.console(stderr=True)
     rows = [promise.of_attribute(a) for a in release.sidecar.perturbed]
-    titles = ["attribute", "type", "N", "gamma", "stays", "epsilon", "domain"]
-    cells = [
-        [
-            r["attribute"],
-            f"{r['type']} {r['dtype']}",
-            r["N"],
-            r["gamma"],
-            promise.percent(r["staying"]),
-            r["epsilon"],
-            r["domain_from"],
-        ]
-        for r in rows
-    ]
-    if any(r["half_width"] for r in rows):  # one kind for all needs no column
-        for line, figures in zip([titles, *cells], [None, *rows], strict=True):
-            line.insert(3, "matrix" if figures is None else show.matrix(figures))
+    if promise.additive(release.sidecar):
+        columns = show.NOISE
+    else:  # one kind for all needs no column
+        columns = [*["matrix"] * any(r["half_width"] for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
-    show.table(out, f"{records} records to {output}", titles, cells)
+    show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
     said = promise.sentences(release.sidecar)
     if release.sized:
         said.append(

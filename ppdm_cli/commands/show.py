@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ppdm_cli.errors import one_line
+from ppdm_cli.promise import at_most, percent
 
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
@@ -48,6 +50,29 @@ def cell_text(cell: Any) -> str:
 def matrix(figures: Mapping[str, Any]) -> str:
     """What kind of matrix an attribute has, in a cell."""
     return f"band +-{figures['half_width']}" if figures["half_width"] else str(figures["matrix"])
+
+
+WHAT = ["attribute", "type", "N"]
+NOISE = ["noise", "sd", "95% within", "of the domain"]
+_CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "type": lambda r: f"{r['type']} {r['dtype']}",
+    "matrix": matrix,
+    "stays": lambda r: percent(r["staying"]),
+    "condition": lambda r: r["condition_number"],
+    "domain": lambda r: r["domain_from"],
+    "95% within": lambda r: r["interval"],
+    "of the domain": lambda r: f"{100 * r['interval_share']:.3g}%",
+    "becomes": lambda r: at_most(r["worst_posterior"]),
+}
+
+
+def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """The figures of attributes (`promise.of_attribute`), a row each; a column is named by its title.
+
+    A title's last word says which figure it is of, where something goes before it.
+    """
+    of = [_CELLS.get(c) or _CELLS.get(c.split()[-1]) or itemgetter(c) for c in columns]
+    table(out, title, columns, [[cell(r) for cell in of] for r in rows])
 
 
 def say(out: Console, sentences: Sequence[str]) -> None:

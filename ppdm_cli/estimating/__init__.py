@@ -22,10 +22,10 @@ from ppdm_cli.estimating.estimators import (
     Matrices,
     largest_remainder,
     maximum_likelihood,
-    perturbed_axes,
 )
-from ppdm_cli.estimating.intervals import Interval, Z, score_interval
+from ppdm_cli.estimating.intervals import Interval, Z, intervals
 from ppdm_cli.estimating.results import as_frame, write
+from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
 
@@ -142,13 +142,12 @@ def _estimated(
     group: Group, by: bool, observed: np.ndarray, estimator: str, truth: np.ndarray | None
 ) -> Estimated:
     matrices = matrices_of(group)
-    records = observed.sum(axis=perturbed_axes(matrices), keepdims=True)
     return Estimated(
         group,
         by,
         observed,
         ESTIMATORS[estimator](observed, matrices),
-        score_interval(observed, matrices).possible(records),
+        intervals(observed, matrices),
         truth,
     )
 
@@ -225,10 +224,18 @@ def _true_counts(
 
 
 def _remarks(tables: Sequence[Estimated]) -> list[str]:
+    remarks = []
+    noisy = {a.name: m for t in tables for a, m in zip(t.group, matrices_of(t.group), strict=True)}
+    blind = [n for n, m in noisy.items() if isinstance(m, Additive) and not m.invertible]
+    if blind:
+        remarks.append(
+            f"No intervals where {', '.join(blind)} takes part: noise so wide leaves no unbiased estimate to "
+            "centre them on (inspect shows the condition number), only the one that is iterated."
+        )
     vague = [t.name for t in tables if t.says_nothing]
-    if not vague:
-        return []
-    return [
-        f"The intervals of {', '.join(vague)} are wider than the counts: too few records for so many values "
-        "at this gamma. Ask for fewer attributes together, or for more records."
-    ]
+    if vague:
+        remarks.append(
+            f"The intervals of {', '.join(vague)} are wider than the counts: too few records for so many "
+            "values at this gamma or noise. Ask for fewer attributes together, or for more records."
+        )
+    return remarks

@@ -12,16 +12,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.matrices import Band, GammaDiagonal, Matrix
+from ppdm_cli.matrices import Additive, Band, GammaDiagonal, Matrix
 
 Matrices = Sequence[Matrix | None]
 EM_STEPS = 20_000
 EM_TOLERANCE = 1e-9
 """EM ends when a step adds less log-likelihood a record than this."""
 BAND_TOLERANCE = 0.01
-"""With a band it ends when a step adds less log-likelihood than this to a slice.
+"""With a band it ends when a step adds less log-likelihood than this to a slice ...
+"""
+NOISE_TOLERANCE = 0.03
+"""... and with additive noise, less than this.
 
-A band blurs: from equal shares EM finds the shape first and the noise last, and the most likely counts of
+They blur: from equal shares EM finds the shape first and the noise last, and the most likely counts of
 all are jagged (docs/method.md has figures).
 """
 
@@ -53,7 +56,7 @@ def simplex(observed: Floats, matrices: Matrices) -> Floats:
 def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
     """The most likely original counts: in closed form for one gamma-diagonal, else by EM.
 
-    With a band EM ends early, short of them.
+    With a band or noise EM ends early, short of them.
     """
     perturbed = [m for m in matrices if m is not None]
     if len(perturbed) == 1 and isinstance(perturbed[0], GammaDiagonal):
@@ -75,8 +78,9 @@ def perturbed_axes(matrices: Matrices) -> tuple[int, ...]:
     return tuple(i for i, m in enumerate(matrices) if m is not None)
 
 
-def banded(matrices: Matrices) -> bool:
-    return any(isinstance(m, Band) for m in matrices)
+def blurred(matrices: Matrices) -> bool:
+    """Whether a value is published as one near it: by a band, or by noise."""
+    return any(isinstance(m, (Band, Additive)) for m in matrices)
 
 
 def _by_slice(
@@ -123,8 +127,9 @@ def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats
     totals = observed.sum(axis=axes, keepdims=True)
     estimate = np.broadcast_to(totals / cells, shape).copy() if start is None else start.copy()
     tolerance, before = EM_TOLERANCE * max(observed.sum(), 1.0), -np.inf
-    if banded(matrices):
-        tolerance = max(tolerance, BAND_TOLERANCE * int((totals > 0).sum()))
+    if blurred(matrices):
+        least = NOISE_TOLERANCE if any(isinstance(m, Additive) for m in matrices) else BAND_TOLERANCE
+        tolerance = max(tolerance, least * int((totals > 0).sum()))
     for _ in range(EM_STEPS):
         expected = _along(estimate, matrices, "forward")
         ratio = np.divide(observed, expected, out=np.zeros_like(expected), where=expected > 0)

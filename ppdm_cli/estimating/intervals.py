@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating.estimators import Matrices, banded, inverse, perturbed_axes, set_scale
+from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
+from ppdm_cli.matrices import Additive
 
 Z = 1.959963984540054
 
@@ -26,6 +27,15 @@ class Interval:
     def possible(self, n: Floats | float) -> Interval:
         """Cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""
         return Interval(self.std_error, np.clip(self.low, 0.0, n), np.clip(self.high, 0.0, n))
+
+
+def intervals(observed: Floats, matrices: Matrices) -> Interval:
+    """For every cell of a table of counts; NaN where noise leaves no unbiased estimate to centre on."""
+    if any(isinstance(m, Additive) and not m.invertible for m in matrices):
+        shape = [size if m is None else m.inputs for size, m in zip(observed.shape, matrices, strict=True)]
+        return Interval(*(np.full(shape, np.nan) for _ in range(3)))
+    records = observed.sum(axis=perturbed_axes(matrices), keepdims=True)
+    return score_interval(observed, matrices).possible(records)
 
 
 def score_interval(observed: Floats, matrices: Matrices) -> Interval:
@@ -42,7 +52,7 @@ def score_interval(observed: Floats, matrices: Matrices) -> Interval:
     n = np.broadcast_to(observed.sum(axis=axes, keepdims=True), estimate.shape)
     # squared estimates [(A o A) M X]; of it a record of the cell itself adds `own`, any other `others`
     # (for one gamma-diagonal exactly; a band's estimate is too wild to part the two, a possible one does)
-    possible = set_scale(observed, matrices) if banded(matrices) else estimate
+    possible = set_scale(observed, matrices) if blurred(matrices) else estimate
     rest = n - possible
     told = np.abs(rest) > 1e-9 * n
     others = np.divide(squared - own * possible, rest, out=np.zeros_like(rest), where=told)

@@ -29,6 +29,8 @@ def as_frame(tables: Sequence[Estimated]) -> Any:
 
 
 def _columns(table: Estimated) -> dict[str, Any]:
+    import polars as pl
+
     domains = [a.domain for a in table.group]
     shape = table.estimate.shape
     places = [p.ravel() for p in np.indices(shape)]
@@ -51,10 +53,9 @@ def _columns(table: Estimated) -> dict[str, Any]:
     columns |= {
         "observed": table.unchanged.ravel(),
         "estimate": table.estimate.ravel(),
-        "std_error": interval.std_error.ravel(),
-        "low": interval.low.ravel(),
-        "high": interval.high.ravel(),
     }
+    for name in ("std_error", "low", "high"):  # null where there is no interval
+        columns[name] = pl.Series(getattr(interval, name).ravel(), nan_to_null=True)
     if table.truth is not None:
         columns["true"] = table.truth.ravel()
     return columns

@@ -14,7 +14,7 @@ from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import count, maximum_likelihood
-from ppdm_cli.matrices import Band, GammaDiagonal, Matrix, best_half_width
+from ppdm_cli.matrices import Additive, Band, GammaDiagonal, Matrix, best_half_width
 from ppdm_cli.matrices.exact import checked_gamma
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Sidecar
@@ -106,6 +106,11 @@ def of_release(
     rows = []
     for attribute, counts in zip(sidecar.perturbed, observed, strict=True):
         matrix = attribute.built_matrix
+        if isinstance(matrix, Additive):
+            raise UsageError(
+                "additive noise publishes numbers, not values of a domain: it has no H(M)",
+                "inspect says how wide the noise is; entropy is for random substitution",
+            )
         n = float(counts.sum())
         prior = maximum_likelihood(counts, [matrix]) / n if n else None
         rows.append({"attribute": attribute.name} | row(matrix, rho1, n, prior))

@@ -19,6 +19,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.matrices.base import Blocks
+from ppdm_cli.matrices.dense import applied, left_inverse
 from ppdm_cli.matrices.exact import LARGEST_RANGE, checked_gamma, uniform_below
 
 MOST_ORDERED = 1 << 11
@@ -220,10 +221,10 @@ class Band:
         return self.backward(weights[:, None] * self.dense())
 
     def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        return _applied(_left_inverse(self), observed, axis)
+        return applied(_left_inverse(self), observed, axis)
 
     def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
-        return _applied(_left_inverse(self) ** 2, observed, axis)
+        return applied(_left_inverse(self) ** 2, observed, axis)
 
     def own_variance(self) -> Floats:
         own: Floats = np.einsum("ih,hi->i", _left_inverse(self) ** 2, self.dense())
@@ -233,20 +234,9 @@ class Band:
         return self.forward(np.eye(self.inputs))
 
 
-def _applied(matrix: Floats, table: Floats, axis: int) -> Floats:
-    return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
-
-
 @lru_cache(maxsize=8)
 def _left_inverse(band: Band) -> Floats:
-    """A with A M = I: least squares, weighted by the variances that equal counts would give.
-
-    With V = diag(M X) for equal X, A = (M^T V^-1 M)^-1 M^T V^-1. Its columns sum to 1, so that the
-    estimates sum to n: M^T V^-1 M X = M^T 1 = 1, hence 1^T A = X^T M^T V^-1 = 1^T.
-    """
-    weights = 1 / band.forward(np.ones(band.inputs))
-    gram = band._gram(weights)
-    return np.asarray(np.linalg.solve(gram, band.dense().T * weights), np.float64)
+    return left_inverse(band.dense())
 
 
 @lru_cache(maxsize=1 << 12)

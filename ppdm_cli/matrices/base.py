@@ -1,4 +1,4 @@
-"""What every kind of matrix must offer: a sampler, and the numbers an owner and a miner need.
+"""What every kind of matrix must offer: the numbers an owner and a miner need, and most kinds a sampler.
 
 The sampler is handed coins as a function of the codes, `coins(retry) -> 128 bits a cell`, because
 a cell's coins depend on its true code (see `ppdm_cli.coins`), and because a sampler that rejects
@@ -48,9 +48,6 @@ class Matrix(Protocol):
     def smallest_support(self) -> int:
         """K(M) of Ma & Sivakumar: the fewest non-zero entries in a row."""
 
-    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
-        """Perturb: one draw a code, exactly from its column."""
-
     def entropy(self, prior: Floats | None = None) -> float:
         """H(M) = sum_k prior_k H(column k), in bits; uniform prior without one."""
 
@@ -71,3 +68,10 @@ class Matrix(Protocol):
 
     def dense(self) -> Floats:
         """The matrix itself; for small ones."""
+
+
+class Substitution(Matrix, Protocol):
+    """A matrix that publishes codes for codes, and nothing finer."""
+
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        """Perturb: one draw a code, exactly from its column."""

@@ -31,6 +31,9 @@ from ppdm_cli.errors import (
     quoted,
     unknown_column,
 )
+from ppdm_cli.matrices import AdditiveSpec, Noise
+from ppdm_cli.perturbing.noise import NO_NULLS, Scheme, Sd
+from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
 from ppdm_cli.perturbing.shuffle import Shuffler
@@ -56,7 +59,7 @@ from ppdm_cli.tables import (
     sidecar_path,
 )
 
-__all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
+__all__ = ["AttributeWish", "OrderState", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
 MOST_LABELS = 1000
 """A kept class of more values is no class whose labels a sidecar lists."""
@@ -91,6 +94,9 @@ def perturb(
     bins: int | Literal["auto"] | None = None,
     representative: Representative | None = None,
     matrix: Literal["gamma-diagonal", "band"] | None = None,
+    scheme: Scheme | None = None,
+    noise: Noise | None = None,
+    sd: float | str | None = None,
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     class_: str | None = None,
@@ -129,6 +135,9 @@ def perturb(
         "bins": None if bins is None else whole_or_auto(bins),
         "representative": representative,
         "matrix": matrix,
+        "scheme": scheme,
+        "noise": noise,
+        "sd": None if sd is None else Sd.read(sd),
         "keep": tuple(keep),
         "drop": tuple(drop),
         "class_": class_,
@@ -311,12 +320,13 @@ def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None
     """What only the whole data can show; nothing is published before this has passed."""
     if checks.rows == 0:
         raise DataError("the table has no records", "there is nothing to perturb")
+    noisy = any(isinstance(a.matrix, AdditiveSpec) for a in plan.attributes)
     for name, outside in checks.outside.items():
         if outside.null:
             raise DataError(
                 f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first a "
                 f"null in {outside.first}",
-                "declare that it has nulls (nulls=true), or mend the data",
+                NO_NULLS if noisy else "declare that it has nulls (nulls=true), or mend the data",
             )
         raise DataError(
             f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first in "

@@ -23,7 +23,7 @@ from ppdm_cli.sidecar import Beyond
 Chosen = tuple[MatrixSpec, Beyond | UnsetType]
 
 
-def chosen(domain: Domain, gamma: Decimal | float, wish: AttributeWish, for_all: Kind) -> Chosen:
+def chosen(domain: Domain, gamma: Decimal | float, wish: AttributeWish, for_all: Kind | None) -> Chosen:
     """The matrix, checked, and what it publishes beyond the domain; a float gamma is rounded down."""
     if wish.matrix == "band" or wish.half_width is not None:
         if dtypes.is_discrete(domain.kind):

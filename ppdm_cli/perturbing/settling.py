@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
-from math import exp, log
+from math import exp, inf, log
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
 from ppdm_cli.matrices import MatrixSpec
+from ppdm_cli.perturbing import noise
 from ppdm_cli.perturbing.choosing import chosen
 from ppdm_cli.perturbing.domains import OTHER, Settled, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.profile import Facts
@@ -60,7 +61,10 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
     for column in schema:
         if column.name not in wishes.drop:
             dtypes.normal(column.type, column.name)
-    if wishes.own_gamma() is None and wishes.record_epsilon is None:
+    if wishes.scheme == "additive":
+        for name, wish in perturbed_columns(schema, wishes, identifier).items():
+            noise.check_column(name, dtypes.normal(schema.field(name).type, name), wish, wishes)
+    elif wishes.own_gamma() is None and wishes.record_epsilon is None:
         for name, wish in perturbed_columns(schema, wishes, identifier).items():
             if wish.own_gamma() is None:
                 raise UsageError(
@@ -92,15 +96,19 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
     if wishes.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
     domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
-    gammas = gammas_of(perturbed, wishes)
+    gammas = gammas_of(perturbed, wishes) if wishes.scheme == "substitution" else {}
     attributes = []
     for name in schema.names:
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
             with naming(name):
-                spec, beyond = chosen(domains[name].domain, gammas[name], perturbed[name], wishes.matrix)
-            attributes.append(described(name, domains[name].domain, origin, spec, beyond))
+                domain = domains[name].domain
+                if wishes.scheme == "additive":
+                    spec, beyond = noise.chosen(domain, perturbed[name], wishes)
+                else:
+                    spec, beyond = chosen(domain, gammas[name], perturbed[name], wishes.matrix)
+            attributes.append(described(name, domain, origin, spec, beyond))
         elif name in wishes.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == wishes.class_ else None))
     dropped = [n for n in schema.names if n in wishes.drop or (n == identifier and n not in wishes.keep)]
@@ -243,6 +251,8 @@ def privacy(attributes: list[Attribute], coins: Literal["system", "seeded", "key
         return Privacy(None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
     gammas = [a.built_matrix.amplification for a in attributes if a.role == "perturbed"]
+    if inf in gammas:
+        return Privacy("inf", "inf", kept, coins)
     # both rounded up: a promise is never better than the matrices
     epsilon = float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(sum(map(log, gammas)))))
     try:

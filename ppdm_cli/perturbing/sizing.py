@@ -26,13 +26,17 @@ def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
     """The wishes with a number of bins for each column of numbers that has none of its own."""
     if wishes.bins != "auto":
         return wishes
+    if wishes.scheme != "substitution":
+        raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
     perturbed = perturbed_columns(table.schema, wishes, identifier)
     gammas = gammas_of(perturbed, wishes)
     records = _records(table)
     attributes = dict(wishes.attributes)
     for name, wish in perturbed.items():
         if wish.bins is None and not dtypes.is_discrete(table.schema.field(name).type):
-            kind: Kind = wish.matrix or ("band" if wish.half_width is not None else wishes.matrix)
+            kind: Kind = wish.matrix or (
+                "band" if wish.half_width is not None else wishes.matrix or "gamma-diagonal"
+            )
             attributes[name] = replace(wish, bins=best_bins(gammas[name], kind, records))
     return replace(wishes, bins=Wishes().bins, attributes=attributes)
 

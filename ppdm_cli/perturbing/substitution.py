@@ -1,5 +1,7 @@
 """Algorithm 1 of Dowd et al. on one batch: values to codes, codes to perturbed codes, codes to values.
 
+Or, with additive noise, values to values: the codes then serve the checks alone.
+
 A pure function of the batch and the addresses of its rows. What the checks need is counted beside
 it, in a small state.
 """
@@ -15,12 +17,12 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Addresses, Codes, Words, code_type
+from ppdm_cli.arrays import Addresses, Codes, Floats, Words, code_type
 from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, uniform
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import DataError, quoted
-from ppdm_cli.matrices import Matrix
+from ppdm_cli.matrices import Additive, AnyMatrix, Substitution
 from ppdm_cli.perturbing.domains import OTHER
 from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.settling import Plan
@@ -76,7 +78,7 @@ class _Attribute:
     name: str
     domain: Domain
     published: Domain
-    matrix: Matrix
+    matrix: AnyMatrix
     key: bytes
     representative_key: bytes
     merges: bool
@@ -167,6 +169,8 @@ class Substituter:
             checks.outside[attribute.name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
         checks.order[attribute.name] = OrderState.of(codes, domain.size)
+        if isinstance(matrix, Additive):
+            return pa.array(add(matrix, Coins(attribute.key), addresses, _numbers(domain, array, codes)))
         out = np.empty(len(codes), code_type(matrix.outputs))
         substitute(matrix, Coins(attribute.key), addresses, codes, out)
         within = None
@@ -175,7 +179,7 @@ class Substituter:
         return published.column(out, within)
 
 
-def substitute(matrix: Matrix, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:
+def substitute(matrix: Substitution, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:
     """Perturb codes by a matrix: each cell's coins are those of its address and its true code."""
     for start in range(0, len(codes), CELLS):
         part = slice(start, start + CELLS)
@@ -189,6 +193,26 @@ def substitute(matrix: Matrix, coins: Coins, addresses: Addresses, codes: Codes,
             return coins.words(here[rows], true[rows], retry)
 
         matrix.sample(true, blocks, out[part])
+
+
+def add(matrix: Additive, coins: Coins, addresses: Addresses, values: Floats) -> Floats:
+    """Add noise: each cell's coins are those of its address and its true value, all 64 bits of it."""
+    out = np.empty(len(values))
+    halves = (values + 0.0).view("<u4").reshape(-1, 2)  # + 0.0: a zero has no sign
+    for start in range(0, len(values), CELLS):
+        part = slice(start, start + CELLS)
+        words = coins.words(addresses[part], halves[part, 0], halves[part, 1])
+        out[part] = matrix.added(values[part], words)
+    return out
+
+
+def _numbers(domain: Domain, array: pa.Array, codes: Codes) -> Floats:
+    """A column's values as floats, those outside the domain moved into it."""
+    if isinstance(domain, Categories):
+        return np.array(domain.values, np.float64)[codes]
+    assert isinstance(domain, Bins)
+    inside = dtypes.carrier(array).clip(domain.edges[0], domain.edges[-1])
+    return inside.astype(np.float64)
 
 
 def given(value: Any) -> Any:

@@ -15,7 +15,10 @@ from typing import Any, Literal, get_args
 
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
+from ppdm_cli.matrices import Noise
 from ppdm_cli.matrices.exact import checked_gamma
+from ppdm_cli.perturbing import noise as noises
+from ppdm_cli.perturbing.noise import Scheme, Sd
 from ppdm_cli.privacy import gamma_from_rhos
 
 Rare = Literal["refuse", "merge", "publish"]
@@ -37,6 +40,7 @@ class AttributeWish:
     representative: Representative | None = None
     matrix: Kind | None = None
     half_width: int | None = None
+    sd: Sd | None = None
 
     @property
     def declares_domain(self) -> bool:
@@ -81,7 +85,10 @@ class Wishes:
     record_epsilon: float | None = None
     bins: int | Literal["auto"] = 10
     representative: Representative = "center"
-    matrix: Kind = "gamma-diagonal"
+    matrix: Kind | None = None
+    scheme: Scheme = "substitution"
+    noise: Noise | None = None
+    sd: Sd | None = None
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     class_: str | None = None
@@ -91,7 +98,9 @@ class Wishes:
     def __post_init__(self) -> None:
         if self.bins != "auto":
             checked_bins(self.bins)
-        checked_kind(self.matrix)
+        if self.matrix is not None:
+            checked_kind(self.matrix)
+        noises.check(self)
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
             raise UsageError(
@@ -202,6 +211,7 @@ _READERS: dict[str, Any] = {
     "representative": str,
     "matrix": str,
     "half_width": whole,
+    "sd": Sd.read,
 }
 
 
@@ -278,6 +288,9 @@ def from_plan(path: Path) -> Wishes:
         "bins": whole_or_auto,
         "representative": str,
         "matrix": str,
+        "scheme": str,
+        "noise": str,
+        "sd": Sd.read,
         "rare": str,
         "class": str,
         "keep": _names,

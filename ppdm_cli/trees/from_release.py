@@ -13,6 +13,7 @@ from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
+from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import Table, open_releases
 from ppdm_cli.trees.estimated import Teacher
@@ -141,7 +142,9 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
     make = teacher.table_tree if isinstance(model, JointTable) else teacher.forest_tree
     records, grown = make(model)  # type: ignore[arg-type]
     right = []
-    for fold, held in learnt.held.items():
+    matrices = [sample.attributes[p].built_matrix for p in model.places]
+    told = all(m.invertible for m in matrices if isinstance(m, Additive))
+    for fold, held in learnt.held.items() if told else ():
         theirs = make(held)  # type: ignore[arg-type]
         right.append(rightness(sample, fold, *theirs, model.places))
     tree, gap = packed(records, grown, teacher.options), 0.0

@@ -1,0 +1,125 @@
+"""What an adversary gets back from a release, who knows the method and has plenty of time.
+
+Every attack is set against what its adversary could have guessed from the estimated distribution alone.
+A few passes over the release, beside the original where there is one; covariances and counts, not
+records, are in memory (a joint model has a sample of its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+from ppdm_cli.attacks.pairing import Paired, open_original
+from ppdm_cli.attacks.passes import ATTACKS, Passes
+from ppdm_cli.attacks.report import sentences, write
+from ppdm_cli.engine import Progress
+from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.promise import PRIOR, of_record
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import CsvOptions, Output, open_releases, rewound
+
+__all__ = ["ATTACKS", "Attacked", "attack", "write"]
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What `attack` gives."""
+
+    sidecar: Sidecar
+    measured: bool
+    """Against the original; else what is to be expected."""
+    rows: list[dict[str, Any]]
+    """A row an attack and attribute."""
+    record: dict[str, Any]
+    """The product bound over a record."""
+    kept: list[dict[str, Any]]
+    audit: list[dict[str, Any]]
+    repeat: list[dict[str, Any]]
+    order: list[dict[str, Any]]
+    remarks: list[str]
+    recovered: Any = None
+    """The best guesses as a polars DataFrame, where they were asked for without a file."""
+
+    @property
+    def honest(self) -> bool | None:
+        """Whether the audit found nothing; None without one."""
+        return all(r["honest"] for r in self.audit) if self.audit else None
+
+    @property
+    def sentences(self) -> list[str]:
+        """What was learnt beyond the prior, and from which attack, in plain words."""
+        return sentences(self)
+
+    @property
+    def frame(self) -> Any:
+        """A polars DataFrame, as `-o` writes it."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows, infer_schema_length=None)
+
+
+def attack(
+    data: Any,
+    *,
+    truth: Any = None,
+    attacks: Sequence[str] = (),
+    sidecar: Sidecar | str | Path | None = None,
+    recovered: str | Path | bool = False,
+    force: bool = False,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Attacked:
+    """Attack a release: a path, "-", or a table that speaks Arrow with its sidecar.
+
+    `truth` is the original, to measure; without it the gains are those to expect. `attacks` names some of
+    `ATTACKS`, all that apply without. `recovered` names a file for the adversary's best guesses, or is True
+    for a frame of them.
+    """
+    for name in attacks:
+        if name not in ATTACKS:
+            raise UsageError(f"{quoted(name)} is no attack", f"one of {', '.join(ATTACKS)}")
+    if "audit" in attacks and truth is None:
+        raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
+    with ExitStack() as stack:
+        table, promise = open_releases(data, sidecar, from_)
+        if not promise.perturbed:
+            raise UsageError(
+                "the release has no perturbed attribute: there is nothing to attack", "perturb one"
+            )
+        original = None if truth is None else open_original(truth, promise, csv)
+        target = None
+        if recovered is not False:
+            inputs = [*table.files, *(original.files if original is not None else ())]
+            target = Output(stack, None if recovered is True else recovered, force=force, inputs=inputs)
+        table = rewound(table, stack)
+        asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
+        passes = Passes(table, Paired(table, original, promise), promise, asked, original is not None)
+        passes.run(threads, progress)
+        if target is not None:
+            passes.write_recovered(target, threads, progress)
+    return Attacked(
+        sidecar=promise,
+        measured=original is not None,
+        rows=passes.rows,
+        record=_bound(promise, passes.adversary.gamma),
+        kept=passes.adversary.kept,
+        audit=passes.audit_rows,
+        repeat=passes.repeat_rows,
+        order=passes.order_rows,
+        remarks=passes.adversary.remarks,
+        recovered=None if target is None else target.frame,
+    )
+
+
+def _bound(promise: Sidecar, gamma: float) -> dict[str, Any]:
+    """What the attributes' matrices give over a record, whatever the coins promise."""
+    told = gamma if isfinite(gamma) else "inf"  # JSON has no infinity
+    return of_record(promise) | {"gamma": told, "bound": worst_posterior(gamma, PRIOR)}

@@ -1,0 +1,150 @@
+"""What an adversary learns from a release before guessing: distributions, covariances, the joint model.
+
+Never from the original. What does not apply is said, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli import joint
+from ppdm_cli.attacks import bayes_linear, pca, spectral
+from ppdm_cli.attacks.linear import (
+    Linear,
+    Moments,
+    Scored,
+    constant,
+    noise_variance,
+    scores_of,
+    unbiased_scores,
+)
+from ppdm_cli.attacks.pairing import Paired
+from ppdm_cli.attacks.posterior import Posterior
+from ppdm_cli.attacks.reading import Reader
+from ppdm_cli.attacks.record import Record, told_by_class
+from ppdm_cli.attacks.scoring import prior_variance
+from ppdm_cli.attacks.targets import Target
+from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.errors import DataError, listed
+from ppdm_cli.estimating import count, maximum_likelihood
+from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.tables import Table
+
+LINEAR = {"spectral": spectral.estimator, "pca": pca.estimator, "bayes-linear": bayes_linear.estimator}
+MOST_LABELS = 32
+"""Without a class an attribute of so many published values may take its place for `record`."""
+
+
+class Adversary:
+    """Holds what was learnt, and the attacks that guess."""
+
+    def __init__(self, table: Table, promise: Sidecar, asked: Sequence[str]) -> None:
+        self._table, self._promise, self._asked = table, promise, asked
+        self._released = Paired(table, None, promise)
+        self.remarks: list[str] = []
+        self.kept: list[dict[str, Any]] = []
+        self.guessers: dict[str, Any] = {}
+        self.gamma = prod(a.built_matrix.amplification for a in promise.perturbed)
+        self.label = self._class()
+
+    def _class(self) -> Attribute | None:
+        """The class, or whatever attribute of few values can stand for it where the whole record is read."""
+        named = next((a for a in self._promise.attributes if a.name == self._promise.class_), None)
+        if named is not None and named.has_domain:
+            return named
+        few = [a for a in self._promise.perturbed if a.built_matrix.outputs <= MOST_LABELS]
+        if "record" not in self._asked or not few or len(self._promise.perturbed) < 2:
+            return None
+        label = min(few, key=lambda a: a.built_matrix.outputs)
+        self.remarks.append(f"record: the sidecar lists no class; {label.name}, of few values, stands for it.")
+        return label
+
+    def learn(self, threads: int | None, progress: Progress | None) -> None:
+        perturbed, label = self._promise.perturbed, self.label
+        others = [a for a in perturbed if label is None or a.name != label.name]
+        by_class = [(label, a) for a in others] if label is not None else []
+        found = count(self._table, [*((a,) for a in perturbed), *by_class], threads=threads, progress=progress)
+        self.counts = dict(zip((a.name for a in perturbed), found, strict=False))
+        self._by_class = dict(zip((a.name for a in others), found[len(perturbed) :], strict=False))
+        self.records = int(found[0].sum())
+        if not self.records:
+            raise DataError("the release has no records: there is nothing to attack", "give one that has")
+        self.targets = {
+            a.name: Target(a, maximum_likelihood(self.counts[a.name], [a.built_matrix]) / self.records)
+            for a in perturbed
+        }
+        self.reader = Reader(self.targets, label)
+        if set(self._asked) & set(LINEAR):
+            self._learn_linear(threads, progress)
+        if "posterior" in self._asked:
+            self.guessers["posterior"] = Posterior(list(self.targets.values()))
+        if "record" in self._asked:
+            self._learn_record(threads, progress)
+        if label is not None and label.role == "kept" and {"posterior", "record"} & set(self._asked):
+            self.kept = [
+                {"attribute": n, "kept": label.name} | told_by_class(self.targets[n], c)
+                for n, c in self._by_class.items()
+            ]
+
+    def _learn_linear(self, threads: int | None, progress: Progress | None) -> None:
+        chosen = []
+        for target in self.targets.values():
+            if not target.ordered or target.domain.nulls:
+                why = "is not a number" if not target.ordered else "may be null"
+            elif constant(target, self.counts[target.name]):
+                why = "is constant as far as the release tells"
+            else:
+                chosen.append(target)
+                continue
+            self.remarks.append(f"linear attacks: {listed([target.name])} {why}, and is left out.")
+        if not chosen:
+            self.remarks.append("linear attacks: no attribute is left to attack.")
+            return
+        values = [t.values for t in chosen]
+        scores = [unbiased_scores(t) for t in chosen]
+        middle = np.array([u.mean() for u in values])
+        noise = np.array([noise_variance(t, w) for t, w in zip(chosen, scores, strict=True)])
+
+        def work(batch: Batch) -> Moments:
+            return Moments.of(scores_of(chosen, scores, self.reader.published(batch)) - middle)
+
+        moments = fold(
+            self._released, work, Moments.__add__, threads=threads, progress=progress, doing="correlating"
+        )
+        assert moments is not None
+        variances = np.array([prior_variance(t) for t in chosen])
+        scored = Scored(moments, middle, noise, variances)
+        rank = scored.rank
+        if rank < len(chosen) > 1:
+            self.remarks.append(
+                f"linear attacks: the estimated covariance is singular ({rank} of {len(chosen)} directions)."
+            )
+        for name, estimator in LINEAR.items():
+            if name not in self._asked:
+                continue
+            if len(chosen) == 1 and name != "bayes-linear":
+                self.remarks.append(f"{name}: only one attribute is a number: no correlation to use.")
+                continue
+            self.guessers[name] = Linear(name, chosen, scores, scored, estimator(scored))
+
+    def _learn_record(self, threads: int | None, progress: Progress | None) -> None:
+        label = self.label
+        if label is None:
+            self.remarks.append(
+                "record: neither a class nor another attribute of few values to go by: left out."
+            )
+            return
+        if not joint.usable(self._promise, label):
+            self.remarks.append("record: no perturbed attribute besides the class is small enough: left out.")
+            return
+        learnt = joint.learn(joint.read(self._table, self._promise, label, threads, progress))
+        found = Record(learnt, self.targets, self._by_class, self.gamma)
+        if not found.inside:
+            self.remarks.append(
+                "record: the release tells no joint distribution; each attribute is guessed by class."
+            )
+        self.guessers["record"] = found

@@ -1,0 +1,161 @@
+"""A release beside its original, row by row, whatever files and partitions the two have.
+
+Rows pair by position. Columns are named "published:..." and "original:..." in the paired table, so that
+no two can have one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import CsvOptions, Partition, RowTrouble, Table, open_table
+
+PUBLISHED, ORIGINAL = "published:", "original:"
+OWN = "give the release's own original"
+SAME = f"{OWN}; where values were clipped or merged for it, do the same to them"
+UNPAIRED = "a release made with --shuffle cannot be paired: leave --truth away, or give its own original"
+
+
+def open_original(truth: Any, promise: Sidecar, csv: CsvOptions | None) -> Table:
+    """The original, if it has the release's columns in their types."""
+    if str(truth) == "-":
+        raise UsageError(
+            "the original is read more than once, and private data is never spooled", "give it as a file"
+        )
+    kinds = {a.name: a.kind for a in promise.attributes}
+    original = open_table(truth, csv=replace(csv or CsvOptions(), known=kinds))
+    missing = [n for n in kinds if n not in original.schema.names]
+    if missing:
+        raise MismatchError(
+            f"the original lacks the columns {listed(missing)}, which the release has; it has "
+            f"{listed(original.schema.names)}",
+            OWN,
+        )
+    for name, kind in kinds.items():
+        found = original.schema.field(name).type
+        if found != kind:
+            raise MismatchError(
+                f"in the original {quoted(name)} is of type {found}, in the release it was {kind}", OWN
+            )
+    return original
+
+
+class Paired:
+    """Both tables as one."""
+
+    rewindable = True
+    sidecar: bytes | None = None
+
+    def __init__(self, release: Table, original: Table | None, promise: Sidecar) -> None:
+        self._release, self._original, self._promise = release, original, promise
+        self.rows, self.files, self.name = release.rows, release.files, release.name
+        names = [a.name for a in promise.attributes]
+        fields = [pa.field(PUBLISHED + n, release.schema.field(n).type) for n in names]
+        if original is not None:
+            fields += [pa.field(ORIGINAL + n, original.schema.field(n).type) for n in names]
+        self.schema = pa.schema(fields)
+        self._names = names
+        if original is not None and None not in (release.rows, original.rows) and release.rows != original.rows:
+            raise _other_rows(release.rows or 0, original.rows or 0)
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        """With an original the parts are loaded here, as only then their rows are known."""
+        if self._original is None:
+            for part in self._release.partitions(self._names):
+                yield Partition(part.file, partial(_renamed, part))
+            return
+        theirs = _Rows(self._original, self._names)
+        rows = 0
+        for part, batch in _loaded(self._release, self._names):
+            other = theirs.take(batch.num_rows)
+            if len(other) < batch.num_rows:
+                raise _other_rows(self._release.rows or rows + batch.num_rows, rows + len(other))
+            self._check_kept(batch, other, rows)
+            rows += batch.num_rows
+            arrays = [*batch.columns, *(other.column(n) for n in self._names)]
+            joined = pa.RecordBatch.from_arrays(
+                [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays],
+                names=self.schema.names,
+            )
+            yield Partition(part.file, partial(_same, joined))
+        rest = theirs.rest()
+        if rest:
+            raise _other_rows(rows, rows + rest)
+
+    def _check_kept(self, batch: pa.RecordBatch, other: pa.Table, first_row: int) -> None:
+        """What was published as it was must be the original's, in the same rows."""
+        for attribute in self._promise.kept:
+            ours, theirs = batch.column(attribute.name), other.column(attribute.name).combine_chunks()
+            if not _plain(ours).equals(_plain(theirs)):
+                raise MismatchError(
+                    f"the kept column {quoted(attribute.name)} is not the original's within rows "
+                    f"{first_row + 1} to {first_row + batch.num_rows}: the rows do not pair",
+                    UNPAIRED,
+                )
+
+
+class _Rows:
+    """A table's rows, some at a time."""
+
+    def __init__(self, table: Table, names: Sequence[str]) -> None:
+        self._parts = _loaded(table, names)
+        self._schema = pa.schema([table.schema.field(n) for n in names])
+        self._held: list[pa.RecordBatch] = []
+
+    def take(self, rows: int) -> pa.Table:
+        taken: list[pa.RecordBatch] = []
+        while rows:
+            if not self._held:
+                _, batch = next(self._parts, (None, None))
+                if batch is None:
+                    break
+                self._held = [batch]
+            batch = self._held.pop()
+            taken.append(batch.slice(0, rows))
+            if batch.num_rows > rows:
+                self._held = [batch.slice(rows)]
+            rows -= taken[-1].num_rows
+        # text may be a dictionary in one part and plain in the next
+        plain = [pa.RecordBatch.from_arrays([_plain(c) for c in b.columns], schema=self._schema) for b in taken]
+        return pa.Table.from_batches(plain, self._schema).combine_chunks()
+
+    def rest(self) -> int:
+        return sum(b.num_rows for b in self._held) + sum(b.num_rows for _, b in self._parts)
+
+
+def _loaded(table: Table, names: Sequence[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+    rows, file = 0, ""
+    for part in table.partitions(list(names)):
+        rows, file = (rows, file) if part.file == file else (0, part.file)
+        try:
+            batch = part.load()
+        except RowTrouble as trouble:
+            raise DataError(
+                f"row {rows + trouble.row + 1} of {quoted(file)}: {trouble.what}", trouble.next_step
+            ) from None
+        rows += batch.num_rows
+        yield part, batch
+
+
+def _renamed(part: Partition) -> pa.RecordBatch:
+    batch = part.load()
+    return pa.RecordBatch.from_arrays(batch.columns, names=[PUBLISHED + n for n in batch.schema.names])
+
+
+def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _other_rows(release: int, original: int) -> MismatchError:
+    return MismatchError(f"the original has {counted(original, 'record')}, the release {release}", OWN)

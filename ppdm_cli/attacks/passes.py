@@ -1,0 +1,213 @@
+"""The passes over a release: what the attacks learn from it first, then their guesses, row by row."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli.attacks.adversary import LINEAR, Adversary
+from ppdm_cli.attacks.audit import Audit, merged, pairs
+from ppdm_cli.attacks.order import Order, State
+from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
+from ppdm_cli.attacks.record import Beliefs
+from ppdm_cli.attacks.repeat import Repeat
+from ppdm_cli.attacks.report import described
+from ppdm_cli.attacks.scoring import Tally
+from ppdm_cli.attacks.targets import Guess, Rows, Truth
+from ppdm_cli.engine import Batch, Progress, fold, map_partitions
+from ppdm_cli.errors import MismatchError, UsageError, listed
+from ppdm_cli.promise import additive
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import Output, Table
+
+ATTACKS = (*LINEAR, "posterior", "record", "repeat", "order", "audit")
+STRONGEST = ("record", "posterior", "bayes-linear", "pca", "spectral")
+"""Whose guesses are written, the first that was made; on additive noise the linear ones come first."""
+Key = tuple[str, str]
+Addable = TypeVar("Addable", Tally, Beliefs, State)
+
+
+@dataclass
+class Seen:
+    """What a pass has seen so far; adds up over partitions, in the rows' order."""
+
+    tallies: dict[Key, Tally] = field(default_factory=dict)
+    beliefs: dict[str, Beliefs] = field(default_factory=dict)
+    audit: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    repeat: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    order: dict[str, State] = field(default_factory=dict)
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(
+            _summed(self.tallies, other.tallies),
+            _summed(self.beliefs, other.beliefs),
+            merged(self.audit, other.audit),
+            merged(self.repeat, other.repeat),
+            _summed(self.order, other.order),
+        )
+
+
+def _summed(a: Mapping[Any, Addable], b: Mapping[Any, Addable]) -> dict[Any, Addable]:
+    return {k: a[k] + b[k] for k in a}
+
+
+class Passes:
+    """All of one run."""
+
+    def __init__(
+        self, table: Table, paired: Paired, promise: Sidecar, asked: Sequence[str], known: bool
+    ) -> None:
+        self._paired, self._promise = paired, promise
+        self._asked, self._known = asked, known
+        self.adversary = Adversary(table, promise, asked)
+        self.rows: list[dict[str, Any]] = []
+        self.audit_rows: list[dict[str, Any]] = []
+        self.repeat_rows: list[dict[str, Any]] = []
+        self.order_rows: list[dict[str, Any]] = []
+
+    def run(self, threads: int | None, progress: Progress | None) -> None:
+        self.adversary.learn(threads, progress)
+        self._targets, self._guessers = self.adversary.targets, self.adversary.guessers
+        targets = list(self._targets.values())
+        self._audit = Audit(targets) if self._known else None
+        self._order = Order(targets, self.adversary.counts) if "order" in self._asked else None
+        self._repeat = (
+            Repeat(targets, uuid.UUID(self._promise.release).int) if "repeat" in self._asked else None
+        )
+        if self._repeat is not None and self._repeat.left_out:
+            self.adversary.remarks.append(
+                f"repeat: {listed(self._repeat.left_out)} cannot be perturbed again: what is published goes "
+                "beyond the domain."
+            )
+        seen = fold(
+            self._paired, self._work, Seen.__add__, threads=threads, progress=progress, doing="attacking"
+        )
+        assert seen is not None
+        self._check_paired(seen)
+        self._conclude(seen, threads, progress)
+
+    def _read(self, batch: Batch) -> Rows:
+        reader = self.adversary.reader
+        return reader.both(batch) if self._known else reader.published(batch)
+
+    # -- the pass that guesses
+
+    def _work(self, batch: Batch) -> Seen:
+        rows, seen = self._read(batch), Seen()
+        for attack, guesser in self._guessers.items():
+            if rows.truths is None and attack != "record":
+                continue
+            guesses = guesser.guesses(rows)
+            if rows.truths is not None:
+                seen.tallies |= self._tallied(attack, guesses, rows.truths)
+            if attack == "record":
+                assert rows.labels is not None
+                seen.beliefs = guesser.believed(guesses, rows.labels)
+        if self._audit is not None:
+            seen.audit = self._audit.counted(rows)
+        if self._repeat is not None:
+            seen.repeat = self._repeat.counted(rows)
+        if self._order is not None:
+            seen.order = self._order.counted(rows)
+        return seen
+
+    def _tallied(
+        self, attack: str, guesses: Mapping[str, Guess], truths: Mapping[str, Truth]
+    ) -> dict[Key, Tally]:
+        return {(attack, n): Tally.of(self._targets[n], g, truths[n]) for n, g in guesses.items()}
+
+    def _check_paired(self, seen: Seen) -> None:
+        """Rows that do not belong together would look like perfect privacy."""
+        if self._audit is not None and not pairs(self._audit, seen.audit, self.adversary.counts):
+            raise MismatchError(
+                "the release agrees with the original's rows no more than chance has it",
+                UNPAIRED,
+            )
+
+    # -- what comes out
+
+    def _conclude(self, seen: Seen, threads: int | None, progress: Progress | None) -> None:
+        if self._order is not None:
+            self.order_rows = self._order.rows(seen.order, self._known)
+            if self._known and self._order.targets:
+                found = fold(self._paired, self._by_order, Seen.__add__, threads=threads, progress=progress)
+                assert found is not None
+                seen.tallies |= found.tallies
+        beliefs: dict[str, dict[str, dict[str, Any]]] = {}
+        if "posterior" in self._guessers:
+            beliefs["posterior"] = self._guessers["posterior"].beliefs()
+        if "record" in self._guessers:
+            beliefs["record"] = {
+                n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in seen.beliefs.items()
+            }
+        if self._known:
+            figures = {k: t.figures(self._targets[k[1]]) for k, t in seen.tallies.items()}
+        else:
+            figures = {}
+            for attack, guesser in self._guessers.items():
+                expected = guesser.expected(seen.beliefs) if attack == "record" else guesser.expected()
+                figures |= {(attack, n): f for n, f in expected.items()}
+        places = {n: i for i, n in enumerate(self._targets)}
+        for (attack, name), found_figures in sorted(
+            figures.items(), key=lambda item: (ATTACKS.index(item[0][0]), places[item[0][1]])
+        ):
+            own = beliefs.get(attack, {}).get(name, {})
+            self.rows.append(
+                described(attack, self._targets[name], self.adversary.records, self._known)
+                | found_figures
+                | own
+            )
+        if self._audit is not None and "audit" in self._asked:
+            self.audit_rows = self._audit.rows(seen.audit)
+        if self._repeat is not None:
+            self.repeat_rows = self._repeat.rows(seen.repeat)
+
+    def _by_order(self, batch: Batch) -> Seen:
+        assert self._order is not None
+        rows = self._read(batch)
+        return Seen(self._tallied("order", self._order.guesses(rows), rows.known))
+
+    # -- the guesses themselves
+
+    def write_recovered(self, target: Output, threads: int | None, progress: Progress | None) -> None:
+        """The best guesses of the strongest attack that was made, in the original's columns and types."""
+        linear_first = STRONGEST[2:] + STRONGEST[:2]
+        strongest = linear_first if additive(self._promise) else STRONGEST
+        made = [self._guessers[n] for n in strongest if n in self._guessers]
+        if not made:
+            raise UsageError("none of the attacks asked for guesses values", "add --with posterior")
+        attributes = self._promise.attributes
+        schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
+        rows = 0
+
+        def work(batch: Batch) -> pa.RecordBatch:
+            seen = self.adversary.reader.published(batch)
+            guesses: dict[str, Guess] = {}
+            for guesser in reversed(made):
+                guesses |= guesser.guesses(seen)
+            columns = []
+            for a in attributes:
+                if a.name in guesses:
+                    domain = self._targets[a.name].domain
+                    codes = guesses[a.name].exact.astype(seen.codes[a.name].dtype)
+                    columns.append(domain.column(codes, np.full(len(codes), 0.5)))
+                else:
+                    columns.append(batch.column(PUBLISHED + a.name))
+            return pa.RecordBatch.from_arrays(columns, names=[a.name for a in attributes])
+
+        def counted() -> Any:
+            nonlocal rows
+            for batch in map_partitions(
+                self._paired, work, threads=threads, progress=progress, doing="guessing"
+            ):
+                rows += batch.num_rows
+                yield batch
+
+        from ppdm_cli.attacks.report import evaluated
+
+        target.write(counted(), schema, evaluated(self._promise, self.adversary.records), lambda: rows)

@@ -1,0 +1,62 @@
+"""Batches as the attacks see them: published codes, numbers and labels, and the originals where known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ppdm_cli.arrays import Codes
+from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, SAME
+from ppdm_cli.attacks.targets import Rows, Target, Truth, as_numbers
+from ppdm_cli.domain import Domain
+from ppdm_cli.engine import Batch
+from ppdm_cli.errors import MismatchError, quoted
+from ppdm_cli.sidecar import Attribute
+
+FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """Reads batches of a paired table."""
+
+    targets: Mapping[str, Target]
+    label: Attribute | None
+
+    def published(self, batch: Batch) -> Rows:
+        codes = {n: _codes(batch, PUBLISHED, n, t.published) for n, t in self.targets.items()}
+        noisy = {
+            n: as_numbers(batch.column(PUBLISHED + n), t.attribute.published_kind)
+            for n, t in self.targets.items()
+            if t.noise is not None
+        }
+        labels = None
+        if self.label is not None:
+            name = self.label.name
+            labels = (
+                codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published_domain)
+            )
+        return Rows(codes, noisy, labels, None, batch.first_row)
+
+    def both(self, batch: Batch) -> Rows:
+        """With the originals."""
+        truths = {
+            n: Truth(
+                _codes(batch, ORIGINAL, n, t.domain), as_numbers(batch.column(ORIGINAL + n), t.domain.kind)
+            )
+            for n, t in self.targets.items()
+        }
+        return replace(self.published(batch), truths=truths)
+
+
+def _codes(batch: Batch, side: str, name: str, domain: Domain) -> Codes:
+    """A message says the row, never the value."""
+    found = domain.encode(batch.column(side + name))
+    if found.outside.size:
+        what, then = ("the release", FETCH_AGAIN) if side == PUBLISHED else ("the original", SAME)
+        raise MismatchError(
+            f"the column {quoted(name)} of {what} has a value outside the sidecar's domain in row "
+            f"{batch.first_row + int(found.outside[0]) + 1}",
+            then,
+        )
+    return found.codes

@@ -1,0 +1,224 @@
+"""The Bayes adversary who sees a whole published record and its class; the prior is learnt from the release.
+
+The joint model gives p(originals | published class). The posterior of one attribute given all published
+ones is its marginal: of a joint table by summing the others out, of a forest by messages up and down.
+Attributes outside the model are guessed by class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.attacks.posterior import Answers, answers
+from ppdm_cli.attacks.scoring import expected
+from ppdm_cli.attacks.targets import Guess, Rows, Target
+from ppdm_cli.estimating import maximum_likelihood
+from ppdm_cli.joint import Forest, JointTable, Learnt
+from ppdm_cli.privacy import worst_posterior
+
+ROWS = 1 << 13
+"""Records that are worked on at a time."""
+
+
+class TableMarginals:
+    """Marginals of a joint table: for each place the table with all other axes published."""
+
+    def __init__(self, model: JointTable) -> None:
+        self.places, self._matrices = model.places, model.matrices
+        self.priors = [model.table.sum(axis=_others(model.table.ndim, 1 + a)) for a in range(len(self.places))]
+        self._tables = []
+        for own in range(len(self.places)):
+            table = model.table
+            for axis, matrix in enumerate(self._matrices):
+                if axis != own:
+                    table = np.moveaxis(np.tensordot(matrix, table, (1, 1 + axis)), 0, 1 + axis)
+            self._tables.append(np.moveaxis(table, 1 + own, -1))
+
+    def __call__(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
+        """For each place the posterior of its original codes, up to a factor a record."""
+        published = [codes[p] for p in self.places]
+        found = []
+        for own, (matrix, table) in enumerate(zip(self._matrices, self._tables, strict=True)):
+            others = published[:own] + published[own + 1 :]
+            found.append(np.asarray(table[(labels, *others)] * matrix[published[own]], np.float64))
+        return found
+
+
+class ForestMarginals:
+    """Marginals of class-wise forests, by messages to the roots and back (Pearl 1988)."""
+
+    def __init__(self, model: Forest) -> None:
+        self.places, self._model = model.places, model
+        self.priors = [np.empty((len(model.classes), m.shape[1])) for m in model.matrices]
+        for c, branches in enumerate(model.classes):
+            for b in branches:
+                above = np.ones(1) if b.parent < 0 else self.priors[b.parent][c]
+                self.priors[b.place][c] = above @ b.chances
+
+    def __call__(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
+        found = [np.zeros((len(labels), m.shape[1])) for m in self._model.matrices]
+        for c in range(len(self._model.classes)):
+            rows = np.flatnonzero(labels == c)
+            if rows.size:
+                for place, beliefs in self._of_class(c, [code[rows] for code in codes]).items():
+                    found[place][rows] = beliefs
+        return found
+
+    def _of_class(self, label: int, codes: Sequence[Codes]) -> dict[int, Floats]:
+        branches = self._model.classes[label]
+        said = {b.place: self._model.matrices[b.place][codes[b.place]] for b in branches}
+        up = {}
+        for b in reversed(branches):
+            if b.parent >= 0:
+                up[b.place] = _scaled(said[b.place] @ b.chances.T)
+                said[b.parent] = _scaled(said[b.parent] * up[b.place])
+        down: dict[int, Floats] = {}
+        for b in branches:
+            if b.parent < 0:
+                down[b.place] = np.broadcast_to(b.chances[0], said[b.place].shape)
+            else:
+                rest = down[b.parent] * said[b.parent] / np.maximum(up[b.place], 1e-300)
+                down[b.place] = _scaled(rest @ b.chances)
+        return {b.place: said[b.place] * down[b.place] for b in branches}
+
+
+def _scaled(values: Floats) -> Floats:
+    """Each row by its largest entry, so that long chains do not vanish."""
+    return values / np.maximum(values.max(axis=1, keepdims=True), 1e-300)
+
+
+def _others(axes: int, own: int) -> tuple[int, ...]:
+    return tuple(a for a in range(1, axes) if a != own)
+
+
+@dataclass
+class Beliefs:
+    """Sums of what the adversary believes of the own guesses; adds up over partitions."""
+
+    sums: Floats
+    largest: float
+    bound: float
+
+    def __add__(self, other: Beliefs) -> Beliefs:
+        top = self if self.largest >= other.largest else other
+        return Beliefs(self.sums + other.sums, top.largest, top.bound)
+
+
+class Record:
+    """The attack, on every perturbed attribute but the class."""
+
+    name = "record"
+
+    def __init__(
+        self, learnt: Learnt, targets: Mapping[str, Target], by_class: Mapping[str, Floats], gamma: float
+    ):
+        """`by_class`: the published counts (class, code) of each attribute; `gamma` is the record's."""
+        label = learnt.sample.label.name
+        self._targets = {n: t for n, t in targets.items() if n != label}
+        self._gamma = gamma
+        self._names = [a.name for a in learnt.sample.attributes]
+        model = learnt.model
+        self._marginals: TableMarginals | ForestMarginals | None = None
+        if model is not None:
+            self._marginals = TableMarginals(model) if isinstance(model, JointTable) else ForestMarginals(model)
+        inside = [] if self._marginals is None else [self._names[p] for p in self._marginals.places]
+        self._outside = {n: by_label(t, by_class[n]) for n, t in self._targets.items() if n not in inside}
+        self.inside = inside
+
+    def guesses(self, rows: Rows) -> dict[str, Guess]:
+        codes, labels = rows.codes, rows.labels
+        assert labels is not None
+        found = {n: self._by_class(n, codes[n], labels) for n in self._outside}
+        if self._marginals is not None:
+            parts: dict[str, list[Guess]] = {n: [] for n in self.inside}
+            for posteriors in self._posteriors(codes, labels):
+                for name, beliefs in zip(self.inside, posteriors, strict=True):
+                    parts[name].append(self._targets[name].guessed(beliefs))
+            for name, guesses in parts.items():
+                found[name] = Guess(*(np.concatenate(c) for c in zip(*guesses, strict=True)))
+        return found
+
+    def _posteriors(self, codes: Mapping[str, Codes], labels: Codes) -> Iterator[list[Floats]]:
+        assert self._marginals is not None
+        for start in range(0, max(len(labels), 1), ROWS):
+            part = slice(start, start + ROWS)
+            # attributes outside the model have codes too: places count over all of them
+            yield self._marginals([codes[n][part] for n in self._names], labels[part])
+
+    def _by_class(self, name: str, codes: Codes, labels: Codes) -> Guess:
+        tables = [a.guess for a in self._outside[name]]
+        return Guess(*(np.stack(columns)[labels, codes] for columns in zip(*tables, strict=True)))
+
+    def believed(self, guesses: Mapping[str, Guess], labels: Codes) -> dict[str, Beliefs]:
+        """What the adversary holds of these guesses."""
+        found = {}
+        for name, guess in guesses.items():
+            assert guess.belief is not None and guess.near_belief is not None and guess.variance is not None
+            sums = np.array([len(labels), guess.belief.sum(), guess.near_belief.sum(), guess.variance.sum()])
+            largest, bound = 0.0, 1.0
+            if len(labels):
+                top = int(guess.belief.argmax())
+                prior = self._prior(name, int(labels[top]), int(guess.exact[top]))
+                largest, bound = float(guess.belief[top]), worst_posterior(self._gamma, prior)
+            found[name] = Beliefs(sums, largest, bound)
+        return found
+
+    def _prior(self, name: str, label: int, code: int) -> float:
+        if name in self.inside:
+            assert self._marginals is not None
+            table = self._marginals.priors[
+                self.inside.index(name)
+                if isinstance(self._marginals, TableMarginals)
+                else self._names.index(name)
+            ]
+            return float(table[label, code] / table[label].sum())
+        return float(self._outside[name][label].prior[code])
+
+    def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name, b in beliefs.items():
+            n = max(float(b.sums[0]), 1.0)
+            exact, near, variance = (float(s) / n for s in b.sums[1:])
+            found[name] = expected(
+                self._targets[name], exact, near, variance if self._targets[name].ordered else None
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class ByLabel:
+    """An attribute's answers within one class."""
+
+    prior: Floats
+    share: float
+    answers: Answers
+
+    @property
+    def guess(self) -> Guess:
+        return self.answers.guess
+
+
+def by_label(target: Target, counts: Floats) -> list[ByLabel]:
+    """For each label its own estimated prior; a label that nobody has, that of all."""
+    total, found = max(float(counts.sum()), 1.0), []
+    for own in counts:
+        n = float(own.sum())
+        prior = maximum_likelihood(own, [target.matrix]) / n if n else target.prior
+        found.append(ByLabel(prior, n / total, answers(target, prior)))
+    return found
+
+
+def told_by_class(target: Target, counts: Floats) -> dict[str, float]:
+    """What a kept class tells of an attribute: shares of exact guesses without it and with it."""
+    labels = by_label(target, counts)
+    return {
+        "exact_prior": float(target.prior.max()),
+        "exact_class": sum(x.share * float(x.prior.max()) for x in labels),
+        "exact_answer": answers(target).exact,
+        "exact_both": sum(x.share * x.answers.exact for x in labels),
+    }

@@ -1,0 +1,100 @@
+"""Repeated perturbation (Dowd et al. 4.3): does perturbing again and again lead back to the original?
+
+It leads to uniform noise: M^t = lam^t I + (1 - lam^t)/N J (maths 1), whose entropy rises to log2 N. The
+same is done to the file, to see that it is so. Only a matrix that publishes what it takes can be repeated,
+so a band cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, code_type
+from ppdm_cli.attacks.chances import wilson
+from ppdm_cli.attacks.targets import Rows, Target
+from ppdm_cli.matrices import GammaDiagonal
+
+TIMES = 8
+
+
+def powers(gamma: float, N: int, times: int = TIMES) -> list[dict[str, Any]]:
+    """M^t for t = 1..T in closed form."""
+    lam = (gamma - 1) / (gamma + N - 1)
+    found = []
+    for t in range(1, times + 1):
+        kept = lam**t
+        staying = kept + (1 - kept) / N
+        found.append(
+            {
+                "t": t,
+                "gamma": (1 + (N - 1) * kept) / (1 - kept),
+                "staying": staying,
+                "entropy": entropy(staying, N),
+                "entropy_max": log2(N),
+            }
+        )
+    return found
+
+
+def entropy(staying: float, N: int) -> float:
+    """Of a gamma-diagonal column, by its chance of staying."""
+    # gains of log2(N), each exact where the two are nearly equal: - sum m log2(N m) = H - log2 N
+    other = (1 - staying) / (N - 1)
+    parts = [(staying, 1), (other, N - 1)]
+    away = sum(k * m * np.log1p(N * m - 1) for m, k in parts if m > 0) / np.log(2)
+    return float(log2(N) - away)
+
+
+class Repeat:
+    """Every gamma-diagonal attribute of a file perturbed again, t = 1..T times."""
+
+    name = "repeat"
+
+    def __init__(self, targets: list[Target], seed: int) -> None:
+        self._matrices = {t.name: t.matrix for t in targets if isinstance(t.matrix, GammaDiagonal)}
+        self._seed = seed
+        self.left_out = [t.name for t in targets if t.name not in self._matrices]
+
+    def counted(self, rows: Rows) -> dict[str, list[np.ndarray]]:
+        """How many are as they were after t = 1..T times; with the original the release itself is t = 1."""
+        found = {}
+        for place, (name, matrix) in enumerate(self._matrices.items()):
+            rng = np.random.default_rng([self._seed, place, rows.first_row])
+            published = rows.codes[name]
+            start = published if rows.truths is None else rows.truths[name].codes
+            now = published.astype(code_type(matrix.inputs))
+            counts = [len(now)]
+            for t in range(1, TIMES + 1):
+                if t > 1 or rows.truths is None:
+                    now = _again(matrix, now, rng)
+                counts.append(int(np.count_nonzero(now == start)))
+            found[name] = [np.array(counts)]
+        return found
+
+    def rows(self, states: Mapping[str, list[np.ndarray]]) -> list[dict[str, Any]]:
+        found = []
+        for name, matrix in self._matrices.items():
+            n, *stayed = states[name][0].tolist()
+            gamma, N = matrix.amplification, matrix.N
+            for row, hits in zip(powers(gamma, N), stayed, strict=True):
+                low, high = wilson(hits, n)
+                simulated = hits / n if n else None
+                seen = {"stayed": simulated, "stayed_low": low, "stayed_high": high}
+                seen["entropy_seen"] = None if simulated is None else entropy(simulated, N)
+                found.append({"attribute": name, "N": N} | row | seen)
+        return found
+
+
+def _again(matrix: GammaDiagonal, codes: Codes, rng: np.random.Generator) -> Codes:
+    out = np.empty_like(codes)
+
+    def blocks(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
+        size = len(codes) if rows is None else len(rows)
+        return rng.integers(0, 1 << 32, (size, 4), dtype=np.uint32)
+
+    matrix.sample(codes, blocks, out)
+    return out

@@ -1,0 +1,135 @@
+"""`ppdm attack`: what an adversary gets back from a release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import (
+    FILE,
+    csv_options,
+    csv_reading,
+    force_option,
+    from_option,
+    json_option,
+    sidecar_option,
+)
+from ppdm_cli.errors import MismatchError, UsageError
+
+NAMES = ["spectral", "pca", "bayes-linear", "posterior", "record", "repeat", "order", "audit"]
+
+
+@click.command(
+    "attack",
+    epilog="""\b
+Examples:
+  ppdm attack release.parquet --truth original.parquet --plot gains.svg
+  ppdm attack release.csv --with posterior --with record --recovered guesses.csv
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 release, sidecar and original do not fit, or the audit
+rejects the release. Memory: proportional to the number of values; record also holds a sample of the
+release, a million records at most.""",
+)
+@click.argument("release", type=FILE)
+@click.option(
+    "--truth",
+    type=FILE,
+    metavar="ORIGINAL",
+    help="The original, to measure what each attack gets right; its rows in the release's order.",
+)
+@click.option(
+    "--with",
+    "attacks",
+    multiple=True,
+    type=click.Choice(NAMES),
+    help="""Only this attack; repeatable. spectral, pca: the two on additive noise (Kargupta et al., Huang
+et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes' rule on
+the whole record and the class, with the joint distribution learnt from the release. repeat: perturbing
+again. order: the order of the rows. audit: whether the release is what its sidecar says.""",
+)
+@click.option(
+    "--recovered",
+    type=FILE,
+    metavar="FILE",
+    help="Write the adversary's best guesses; they follow from the release and are public.",
+)
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
+@click.option(
+    "--plot",
+    type=FILE,
+    metavar="FILE",
+    help="Each attack beside the prior, a panel an attribute: .svg, .png, .pdf or .html.",
+)
+@sidecar_option
+@csv_options
+@from_option
+@force_option
+@json_option
+def command(
+    release: Path,
+    truth: Path | None,
+    attacks: tuple[str, ...],
+    recovered: Path | None,
+    output: Path | None,
+    plot: Path | None,
+    sidecar: Path | None,
+    types: tuple[str, ...],
+    delimiter: str,
+    encoding: str,
+    nulls: tuple[str, ...],
+    from_: Any,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """What someone who holds a RELEASE and knows the method could say about a single record.
+
+    Each attack is set beside guessing from the estimated distribution alone: the share of values (or bins)
+    named exactly, the share within one bin, and the error of a guessed number, with 95% intervals and the
+    gain. With --truth all this is measured; without it, it is what the sidecar and the estimated
+    distributions let expect. The largest belief is shown with the bound that gamma promises. The CSV
+    options are for --truth; the sidecar says how to read a release.
+    """
+    from ppdm_cli import pictures
+    from ppdm_cli.attacks import attack, write
+    from ppdm_cli.commands import show, show_attack
+    from ppdm_cli.estimating.results import check_output
+    from ppdm_cli.sidecar import display_json
+
+    for path in (output, recovered):
+        if str(path) == "-":
+            raise UsageError("results of attack go to files", "name a file")
+    if output is not None and recovered is not None and output.resolve() == recovered.resolve():
+        raise UsageError("-o and --recovered name one file", "name two")
+    if plot is not None:
+        pictures.check(plot, force)
+    inputs = [release, *([truth] if truth is not None else [])]
+    if output is not None:
+        check_output(output, force, inputs)
+    with show.progress() as progress:
+        done = attack(
+            str(release),
+            truth=None if truth is None else str(truth),
+            attacks=attacks,
+            sidecar=sidecar,
+            recovered=recovered or False,
+            force=force,
+            csv=csv_reading(types, delimiter, encoding, nulls),
+            from_=from_,
+            progress=progress,
+        )
+    if output is not None:
+        write(done, output, force, inputs)
+    if plot is not None:
+        pictures.attacks(done.rows, plot, force)
+    if as_json:
+        click.echo(display_json(show_attack.figures(done)))
+    else:
+        show_attack.show_all(done, tables=output is None)
+    if done.honest is False:
+        raise MismatchError(
+            "the audit rejects the release: its values did not go through the matrices of its sidecar",
+            "make it again, or fetch it again with its own sidecar and original",
+        )

@@ -1,0 +1,158 @@
+"""How the figures of `ppdm attack` are shown: for people as tables and sentences, for programs as an object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ppdm_cli.commands import show
+from ppdm_cli.promise import at_most, percent
+
+if TYPE_CHECKING:
+    from ppdm_cli.attacks import Attacked
+
+_TIMES = (1, 2, 4, 8)
+
+
+def figures(done: Attacked) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "release": done.sidecar.release,
+        "measured": done.measured,
+        "attacks": done.rows,
+        "record": done.record,
+        "kept": done.kept,
+        "repeat": done.repeat,
+        "order": done.order,
+        "audit": done.audit,
+        "honest": done.honest,
+        "remarks": done.remarks,
+        "sentences": done.sentences,
+    }
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f" ({100 * low:.1f}-{100 * high:.1f})"
+
+
+def _share(row: dict[str, Any], what: str) -> str | None:
+    if row.get(what) is None:
+        return None
+    return f"{100 * row[what]:.1f}" + _interval(row.get(f"{what}_low"), row.get(f"{what}_high"))
+
+
+def _tables(done: Attacked) -> None:
+    out = show.console()
+    title = "measured against the original" if done.measured else "to be expected"
+    rows = [
+        [
+            r["attack"],
+            r["attribute"],
+            _share(r, "exact"),
+            _percent(r.get("exact_prior")),
+            _percent(r.get("near")),
+            _percent(r.get("near_prior")),
+            r.get("rmse"),
+            r.get("rmse_share"),
+            _percent(r.get("largest_posterior")),
+            _percent(r.get("bound")),
+        ]
+        for r in done.rows
+    ]
+    columns = [
+        "attack",
+        "attribute",
+        "exact %",
+        "prior",
+        "near %",
+        "prior",
+        "RMSE",
+        "of sd",
+        "belief %",
+        "bound",
+    ]
+    if rows:
+        show.table(out, f"Guesses, {title}", columns, rows)
+    if done.kept:
+        show.table(
+            out,
+            f"What the kept {done.kept[0]['kept']} adds: percent to name exactly, as expected",
+            ["attribute", "prior", "class", "answer", "both"],
+            [
+                [k["attribute"], *(_percent(k[f"exact_{w}"]) for w in ("prior", "class", "answer", "both"))]
+                for k in done.kept
+            ],
+        )
+    if done.repeat:
+        show.table(
+            out,
+            "Perturbed t times: percent that is as it was, seen (and computed), and entropy in bits",
+            ["attribute", *(f"t = {t}" for t in _TIMES), "entropy 1", f"entropy {_TIMES[-1]}", "at most"],
+            _repeated(done),
+        )
+    if done.audit:
+        show.table(
+            out,
+            "Audit: the gamma that the transitions prove, 95% interval; of noise its sd",
+            ["attribute", "declared", "proved", "low", "high", "p", "verdict"],
+            [
+                [
+                    r["attribute"],
+                    r.get("declared_gamma", r.get("declared_sd")),
+                    r.get("gamma", r.get("sd")),
+                    r.get("gamma_low"),
+                    r.get("gamma_high"),
+                    r["p"],
+                    "honest" if r["honest"] else "rejected",
+                ]
+                for r in done.audit
+            ],
+        )
+
+
+def _repeated(done: Attacked) -> list[list[Any]]:
+    """A row an attribute."""
+    by: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in done.repeat:
+        by.setdefault(row["attribute"], {})[row["t"]] = row
+    return [
+        [
+            name,
+            *(f"{_percent(rows[t]['stayed'])} ({_percent(rows[t]['staying'])})" for t in _TIMES),
+            rows[1]["entropy"],
+            rows[_TIMES[-1]]["entropy"],
+            rows[1]["entropy_max"],
+        ]
+        for name, rows in by.items()
+    ]
+
+
+def _percent(share: float | None) -> str | None:
+    if share is not None and 0.9995 <= share < 1:
+        return "> 99.9"
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _sentences(done: Attacked) -> None:
+    record = done.record
+    said = list(done.remarks)
+    bound = at_most(record["bound"])
+    if record["gamma"] == "inf":
+        said.append("Additive noise has no gamma: nothing bounds what a belief may become.")
+    else:
+        product, prior = f"{record['gamma']:.10g}", percent(record["prior"])
+        said.append(
+            f"Over a record the gammas multiply to {product}: a belief of {prior} may become "
+            f"{bound if bound.startswith('over') else 'at most ' + bound}."
+        )
+    if record["coins"] == "seeded":
+        said.append("The coins came from a seed: whoever guesses it needs none of these attacks.")
+    if record["unbounded"]:
+        said.append(f"Outside every bound, as published unperturbed: {', '.join(record['unbounded'])}.")
+    show.say(show.console(), [*said, *done.sentences])
+
+
+def show_all(done: Attacked, tables: bool) -> None:
+    """Tables, unless they went to a file, and what they mean."""
+    if tables:
+        _tables(done)
+    _sentences(done)

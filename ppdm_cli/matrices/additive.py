@@ -1,0 +1,216 @@
+"""Additive noise as a matrix: z = x + r with r uniform or normal, of one law for all (maths 5).
+
+The inputs are the domain's values or bins; a value lies anywhere in its bin alike. The outputs are bins of
+z: the domain's own, and more past it as far as the noise reaches, so that nothing is clipped. An entry is
+the noise's density integrated over both bins. It promises no gamma: with bounded noise an answer rules
+values out, and with normal noise the ratio of two densities has no bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, erf, inf, isfinite, sqrt
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import numpy as np
+
+from ppdm_cli.arrays import Floats, Words
+from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.matrices.dense import applied, left_inverse
+
+Noise = Literal["uniform", "normal"]
+MOST_INPUTS = 1 << 10
+MOST_BEYOND = 1 << 9
+"""Bins of z past either end of the domain: so many, that the noise is resolved whatever its size."""
+LARGEST_CONDITION = 1e5
+"""Beyond it the unbiased estimate is noise whatever the number of records."""
+_NORMAL_REACH = 9.0
+"""In standard deviations: the sampler's largest is 8.6."""
+_EXTREME = 1e6
+_NARROW = 1e-4
+"""A bin of fewer standard deviations is as good as its middle; there differences would be all rounding."""
+_erf = np.vectorize(erf, otypes=[np.float64])
+
+Extents = tuple[tuple[float, float], ...]
+"""Between which numbers the values of each code lie; of a single value, it twice."""
+
+
+class AdditiveSpec(msgspec.Struct, frozen=True, tag="additive", tag_field="kind", forbid_unknown_fields=True):
+    """What a sidecar says of it: the law of the noise, and the type of the published column."""
+
+    kind: ClassVar[str] = "additive"
+
+    noise: Noise
+    sd: Annotated[float, msgspec.Meta(gt=0)]
+    dtype: Literal["double"] = "double"
+
+
+@dataclass(frozen=True)
+class Additive:
+    """Noise of standard deviation `sd` on codes whose values lie within `extents`."""
+
+    noise: Noise
+    sd: float
+    extents: Extents
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.extents) <= MOST_INPUTS:
+            raise RefusedError(
+                f"additive noise needs a domain of 2 to {MOST_INPUTS} values or bins, here are "
+                f"{len(self.extents)}",
+                "give it another number of --bins",
+            )
+        lowest, highest = self.extents[0][0], self.extents[-1][1]
+        width = highest - lowest
+        if not width / _EXTREME <= self.sd <= width * _EXTREME or not isfinite(
+            abs(lowest) + abs(highest) + 10 * self.sd
+        ):
+            raise UsageError(
+                "the standard deviation is below a millionth or above a million times the domain's width",
+                "give another --sd, such as --sd 25%",
+            )
+        if not (np.diff(self.edges) > 0).all():
+            raise RefusedError(
+                "the domain is too far from zero for its width: numbers of its size cannot show the noise",
+                "subtract a constant from the column, or give it a larger --sd",
+            )
+
+    @property
+    def reach(self) -> float:
+        """No noise is larger: a for the uniform law on [-a, a]."""
+        return sqrt(3) * self.sd if self.noise == "uniform" else _NORMAL_REACH * self.sd
+
+    @property
+    def interval(self) -> float:
+        """Agrawal and Srikant's privacy: how wide the interval is that holds x with 95 % confidence."""
+        return 0.95 * 2 * self.reach if self.noise == "uniform" else 3.92 * self.sd
+
+    @cached_property
+    def edges(self) -> Floats:
+        """Of the bins of z."""
+        low, high = np.array(self.extents).T
+        inner = (high[:-1] + low[1:]) / 2
+        # single values: as far out as halfway to the next one; of bins this is their own end
+        first, last = low[0] - (inner[0] - high[0]), high[-1] + (low[-1] - inner[-1])
+        below = -_outwards(-first, self.reach - low[0], inner[0] - first)[::-1]
+        above = _outwards(last, high[-1] + self.reach, last - inner[-1])
+        return np.concatenate([below, [first], inner, [last], above])
+
+    @property
+    def inputs(self) -> int:
+        return len(self.extents)
+
+    @property
+    def outputs(self) -> int:
+        return len(self.edges) - 1
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        first = np.searchsorted(self.edges, (self.extents[0][0] + self.extents[0][1]) / 2, side="right") - 1
+        return np.arange(self.inputs) + first
+
+    @property
+    def amplification(self) -> float:
+        return inf
+
+    @property
+    def staying(self) -> float:
+        """The chance that z is in the bin of x, for a bin taken at random."""
+        return float(self._matrix[self.unchanged, np.arange(self.inputs)].mean())
+
+    @cached_property
+    def condition_number(self) -> float:
+        values = np.linalg.svd(self._matrix, compute_uv=False)
+        return float(values[0] / values[-1]) if values[-1] > 0 else inf
+
+    @property
+    def invertible(self) -> bool:
+        """Whether there is an unbiased estimate that says anything."""
+        return self.condition_number <= LARGEST_CONDITION
+
+    @property
+    def smallest_support(self) -> int:
+        return int((self._matrix > 0).sum(axis=1).min())
+
+    def added(self, values: Floats, words: Words) -> Floats:
+        """Values with their noise, from four 32-bit words each.
+
+        Promise: for uniform words the noises are independent, and their law is that of a multiple of 2^-52
+        in (-1, 1) times a, or of Box and Muller's transform of two such in (0, 1) times sd; either is within
+        2^-51 of its name's law, at every threshold. The sum is rounded to a double, whose last digits may
+        tell of x: no more is promised of additive noise anyway.
+        """
+        halves = (words.view("<u8") >> np.uint64(12)).astype(np.float64)
+        u = (2 * halves + 1) * 2.0**-53  # exact: odd multiples of 2^-53
+        if self.noise == "uniform":
+            return values + self.reach * (2 * u[:, 0] - 1)
+        return values + self.sd * np.sqrt(-2 * np.log(u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
+
+    def entropy(self, prior: Floats | None = None) -> float:
+        M = self._matrix
+        bits = -(M * np.log2(np.where(M > 0, M, 1))).sum(axis=0)
+        return float(bits.mean() if prior is None else bits @ prior)
+
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        return applied(self._matrix, original, axis)
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        return applied(self._matrix.T, values, axis)
+
+    def solve(self, observed: Floats, axis: int = 0) -> Floats:
+        return applied(self._inverse, observed, axis)
+
+    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
+        return applied(self._inverse**2, observed, axis)
+
+    def own_variance(self) -> Floats:
+        own: Floats = np.einsum("ih,hi->i", self._inverse**2, self._matrix)
+        return own
+
+    def dense(self) -> Floats:
+        return self._matrix.copy()
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        if not self.invertible:
+            raise RefusedError(
+                f"noise of sd {self.sd:g} blurs so much that the unbiased estimate says nothing: the "
+                f"condition number is {self.condition_number:.2g}",
+                "say --estimator ml",
+            )
+        return left_inverse(self._matrix)
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        """Pr(z in an output bin | x in an input bin): second differences of the twice integrated density."""
+        low, high = np.array(self.extents).T / self.sd
+        ends = self.edges[:, None] / self.sd
+        narrow = high - low < _NARROW
+        middle, width = low / 2 + high / 2, np.where(narrow, 1.0, high - low)
+        below = np.where(
+            narrow, self._below(ends - middle), (self._summed(ends - low) - self._summed(ends - high)) / width
+        )
+        entries = np.maximum(np.diff(below, axis=0), 0.0)
+        return entries / entries.sum(axis=0)
+
+    def _below(self, t: Floats) -> Floats:
+        """F(t), the chance that the noise is less than t standard deviations."""
+        if self.noise == "uniform":
+            return np.clip(t / sqrt(3), -1, 1) / 2 + 0.5
+        return 0.5 + 0.5 * _erf(t / sqrt(2))
+
+    def _summed(self, t: Floats) -> Floats:
+        """F integrated up to t."""
+        if self.noise == "uniform":
+            a = sqrt(3)
+            return (np.clip(t, -a, a) + a) ** 2 / (4 * a) + np.maximum(t - a, 0)
+        return t * self._below(t) + np.exp(-(t**2) / 2) / sqrt(2 * np.pi)
+
+
+def _outwards(start: float, end: float, width: float) -> Floats:
+    """Edges above `start` up to `end`, about `width` apart; none where `end` is not above it."""
+    far = max(end - start, 0.0)
+    count = ceil(far / width) if far < MOST_BEYOND * width else MOST_BEYOND * (width > 0)
+    return np.linspace(start, end, count + 1)[1:]
