@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError, one_line, quoted
 from ppdm_cli.tables import Target
 from ppdm_cli.tables.replacing import writing
 
@@ -70,7 +70,7 @@ def save(chart: Any, path: Path, force: bool) -> None:
     import vl_convert
 
     form = path.suffix.lower()[1:]
-    spec = chart.to_json()
+    spec = _shown_in(chart.to_dict())
     with Target(path, force) as target:
         if form == "png":
             content = vl_convert.vegalite_to_png(spec, scale=2)
@@ -84,6 +84,15 @@ def save(chart: Any, path: Path, force: bool) -> None:
             target.file.write(content)
         target.flush()
         target.rename()
+
+
+def _shown_in(part: Any) -> Any:
+    """With control characters of names and labels spelt out: a drawing that had one could not be read."""
+    if isinstance(part, dict):
+        return {k: _shown_in(v) for k, v in part.items()}
+    if isinstance(part, list):
+        return [_shown_in(v) for v in part]
+    return one_line(part) if isinstance(part, str) else part
 
 
 def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
@@ -105,7 +114,7 @@ def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None
     ]
     base = alt.Chart(alt.Data(values=data), width=300).encode(y=alt.Y("attack:N", sort=None, title=None))
     axis = alt.Axis(format="%") if exact else alt.Axis()
-    bars = base.mark_bar(color="#0b5cad").encode(x=alt.X("value:Q", title=title, axis=axis))
+    bars = base.mark_bar(color="#8db4dc").encode(x=alt.X("value:Q", title=title, axis=axis))
     interval = base.mark_rule(color="black").encode(x="low:Q", x2="high:Q")
     prior = base.mark_tick(color="#c8102e", thickness=2).encode(x="prior:Q")
     places = list(dict.fromkeys(r["attribute"] for r in shown))

@@ -123,6 +123,7 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     elif not noisy:
         attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
         worst = at_most(record["worst_posterior"])
+        worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
         said.append(
             f"Over the {attributes} of a record, gamma is {record['perturbed_gamma']} "
             f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"

@@ -74,6 +74,10 @@ say 'Its rows are in a random order already, so they can be compared one by one:
 run 0 'cut -d, -f1,3,4,10 people.csv | head -6'
 run 0 'cut -d, -f1,3,4,10 people-release.csv | head -6'
 
+say 'What could whoever has the release and knows the method say about one person? "prior" is what the' \
+    'estimated distribution alone gives away, "exact" what Bayes'\'' rule makes of the published value too.'
+run 0 'ppdm attack people-release.csv --truth people.csv --with posterior'
+
 say '7. The miner has the release and its sidecar, and nothing else. How many had each education level,' \
     'and how many of each within the two groups?'
 run 0 'ppdm estimate people-release.csv --attribute elevel --by group'

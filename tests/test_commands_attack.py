@@ -218,3 +218,31 @@ def test_pairing_is_by_position_whatever_the_parts(tmp_path: Path) -> None:
         original[cut:end].write_parquet(parts / f"{i}.parquet")
     done = attack(release.frame, sidecar=release.sidecar, truth=str(parts), attacks=["posterior", "audit"])
     assert done.honest and done.rows[0]["exact"] > 0.9
+
+
+def test_names_with_control_characters_are_drawn(tmp_path: Path, ppdm: Run) -> None:
+    values = np.random.default_rng(1).integers(0, 9, 500)
+    table = pl.DataFrame({"a\x1b[31m\n\x07": values, "b": values % 5})
+    perturb(table, tmp_path / "r.parquet", gamma=9, seed=1)
+    ppdm("attack", "r.parquet", "--with", "posterior", "--plot", "a.svg")
+    assert rb"\x1b[31m\n\x07" in (tmp_path / "a.svg").read_bytes()
+
+
+@pytest.mark.parametrize("size", [8e307, 1e-310])
+def test_numbers_whose_squares_are_none_are_still_guessed(size: float) -> None:
+    rng = np.random.default_rng(4)
+    table = pl.DataFrame({"x": rng.uniform(-size, size, 2000), "y": rng.normal(size=2000)})
+    release = perturb(table, gamma=9, seed=1)
+    for truth in (None, table):
+        done = attack(release.frame, sidecar=release.sidecar, truth=truth)
+        by = {(r["attack"], r["attribute"]): r for r in done.rows}
+        assert by["posterior", "x"]["exact_gain"] > 0.1 and "rmse" not in by["posterior", "x"]
+        assert by["bayes-linear", "y"]["rmse"] > 0 and ("bayes-linear", "x") not in by
+        assert any("too large or too small" in r for r in done.remarks)
+
+
+def test_no_empty_table_or_picture_is_written(here_made: Path, here: Run) -> None:
+    for option in (("-o", "none.csv"), ("--plot", "none.svg")):
+        done = here("attack", "r.parquet", "--with", "repeat", *option, code=2)
+        assert b"no table to write or draw" in done.stderr
+    assert not list(here_made.glob("none*"))

@@ -31,7 +31,7 @@ def held(path: Path, sidecar: Path | None = None) -> pl.DataFrame:
 def test_every_format_holds_what_the_library_makes(suffix: str, release: Path, here: Run) -> None:
     name = f"usable.{suffix}"
     done = here("reconstruct", "r.parquet", "-o", name)
-    said = f"4000 records to {name}, reconstructed by class group with the ml estimate.\n"
+    said = f"4000 records to {name}, reconstructed by class 'group' with the ml estimate.\n"
     assert (done.stdout, done.stderr.decode()) == (b"", said)
     expected = reconstruct(release / "r.parquet")
     found = held(release / name)
@@ -129,7 +129,7 @@ def test_perturb_estimate_and_reconstruct_are_piped(release: Path, ppdm: Run) ->
     ppdm("perturb", "original.parquet", "-o", "filed.parquet", "--like", "r.parquet", "--seed", "8")
     expected = reconstruct(release / "filed.parquet").frame
     done = ppdm("reconstruct", "-", "-o", "-", stdin=arrow)
-    assert done.stderr.startswith(b"4000 records to -, reconstructed by class group")
+    assert done.stderr.startswith(b"4000 records to -, reconstructed by class 'group'")
     stream = pa.ipc.open_stream(done.stdout)
     assert pl.DataFrame(stream.read_all()).equals(expected)
     assert b'"stage": "reconstructed"' in stream.schema.metadata[b"ppdm"]

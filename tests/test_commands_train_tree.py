@@ -99,3 +99,15 @@ def test_what_is_wrong_leaves_nothing(args: str, code: int, table: Path, tmp_pat
     done = here("train-tree", *args.split(), code=code)
     assert b"inside ppdm" not in done.stderr and done.stdout == b""
     assert listing(tmp_path) == before
+
+
+def test_test_records_may_have_columns_that_no_tree_could_read(tmp_path: Path, here: Run) -> None:
+    original = people(2000)
+    perturb(original, tmp_path / "r.parquet", gamma=9, keep=["group"], drop=[], class_="group", seed=1)
+    length = pl.Series("length", [None] * 2000, pl.Duration)
+    original.with_columns(length).write_parquet(tmp_path / "new.parquet")
+    done = here("train-tree", "r.parquet", "-o", "t.json", "--test", "new.parquet", "--json")
+    assert json.loads(done.stdout)["test"]["records"] == 2000
+    args = ("--test", "new.parquet", "--predicted", "p.csv")
+    done = here("train-tree", "r.parquet", "-o", "u.json", *args, code=4)
+    assert b"'length' has the type duration" in done.stderr

@@ -91,18 +91,21 @@ class Adversary:
             ]
 
     def _learn_linear(self, threads: int | None, progress: Progress | None) -> None:
-        chosen = []
+        chosen, out = [], dict[str, list[str]]()
         for target in self.targets.values():
             if not target.ordered or target.domain.nulls:
-                why = "is not a number" if not target.ordered else "may be null"
+                why = "no numbers" if not target.ordered else "with nulls"
+            elif not target.measurable:
+                why = "of numbers too large or too small for their squares"
             elif constant(target, self.counts[target.name]):
-                why = "is constant as far as the release tells"
+                why = "constant as far as the release tells"
             else:
                 chosen.append(target)
                 continue
-            self.remarks.append(f"linear attacks: {listed([target.name])} {why}, and is left out.")
+            out.setdefault(why, []).append(target.name)
+        self.remarks += [f"Left out of the linear attacks, {w}: {listed(n)}." for w, n in out.items()]
         if not chosen:
-            self.remarks.append("linear attacks: no attribute is left to attack.")
+            self.remarks.append("For the linear attacks no attribute is left.")
             return
         values = [t.values for t in chosen]
         scores = [unbiased_scores(t) for t in chosen]
@@ -121,7 +124,8 @@ class Adversary:
         rank = scored.rank
         if rank < len(chosen) > 1:
             self.remarks.append(
-                f"linear attacks: the estimated covariance is singular ({rank} of {len(chosen)} directions)."
+                "For the linear attacks: the estimated covariance is singular "
+                f"({rank} of {len(chosen)} directions)."
             )
         for name, estimator in LINEAR.items():
             if name not in self._asked:

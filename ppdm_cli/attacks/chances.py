@@ -5,7 +5,8 @@ Clopper and Pearson 1934, Wilson 1927; the incomplete beta and gamma functions b
 
 from __future__ import annotations
 
-from math import exp, inf, lgamma, log, log1p, sqrt
+from collections.abc import Callable
+from math import exp, isinf, lgamma, log, log1p, sqrt
 
 Z = 1.959963984540054
 _STEPS = 10_000
@@ -28,7 +29,7 @@ def clopper_pearson(hits: int, trials: int, level: float = 0.05) -> tuple[float,
     return low, high
 
 
-def _solved(rising, wanted: float) -> float:  # type: ignore[no-untyped-def]
+def _solved(rising: Callable[[float], float], wanted: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(100):
         middle = (low + high) / 2
@@ -85,10 +86,6 @@ def chi_square_tail(statistic: float, freedom: float) -> float:
         if abs(d * c - 1) < 1e-14:
             break
     return front * value
-
-
-def isinf(x: float) -> bool:
-    return x == inf
 
 
 def _beta(a: float, b: float, x: float) -> float:

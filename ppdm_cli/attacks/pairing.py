@@ -20,7 +20,10 @@ from ppdm_cli.tables import CsvOptions, Partition, RowTrouble, Table, open_table
 PUBLISHED, ORIGINAL = "published:", "original:"
 OWN = "give the release's own original"
 SAME = f"{OWN}; where values were clipped or merged for it, do the same to them"
-UNPAIRED = "a release made with --shuffle cannot be paired: leave --truth away, or give its own original"
+UNPAIRED = (
+    "a release made with --shuffle cannot be paired: leave --truth away, give its own original, or shuffle "
+    "the original first and perturb that"
+)
 
 
 def open_original(truth: Any, promise: Sidecar, csv: CsvOptions | None) -> Table:

@@ -113,7 +113,7 @@ def prior_variance(target: Target) -> float:
     """Of the numbers under the prior; nulls left out."""
     p, u = target.prior[: target.ordered], target.values[: target.ordered]
     total = p.sum()
-    if not target.ordered or total <= 0:
+    if not target.ordered or not target.measurable or total <= 0:
         return 0.0
     mean = float(p @ u / total)
     return float(p @ (u - mean) ** 2 / total)

@@ -21,6 +21,8 @@ from ppdm_cli.sidecar import Attribute
 
 CELLS = 1 << 22
 """Beliefs (a row an answer, a column a value) that are held at a time."""
+LEAST_WIDTH = 1e-70
+"""Of a domain: the fourth powers of errors, which intervals need, must be proper numbers."""
 
 
 class Guess(NamedTuple):
@@ -97,6 +99,13 @@ class Target:
         """The number that each original code stands for: a bin's middle; NaN for null and for words."""
         return numbers(self.domain)
 
+    @cached_property
+    def measurable(self) -> bool:
+        """Whether its numbers lie neither too far apart nor too close for the moments of errors to be told."""
+        u = self.values[: self.ordered]
+        width = float(u.max() / 2 - u.min() / 2) if self.ordered else 0.0
+        return width == 0 or LEAST_WIDTH <= width <= 1 / LEAST_WIDTH
+
     @property
     def noise(self) -> Additive | None:
         return self.matrix if isinstance(self.matrix, Additive) else None
@@ -120,6 +129,9 @@ class Target:
             return Guess(exact, exact, nothing, belief, belief, nothing)
         windows = self.windows(beliefs)
         near = windows.argmax(axis=1)
+        if not self.measurable:
+            nothing = np.full(len(beliefs), np.nan)
+            return Guess(exact, near, nothing, belief, windows[rows, near] / total, nothing)
         u, ordinary = self.values[: self.ordered], beliefs[:, : self.ordered]
         middle, sums = u.mean(), np.maximum(ordinary.sum(axis=1), 1e-300)
         value = ordinary @ (u - middle) / sums

@@ -22,7 +22,7 @@ SUBCOMMANDS = {
     "inspect": "Say what a release promises, and what it does not.",
     "estimate": "Estimate the original distributions from a release (the miner).",
     "reconstruct": "Turn a release into a data set for any mining tool (the miner).",
-    "train-tree": "Train a decision tree on an original or reconstructed table.",
+    "train-tree": "Train a decision tree on a release, or on any other table.",
     "predict": "Add what a tree predicts to a table.",
     "entropy": "What a matrix costs and gives, to choose gamma and N.",
     "attack": "What an adversary gets back from a release.",

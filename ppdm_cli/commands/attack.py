@@ -120,9 +120,14 @@ def command(
             from_=from_,
             progress=progress,
         )
-    if output is not None:
+    if not done.rows and done.honest is not False and (output is not None or plot is not None):
+        raise UsageError(
+            "none of the attacks asked for guesses values: there is no table to write or draw",
+            "add --with posterior, or leave -o and --plot away",
+        )
+    if output is not None and done.rows:
         write(done, output, force, inputs)
-    if plot is not None:
+    if plot is not None and done.rows:
         pictures.attacks(done.rows, plot, force)
     if as_json:
         click.echo(display_json(show_attack.figures(done)))

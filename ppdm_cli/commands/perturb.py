@@ -189,7 +189,7 @@ def command(
     if as_json:
         _print_json(release)
     else:
-        _report(release, output)
+        _report(release, output, settings["matrix"] == "band")
 
 
 def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -218,7 +218,7 @@ def _print_json(release: Any) -> None:
     click.echo(display_json(said))
 
 
-def _report(release: Any, output: Path) -> None:
+def _report(release: Any, output: Path, bands_asked: bool) -> None:
     from ppdm_cli import promise
     from ppdm_cli.commands import show
 
@@ -231,7 +231,12 @@ def _report(release: Any, output: Path) -> None:
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
     said = promise.sentences(release.sidecar)
-    if release.sized:
+    if bands_asked and rows and not any(r["half_width"] for r in rows):
+        said.append(
+            "No attribute got a band: those are for bins of numbers and times, and for ranges declared with "
+            "--domain; with few values the gamma-diagonal matrix is the better one."
+        )
+    if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         said.append(
             "The number of bins was chosen by gamma, the matrix and the number of records (--bins auto)."
         )

@@ -16,7 +16,7 @@ from ppdm_cli.commands.options import (
     sidecar_option,
     to_option,
 )
-from ppdm_cli.errors import UsageError, counted, listed
+from ppdm_cli.errors import UsageError, counted, listed, quoted
 
 
 @click.command(
@@ -97,10 +97,11 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
         }
         click.echo(display_json(figures))
         return
-    by = "globally" if how.method == "global" else f"by class {done.sidecar.class_}"
+    by = "globally" if how.method == "global" else f"by class {quoted(done.sidecar.class_)}"
     rest = ""
     if how.method == "joint":
-        rest = f", {listed(done.drawn)} together by the joint distribution" if done.drawn else ""
+        together = " together" if len(done.drawn) > 1 else ""
+        rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
     elif settings["method"] == "joint":
         rest = " (the release tells nothing of a joint distribution)"
     show.say(

@@ -17,6 +17,9 @@ from rich.text import Text
 from ppdm_cli.errors import one_line
 from ppdm_cli.promise import at_most, percent
 
+_WIDE = 120
+"""Columns where nobody reads on a terminal, and the most of a table on a narrower one."""
+
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
 
@@ -24,18 +27,42 @@ _PATIENCE = 1.0
 def console(stderr: bool = False) -> Console:
     """Plain and wide where nobody reads on a terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 120)
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _WIDE)
 
 
 def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table; text to the left, numbers to the right."""
-    shown = Table(title=Text(title), title_justify="left", header_style="bold", box=None, padding=(0, 2, 0, 0))
+    """A table; text to the left, numbers to the right.
+
+    Where it is too wide, titles are broken and the gaps narrowed, but no cell: a terminal that is narrower
+    still has longer lines than it likes.
+    """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
-    for index, name in enumerate(columns):
-        shown.add_column(Text(one_line(name)), justify="left" if index in texts else "right", overflow="fold")
-    for row in rows:
-        shown.add_row(*(Text(cell_text(cell)) for cell in row))
+    cells = [[Text(cell_text(cell)) for cell in row] for row in rows]
+    titles, gap = [one_line(name) for name in columns], 2
+    widest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(titles))]
+    if _width(titles, widest, gap) > out.width:
+        titles, gap = [_broken(t, w) for t, w in zip(titles, widest, strict=True)], 1
+    shown = Table(header_style="bold", box=None, padding=(0, gap, 0, 0))
+    for index, name in enumerate(titles):
+        shown.add_column(Text(name), justify="left" if index in texts else "right", overflow="fold")
+    for row in cells:
+        shown.add_row(*row)
+    out.print(Text(title))
+    has = out.width
+    out.width = max(has, min(_width(titles, widest, gap), _WIDE))
     out.print(shown)
+    out.width = has
+
+
+def _width(titles: Sequence[str], widest: Sequence[int], gap: int) -> int:
+    """Of a table whose columns' cells are so wide."""
+    lines = [max(Text(line).cell_len for line in t.split("\n")) for t in titles]
+    return sum(max(line, cells) + gap for line, cells in zip(lines, widest, strict=True))
+
+
+def _broken(title: str, width: int) -> str:
+    """A title with its words on lines of their own, where it is wider than its cells."""
+    return title if Text(title).cell_len <= width else title.replace(" ", "\n")
 
 
 def cell_text(cell: Any) -> str:

@@ -139,6 +139,7 @@ def _sentences(done: Attacked) -> None:
     if record["gamma"] == "inf":
         said.append("Additive noise has no gamma: nothing bounds what a belief may become.")
     else:
+        bound = "over 99.9%" if bound == "100%" else bound  # rounded: no finite gamma proves
         product, prior = f"{record['gamma']:.10g}", percent(record["prior"])
         said.append(
             f"Over a record the gammas multiply to {product}: a belief of {prior} may become "

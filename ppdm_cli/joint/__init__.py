@@ -1,9 +1,9 @@
 """The joint distribution of attributes and class, learnt from a release alone.
 
 Two models are tried: the joint table of a grown set of attributes (J) and class-wise forests over all
-of them (T). Both are judged by how much likelier held-out published records make the class: a forest is
-taken where it gains much more than a table and pairs say as much as the table does. Where neither gains,
-there is no model (maths 10).
+of them (T). Both are judged by how much likelier held-out published records make the class. A table is
+the better ground for a tree, unless the attributes that it has no room for say much more of the class:
+then the forest is taken. Where neither gains, there is no model (maths 10).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ppdm_cli.joint.tables import Steps
 __all__ = ["CELLS", "Forest", "JointTable", "Learnt", "Sample", "learn", "picked", "read", "usable"]
 
 
-FAVOUR = 1.2
-"""So many times what J gains must a forest gain, and of J's attributes alone no less than a part of it."""
+FAVOUR, MARGIN = 1.1, 2.0
+"""By this factor, and so many nats of one fold, must a forest gain from the attributes that J has not."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
 """Many attributes that say the same make a forest too sure of itself: its log-odds are scaled by the best."""
 
@@ -59,9 +59,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     records = max(sample.records, 1)
     if max(gains.values()) < THRESHOLD:
         return Learnt(sample, None, 0.0, gains, {})
-    if forest is not None and (
-        grown is None or _pairs_suffice(forest, grown, sample, growing, gains["forest"])
-    ):
+    if forest is not None and (grown is None or _others_matter(forest, grown, sample, growing)):
         model = learn_forest(sample, None, order)
         return Learnt(sample, model, gains["forest"] / records, gains, {0: forest})
     assert grown is not None
@@ -74,12 +72,11 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     return Learnt(sample, found, table / records, gains, held)
 
 
-def _pairs_suffice(forest: Forest, grown: Found, sample: Sample, growing: Growing, gain: float) -> bool:
-    """A forest of all attributes gains much more, and of J's own no less: no three say more together."""
-    if gain < max(FAVOUR * grown.gain, THRESHOLD):
-        return False
+def _others_matter(forest: Forest, grown: Found, sample: Sample, growing: Growing) -> bool:
+    """Attributes outside J's say much more of the class: so much that a forest, which has all, tells it."""
     others = [p for p in range(len(sample.attributes)) if p not in grown.places]
-    return _rise(forest, sample, growing, others) * FOLDS >= grown.gain / FAVOUR
+    own = max(_rise(forest, sample, growing, others), 0.0)
+    return _rise(forest, sample, growing) > FAVOUR * own + MARGIN
 
 
 def _gain(forest: Forest, sample: Sample, growing: Growing) -> float:

@@ -100,18 +100,24 @@ def _class(tree: Tree) -> Feature:
 
 
 class Labeller:
-    """Adds the predicted label and its confidence to batches, and measures where the class is there."""
+    """Adds the predicted label and its confidence to batches, and measures where the class is there.
 
-    def __init__(self, tree: Tree, table: Table, clashes: bool = True) -> None:
+    Where nothing is written only the columns that the tree tests are looked at, and the class.
+    """
+
+    def __init__(self, tree: Tree, table: Table, written: bool = True) -> None:
         self.tree = tree
         check_columns(tree, table.schema)
-        found = [n for n in (PREDICTED, CONFIDENCE) if n in table.schema.names]
-        if found and clashes:
+        used = {tree.class_name, *(tree.features[i].name for i in tree.feature[tree.feature >= 0])}
+        names = table.schema.names
+        self.columns = names if written else [n for n in names if n in used] or names[:1]
+        found = [n for n in (PREDICTED, CONFIDENCE) if n in names]
+        if found and written:
             raise UsageError(
                 f"{quoted(table.name)} has columns of the names {listed(found)} already",
                 "rename them: those names are for what the tree says",
             )
-        fields = [pa.field(f.name, dtypes.normal(f.type, f.name)) for f in table.schema]
+        fields = [pa.field(n, dtypes.normal(table.schema.field(n).type, n)) for n in self.columns]
         self._kind = dtypes.parse(tree.class_dtype)
         added = [pa.field(PREDICTED, self._kind), pa.field(CONFIDENCE, pa.float64())]
         self.schema = pa.schema(fields + added)
@@ -162,14 +168,14 @@ def classify(
     progress: Progress | None = None,
 ) -> Measured | None:
     """Predict every record, and fill an output where there is one; what it measured, where it could."""
-    work = Labeller(tree, table, clashes=output is not None)
+    work = Labeller(tree, table, written=output is not None)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
 
     def batches() -> Iterator[pa.RecordBatch]:
         nonlocal total
         for batch, measured in map_partitions(
-            table, work, threads=threads, progress=progress, doing="predicting"
+            table, work, columns=work.columns, threads=threads, progress=progress, doing="predicting"
         ):
             if total is not None and measured is not None:
                 total = total + measured

@@ -1,11 +1,13 @@
 """Trees from a release directly: grown on the estimated joint distribution, not on any record.
 
-The cells of J are weighted records; a forest gives records of its own making. A threshold that falls
-within a bin is found from how the bins beside it are mixed.
+The cells of J are weighted records; with a forest the values of each record are drawn from their
+posterior, some times, for C4.5 as it is. A threshold of a table's tree that falls within a bin is found from
+how the bins beside it are mixed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, floor, log10
 
@@ -27,8 +29,10 @@ from ppdm_cli.trees.tree import Feature, Tree, majority
 
 LEAST = 1e-3
 """The share of the records that two branches need, on a table."""
-DRAWN, MOST_DRAWN = 10, 200_000
-"""How many records a forest gives for each of the release's, and at most."""
+COPIES, MOST_DRAWN = 5, 500_000
+"""How many times the values of each record are drawn from a forest, and how many records that may make."""
+MADE_UP = 20_000
+"""Records of a forest that tell its opinion of a tree."""
 SEED = 20061
 """Of the records that a forest gives: a release has one tree."""
 APART = 0.5
@@ -66,11 +70,12 @@ class Teacher:
         """What the tree says of its making."""
         if isinstance(self._learnt.model, JointTable):
             return Options("gain", max(2.0, LEAST * self._sample.total), None, 0.25, True, False)
-        return Options(min_records=max(2.0, 2 * self._sample.total / self._drawn))
+        each = self._sample.total / max(self._sample.records, 1) / self._copies
+        return Options(min_records=max(2.0, 2 * each))
 
     @property
-    def _drawn(self) -> int:
-        return min(DRAWN * max(self._sample.total, 1), MOST_DRAWN)
+    def _copies(self) -> int:
+        return max(1, min(COPIES, MOST_DRAWN // max(self._sample.records, 1)))
 
     def leaf(self) -> Tree:
         """The tree that only knows the classes' shares."""
@@ -105,7 +110,11 @@ class Teacher:
         records = Records(columns, self._class, str(self._label.kind), self._labels, nothing)
         return records, flat[:, :, kept]
 
-    def table_tree(self, model: JointTable) -> tuple[Records, Grown]:
+    def tree(self, model: JointTable | Forest, without: int | None = None) -> tuple[Records, Grown]:
+        """The tree of a model that was learnt from all records, or without a fold."""
+        return self._table_tree(model) if isinstance(model, JointTable) else self._forest_tree(model, without)
+
+    def _table_tree(self, model: JointTable) -> tuple[Records, Grown]:
         """From the cells of a joint table."""
         cells, tables = self._cells(model)
         classes = tables.shape[1]
@@ -116,27 +125,47 @@ class Teacher:
         prune(cells, grown, tables)
         return records, grown
 
-    def forest_tree(self, model: Forest) -> tuple[Records, Grown]:
-        """From records that a forest gives, as many of each class as there were."""
-        attributes = self._sample.attributes
-        rng = np.random.Generator(np.random.SFC64(SEED))
-        shares = self._learnt.shares
+    def _forest_tree(self, model: Forest, without: int | None) -> tuple[Records, Grown]:
+        """From the records with original values drawn from their posterior, some times each."""
+        sample, rng = self._sample, np.random.Generator(np.random.SFC64(SEED))
+        labels = sample.labels
+        used = np.ones(len(labels), bool) if without is None else sample.folds != without
         if self._label.role == "kept":  # null is no label
-            shares = shares[: self._label.domain.ordinary]
-        numbers = np.rint(shares / max(shares.sum(), 1e-300) * self._drawn).astype(int)
-        drawn = [model.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
-        columns = tuple(
-            self._column(a, np.concatenate([d[p] for d in drawn])) for p, a in enumerate(attributes)
-        )
-        classes = np.repeat(np.arange(len(numbers)), numbers)
-        weights = np.full(len(classes), self._sample.total / max(len(classes), 1))
-        published = tuple(range(len(numbers)))
-        records = Records(columns, self._class, str(pa.int64()), published, classes, weights)
+            used &= labels < self._label.domain.ordinary
+        rows = np.flatnonzero(used)
+        published = [c[rows] for c in sample.codes]
+        draws = [model.draw(published, labels[rows], rng) for _ in range(self._copies)]
+        drawn = [np.concatenate([d[p] for d in draws]) for p in range(len(published))]
+        classes = np.tile(labels[rows].astype(np.intp), self._copies)
+        records = self._records(drawn, classes, sample.total / max(len(classes), 1))
         grown = grow(records, self.options, True)
         collapse(grown)
         Pruner(records, grown, self.options.confidence).run()
         grown.counts = original_labels(grown.counts.T, self._label).T
         return replace(records, class_dtype=str(self._label.kind), labels=self._labels), grown
+
+    def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray, weight: float) -> Records:
+        """Records of original codes of all attributes and published labels."""
+        attributes = self._sample.attributes
+        columns = tuple(self._column(a, c) for a, c in zip(attributes, codes, strict=True))
+        published = tuple(range(self._sample.classes))
+        weights = np.full(len(classes), weight)
+        return Records(columns, self._class, str(pa.int64()), published, classes, weights)
+
+    def opinion(self, model: Forest, grown: Grown) -> float:
+        """How often a tree is right about records that a forest makes up."""
+        rng = np.random.Generator(np.random.SFC64(SEED))
+        numbers = np.rint(self._learnt.shares * MADE_UP).astype(int)
+        made = [model.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
+        classes = np.repeat(np.arange(len(numbers)), numbers)
+        records = self._records([np.concatenate(c) for c in zip(*made, strict=True)], classes, 1.0)
+        counts = np.zeros((len(grown.feature), len(numbers)))
+        for entries in descended(records, grown, np.ones(records.rows)):
+            ended = entries.at(np.flatnonzero(grown.feature[entries.slot] < 0))
+            np.add.at(counts, (ended.slot, classes[ended.record]), ended.weights())
+        original = original_labels(counts.T, self._label).T
+        right = original[np.arange(len(original)), majority(grown.counts)]
+        return float(right.sum() / max(original.sum(), 1e-300))
 
     def _column(self, attribute: Attribute, codes: np.ndarray) -> Column:
         domain, kind = self._domains[attribute.name], attribute.kind

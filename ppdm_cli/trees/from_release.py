@@ -61,12 +61,18 @@ class FromRelease:
                 f"Learnt from {counted(self.records, 'perturbed record')}: pairs among "
                 f"{counted(len(self.attributes), 'attribute')} within each class."
             )
-        e = self.expected
+        e, counts = self.expected, self.tree.counts[0]
         share = f"Accuracy to expect on records like the original ones: {100 * e.accuracy:.1f} %"
         if e.low is None or e.high is None:
-            return [*said, f"{share}, in the model's own opinion; held-out records tell less than +-10 points."]
-        within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
-        return [*said, f"{share} ({within}, from published records that were held back)."]
+            said.append(
+                f"{share}, in the model's own opinion, which is often too high with few records; held-out "
+                "records tell less than +-10 points."
+            )
+        else:
+            within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
+            said.append(f"{share} ({within}, from published records that were held back).")
+        commonest = 100 * float(counts.max() / max(counts.sum(), 1e-300))
+        return [*said, f"The commonest class alone would be right on {commonest:.1f} %."]
 
 
 def label_of(promise: Sidecar, class_: str | None) -> Attribute:
@@ -139,19 +145,18 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         tree = teacher.leaf()
         share = float(tree.counts.max() / max(tree.counts.sum(), 1e-300))
         return FromRelease(tree, sample.total, Expected(share, "model"), "none", (), 0.0, remarks)
-    make = teacher.table_tree if isinstance(model, JointTable) else teacher.forest_tree
-    records, grown = make(model)  # type: ignore[arg-type]
+    records, grown = teacher.tree(model)
     right = []
     matrices = [sample.attributes[p].built_matrix for p in model.places]
     told = all(m.invertible for m in matrices if isinstance(m, Additive))
     for fold, held in learnt.held.items() if told else ():
-        theirs = make(held)  # type: ignore[arg-type]
-        right.append(rightness(sample, fold, *theirs, model.places))
+        right.append(rightness(sample, fold, *teacher.tree(held, fold), model.places))
     tree, gap = packed(records, grown, teacher.options), 0.0
     if isinstance(model, JointTable):
         tree, gap = teacher.refined(tree, model)
-    leaves = tree.is_leaf
-    share = float(tree.counts[leaves].max(axis=1).sum() / tree.counts[0].sum())
+        share = float(tree.counts[tree.is_leaf].max(axis=1).sum() / tree.counts[0].sum())
+    else:
+        share = teacher.opinion(model, grown)
     return FromRelease(
         tree,
         sample.total,
