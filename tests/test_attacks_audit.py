@@ -13,7 +13,7 @@ from scipy import stats
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.audit import LEVEL
-from ppdm_cli.attacks.chances import binomial_p, chi_square_tail, clopper_pearson, wilson
+from ppdm_cli.chances import binomial_p, chi_square_tail, clopper_pearson, wilson
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.matrices import GammaDiagonalSpec
 from ppdm_cli.sidecar import Sidecar

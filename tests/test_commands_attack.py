@@ -161,15 +161,16 @@ WRONG: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-@pytest.mark.parametrize("wrong", WRONG)
+CASES = [(w, s) for w in WRONG for s in ("parquet", "csv")]
+CASES.remove(("another type", "csv"))  # a CSV is read in the release's types, so it has no other
+
+
+@pytest.mark.parametrize(("wrong", "suffix"), CASES)
 def test_a_truth_that_does_not_fit_is_exit_3_with_the_difference(
     wrong: str, suffix: str, here_made: Path, here: Run
 ) -> None:
     change, said = WRONG[wrong]
     table = change(people(4000))
-    if suffix == "csv" and wrong == "another type":
-        pytest.skip("a CSV is read in the release's types")
     table.write_csv(here_made / "t.csv") if suffix == "csv" else table.write_parquet(here_made / "t.parquet")
     done = here("attack", "r.parquet", "--truth", f"t.{suffix}", code=3)
     assert said in done.stderr.decode() and not seen(done.stdout + done.stderr)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks.chances import binomial_p, chi_square_tail, clopper_pearson
 from ppdm_cli.attacks.targets import Rows, Target, Truth
+from ppdm_cli.chances import binomial_p, chi_square_tail, clopper_pearson
 from ppdm_cli.matrices import Additive, Band
 
 LEVEL = 1e-4

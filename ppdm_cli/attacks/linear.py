@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.attacks.chances import chi_square_tail
 from ppdm_cli.attacks.scoring import expected_error
 from ppdm_cli.attacks.targets import Guess, Rows, Target
+from ppdm_cli.chances import chi_square_tail
 from ppdm_cli.matrices import Additive, GammaDiagonal
 
 CONSTANT = 1e-3

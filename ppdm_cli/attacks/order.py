@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks.chances import chi_square_tail
 from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.attacks.targets import Guess, Rows, Target
+from ppdm_cli.chances import chi_square_tail
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.perturbing import OrderState
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
-from ppdm_cli.attacks.chances import wilson
 from ppdm_cli.attacks.targets import Rows, Target
+from ppdm_cli.chances import wilson
 from ppdm_cli.matrices import GammaDiagonal
 
 TIMES = 8

@@ -10,7 +10,6 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     csv_options,
-    csv_reading,
     force_option,
     from_option,
     json_option,
@@ -76,10 +75,7 @@ def command(
     output: Path | None,
     plot: Path | None,
     sidecar: Path | None,
-    types: tuple[str, ...],
-    delimiter: str,
-    encoding: str,
-    nulls: tuple[str, ...],
+    csv: Any,
     from_: Any,
     force: bool,
     as_json: bool,
@@ -116,7 +112,7 @@ def command(
             sidecar=sidecar,
             recovered=recovered or False,
             force=force,
-            csv=csv_reading(types, delimiter, encoding, nulls),
+            csv=csv,
             from_=from_,
             progress=progress,
         )

@@ -10,7 +10,6 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     csv_options,
-    csv_reading,
     force_option,
     from_option,
     json_option,
@@ -80,10 +79,7 @@ def command(
     plot: Path | None,
     output: Path | None,
     sidecar: Path | None,
-    types: tuple[str, ...],
-    delimiter: str,
-    encoding: str,
-    nulls: tuple[str, ...],
+    csv: Any,
     from_: Any,
     force: bool,
     as_json: bool,
@@ -118,7 +114,7 @@ def command(
             joint=tuple(joint.split(",")) if joint else (),
             estimator=estimator,
             truth=truth,
-            csv=csv_reading(types, delimiter, encoding, nulls),
+            csv=csv,
             from_=from_,
             progress=progress,
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from ppdm_cli.errors import UsageError, quoted
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -33,8 +32,14 @@ to_option = click.option(
 )
 
 
-def csv_options(function: Function) -> Function:
-    """How a CSV is to be read."""
+def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How a CSV is to be read: the command gets it as `csv`, the library's options."""
+
+    @wraps(function)
+    def command(*args: Any, types: Any, delimiter: str, encoding: str, nulls: Any, **settings: Any) -> Any:
+        return function(*args, csv=_csv_reading(types, delimiter, encoding, nulls), **settings)
+
+    wrapped: Callable[..., Any] = command
     for option in (
         click.option(
             "--null",
@@ -57,11 +62,11 @@ def csv_options(function: Function) -> Function:
             help="The type of a CSV column, such as zip=string; others are inferred; repeatable.",
         ),
     ):
-        function = option(function)
-    return function
+        wrapped = option(wrapped)
+    return wrapped
 
 
-def csv_reading(types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...]) -> Any:
+def _csv_reading(types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...]) -> Any:
     """The library's options from the command's."""
     from ppdm_cli import dtypes
     from ppdm_cli.tables import CsvOptions

@@ -11,7 +11,6 @@ from ppdm_cli.commands.options import (
     FILE,
     attribute_settings,
     csv_options,
-    csv_reading,
     force_option,
     from_option,
     json_option,
@@ -154,10 +153,7 @@ def command(
     attributes: tuple[str, ...],
     domains: tuple[str, ...],
     identifier: str | None,
-    types: tuple[str, ...],
-    delimiter: str,
-    encoding: str,
-    nulls: tuple[str, ...],
+    csv: Any,
     as_json: bool,
     **settings: Any,
 ) -> None:
@@ -182,7 +178,7 @@ def command(
             output,
             attributes=_settings(attributes, domains),
             id=identifier,
-            csv=csv_reading(types, delimiter, encoding, nulls),
+            csv=csv,
             progress=progress,
             **settings,
         )

@@ -10,7 +10,6 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     csv_options,
-    csv_reading,
     force_option,
     from_option,
     json_option,
@@ -49,10 +48,7 @@ def command(
     tree: Path,
     data: Path,
     output: Path,
-    types: tuple[str, ...],
-    delimiter: str,
-    encoding: str,
-    nulls: tuple[str, ...],
+    csv: Any,
     from_: Any,
     to: Any,
     force: bool,
@@ -74,7 +70,7 @@ def command(
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     loaded = load(tree)
-    table, _ = open_data(data, csv_reading(types, delimiter, encoding, nulls), from_, loaded)
+    table, _ = open_data(data, csv, from_, loaded)
     with ExitStack() as stack, show.progress() as progress:
         labelled = Output(stack, output, None, force, to, (*table.files, tree), promised=False)
         measured = classify(loaded, table, labelled, progress=progress)

@@ -12,7 +12,6 @@ from ppdm_cli.commands.options import (
     FILE,
     cells_option,
     csv_options,
-    csv_reading,
     force_option,
     from_option,
     json_option,
@@ -95,10 +94,7 @@ def command(
     no_prune: bool,
     no_mdl: bool,
     cells: int,
-    types: tuple[str, ...],
-    delimiter: str,
-    encoding: str,
-    nulls: tuple[str, ...],
+    csv: Any,
     from_: Any,
     force: bool,
     as_json: bool,
@@ -133,7 +129,6 @@ def command(
         plain,
     )
 
-    csv = csv_reading(types, delimiter, encoding, nulls)
     named = [output, *exports, *([predicted] if predicted else [])]
     if any(str(p) == "-" for p in named):
         raise UsageError("a tree goes to a file, not to standard output", "name files")

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ppdm_cli.chances import Z
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
@@ -23,7 +24,7 @@ from ppdm_cli.estimating.estimators import (
     largest_remainder,
     maximum_likelihood,
 )
-from ppdm_cli.estimating.intervals import Interval, Z, intervals
+from ppdm_cli.estimating.intervals import Interval, intervals
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar

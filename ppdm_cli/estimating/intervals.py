@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.chances import Z
 from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
 from ppdm_cli.matrices import Additive
-
-Z = 1.959963984540054
 
 
 @dataclass(frozen=True)

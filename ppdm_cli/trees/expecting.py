@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.chances import Z
 from ppdm_cli.joint import Sample
 from ppdm_cli.trees.estimated import label_inverse
 from ppdm_cli.trees.growing import Grown
@@ -23,7 +24,6 @@ from ppdm_cli.trees.tree import majority
 
 WIDEST = 0.1
 """Half an interval may be so wide; beyond, the model's opinion says more."""
-_Z = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def expected(right: list[Floats], model: float, gap: float) -> Expected:
     """From the held-out records' rightness; `gap` is what thresholds within bins may set right."""
     every = np.concatenate(right) if right else np.zeros(0)
     if len(every) > 1:
-        mean, half = float(every.mean()), _Z * float(every.std(ddof=1)) / sqrt(len(every))
+        mean, half = float(every.mean()), Z * float(every.std(ddof=1)) / sqrt(len(every))
         if half + gap / 2 <= WIDEST:
             middle, half = mean + gap / 2, half + gap / 2
             return Expected(

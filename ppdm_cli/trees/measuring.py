@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from ppdm_cli.chances import wilson
 from ppdm_cli.trees.tree import Tree
-
-_Z = 1.959963984540054
-"""Of a normal distribution, 95 % are within."""
-
-
-def wilson(right: float, records: float) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson 1927); all of [0, 1] where nothing is known."""
-    if records <= 0:
-        return 0.0, 1.0
-    share, z2 = right / records, _Z * _Z / records
-    middle = (share + z2 / 2) / (1 + z2)
-    half = _Z * sqrt(share * (1 - share) / records + z2 / (4 * records)) / (1 + z2)
-    low = 0.0 if right <= 0 else max(0.0, middle - half)
-    high = 1.0 if right >= records else min(1.0, middle + half)
-    return min(low, share), max(high, share)
 
 
 @dataclass(frozen=True, eq=False)

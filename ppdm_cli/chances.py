@@ -1,4 +1,4 @@
-"""The chances that an audit and a share's interval need: binomial bounds, and the tail of chi-square.
+"""What all intervals and tests are made of: binomial bounds, and the tail of chi-square.
 
 Clopper and Pearson 1934, Wilson 1927; the incomplete beta and gamma functions by continued fractions.
 """
@@ -9,17 +9,20 @@ from collections.abc import Callable
 from math import exp, isinf, lgamma, log, log1p, sqrt
 
 Z = 1.959963984540054
+"""Of a normal distribution, 95 % are within."""
 _STEPS = 10_000
 
 
 def wilson(hits: float, trials: float) -> tuple[float, float]:
-    """95 % interval of a share."""
+    """The 95 % interval of a share (Wilson 1927); all of [0, 1] where nothing is known."""
     if trials <= 0:
         return 0.0, 1.0
     share, z2 = hits / trials, Z * Z / trials
     middle = (share + z2 / 2) / (1 + z2)
     half = Z * sqrt(max(share * (1 - share), 0.0) / trials + z2 / (4 * trials)) / (1 + z2)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low = 0.0 if hits <= 0 else max(0.0, middle - half)
+    high = 1.0 if hits >= trials else min(1.0, middle + half)
+    return min(low, share), max(high, share)
 
 
 def clopper_pearson(hits: int, trials: int, level: float = 0.05) -> tuple[float, float]:
