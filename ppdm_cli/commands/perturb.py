@@ -232,6 +232,13 @@ def _report(release: Any, output: Path, bands_asked: bool) -> None:
             "No attribute got a band: those are for bins of numbers and times, and for ranges declared with "
             "--domain; with few values the gamma-diagonal matrix is the better one."
         )
+    elif bands_asked and (
+        plain := [r["attribute"] for r in rows if r["type"] == "continuous" and not r["half_width"]]
+    ):
+        said.append(
+            f"Without a band: {', '.join(plain)}. With that many bins at that gamma a gamma-diagonal matrix "
+            "tells the miner more, or there is no band of them."
+        )
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         said.append(
             "The number of bins was chosen by gamma, the matrix and the number of records (--bins auto)."
