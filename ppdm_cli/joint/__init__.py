@@ -61,7 +61,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         return Learnt(sample, None, 0.0, gains, {})
     if forest is not None and (grown is None or _others_matter(forest, grown, sample, growing)):
         model = learn_forest(sample, None, order)
-        return Learnt(sample, model, gains["forest"] / records, gains, {0: forest})
+        return Learnt(sample, model, max(gains.values()) / records, gains, {0: forest})
     assert grown is not None
     tables = growing.tables(grown)
     observed = sample.counts(grown.places).sum(axis=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import ceil, floor, log10
 
 import numpy as np
@@ -92,14 +93,18 @@ class Teacher:
         table = model.table * shares.reshape(-1, *(1,) * (model.table.ndim - 1))
         return original_labels(table, self._label)
 
+    @cached_property
+    def _held(self) -> list[Floats]:
+        """The same of the tables learnt without a fold."""
+        return [self._weights(m) for m in self._learnt.held.values() if isinstance(m, JointTable)]
+
     def _cells(self, model: JointTable) -> tuple[Records, Floats]:
         """Every cell that holds anything as a record without a class, and the tables over them.
 
         The tables are (tables, classes, cells): the model's, then those learnt without a fold.
         """
         attributes = self._sample.attributes
-        held = [m for m in self._learnt.held.values() if isinstance(m, JointTable)]
-        tables = np.stack([self._weights(m) for m in (model, *held)])
+        tables = np.stack([self._weights(model), *self._held])
         flat = tables.reshape(*tables.shape[:2], -1)
         kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
         cells = np.unravel_index(kept, tables.shape[2:])
