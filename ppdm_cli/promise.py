@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-from decimal import ROUND_CEILING, Context
 from math import isfinite
 from typing import Any
 
 from msgspec import UNSET
 
-from ppdm_cli.domain import Bins
-from ppdm_cli.matrices import Additive, AdditiveSpec, Band
+from ppdm_cli.channels import FIGURES, KINDS, Channel
+from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.privacy import epsilon, worst_posterior
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
 
 PRIOR = 0.05
 """The prior that worst posteriors are shown for, unless asked otherwise."""
 
 
-def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
-    """The figures of one perturbed attribute."""
-    matrix = attribute.built_matrix
+def of_attribute(sidecar: Sidecar, name: str, prior: float = PRIOR) -> dict[str, Any]:
+    """Return the figures of one perturbed attribute."""
+    attribute, channel = sidecar.by_name[name], sidecar.axis(name)
+    matrix, spec = channel.matrix, channel.spec
     gamma = matrix.amplification
-    noise = matrix if isinstance(matrix, Additive) else None
     return {
-        "attribute": attribute.name,
+        "attribute": name,
         "type": attribute.type,
         "dtype": attribute.dtype,
         "N": attribute.N,
-        "matrix": attribute.matrix.kind if attribute.matrix is not UNSET else None,
-        "half_width": matrix.half_width if isinstance(matrix, Band) else None,
-        "noise": None if noise is None else noise.noise,
-        "sd": None if noise is None else noise.sd,
-        "interval": None if noise is None else noise.interval,
-        "interval_share": None if noise is None else noise.interval / _width(attribute),
+        "matrix": None if spec is None else spec.kind,
+        **dict.fromkeys(FIGURES),
+        **channel.figures,
         "gamma": _finite(gamma),
         "epsilon": _finite(epsilon(gamma)),
         "staying": matrix.staying,
-        "neighbourhood": matrix.neighbourhood if isinstance(matrix, Band) else None,
         "condition_number": _finite(matrix.condition_number),
         "entropy": matrix.entropy(),
         "prior": prior,
@@ -46,16 +41,14 @@ def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
     }
 
 
+def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]]:
+    """Return the figures of every perturbed attribute, in the order of the columns."""
+    return [of_attribute(sidecar, a.name, prior) for a in sidecar.perturbed]
+
+
 def _finite(number: float) -> float | str:
     """JSON has no infinity, and the sidecar calls it so."""
     return number if isfinite(number) else "inf"
-
-
-def _width(attribute: Attribute) -> float:
-    """From the first to the last number of a domain."""
-    domain = attribute.domain
-    values = domain.edges if isinstance(domain, Bins) else domain.values  # type: ignore[attr-defined]
-    return float(values[-1]) - float(values[0])
 
 
 def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
@@ -83,19 +76,9 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
         "records": sidecar.records,
         "class": None if sidecar.class_ is UNSET else sidecar.class_,
         "record": of_record(sidecar, prior),
-        "attributes": [of_attribute(a, prior) for a in sidecar.perturbed],
+        "attributes": of_attributes(sidecar, prior),
         "kept": [{"attribute": a.name, "dtype": a.dtype} for a in sidecar.kept],
     }
-
-
-def at_most(share: float) -> str:
-    """A bound as a percentage: rounded up, so that it holds."""
-    rounded = Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(100 * share))
-    return f"{rounded.normalize():f}%" if share < 0.9995 or share == 1 else "over 99.9%"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.3g}%" if share < 0.9995 or share == 1 else "over 99.9%"
 
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
@@ -104,23 +87,17 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     said = []
     if sidecar.privacy is UNSET:
         return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
-    many, noisy = len(sidecar.perturbed), additive(sidecar)
-    if noisy:
-        said.append(
-            "Additive noise promises nothing: no finite gamma or epsilon holds for it, as a published value "
-            + (
-                "makes some originals as much likelier than others as you like"
-                if sidecar.perturbed[0].matrix.noise == "normal"  # type: ignore[union-attr]
-                else "rules out every original further from it than the noise reaches"
-            )
-            + ". It is the baseline that fell to attacks, for comparison; publish with random substitution."
-        )
+    many = len(sidecar.perturbed)
+    kinds = _by_kind(sidecar)
+    for kind, channels in kinds.items():
+        said += KINDS[kind].warnings(channels)
+    bounded = all(isfinite(c.matrix.amplification) for c in sidecar.channels)
     if record["perturbed_gamma"] is None:
         said.append(
             "The coins came from a seed, which can be guessed and checked against the release: "
             "nothing is promised. For publishing, perturb without --seed."
         )
-    elif not noisy:
+    elif bounded:
         attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
         worst = at_most(record["worst_posterior"])
         worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
@@ -141,7 +118,8 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             + ", ".join(record["unbounded"])
             + ". No gamma covers them, nor what they tell of the others."
         )
-    said += bands(sidecar)
+    for kind, channels in kinds.items():
+        said += KINDS[kind].remarks(channels)
     from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
     if from_data:
         said.append(
@@ -150,33 +128,14 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     return said
 
 
-def additive(sidecar: Sidecar) -> bool:
-    """Whether a release was made with noise: one scheme holds for all of its attributes."""
-    return any(isinstance(a.matrix, AdditiveSpec) for a in sidecar.perturbed)
+def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:
+    found: dict[str, list[Channel]] = {}
+    for channel in sidecar.channels:
+        if channel.spec is not None:
+            found.setdefault(channel.spec.kind, []).append(channel)
+    return found
 
 
-def bands(sidecar: Sidecar) -> list[str]:
-    """One sentence, where there are bands: what they tell more, and less, than the gamma-diagonal would."""
-    alike: dict[Band, list[str]] = {}
-    for attribute in sidecar.perturbed:
-        matrix = attribute.built_matrix
-        if isinstance(matrix, Band):
-            alike.setdefault(matrix, []).append(attribute.name)
-    if not alike:
-        return []
-    parts = [f"{', '.join(names)} {_compared(band)}" for band, names in alike.items()]
-    return [
-        "A band tells more of a value's neighbourhood and less of the exact value than a gamma-diagonal matrix "
-        "of the same gamma and N, whose figures are in brackets: " + "; ".join(parts) + "."
-    ]
-
-
-def _compared(band: Band) -> str:
-    """The chances to publish the neighbourhood and the value; of the gamma-diagonal for equal counts."""
-    b, N, gamma = band.half_width, band.ordered, band.amplification
-    others = sum(2 * (N - d) / N for d in range(1, b + 1))
-    D = gamma + band.inputs - 1
-    return (
-        f"within {b} of the true one with {percent(band.neighbourhood)} ({percent((gamma + others) / D)}), "
-        f"at the true one with {percent(band.staying)} ({percent(gamma / D)})"
-    )
+def noisy(sidecar: Sidecar) -> bool:
+    """Return whether what is published are numbers with noise, not values of domains."""
+    return any(c.noise is not None for c in sidecar.channels)

@@ -8,20 +8,18 @@ matrix that cannot be is refused with one line, and no size in it decides how mu
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from functools import cached_property
-from itertools import pairwise
 from math import inf, isfinite, log
 from typing import Annotated, Any, Literal
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
+from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
-from ppdm_cli.matrices import Additive, AdditiveSpec, AnyMatrix, Extents, MatrixSpec, build
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
@@ -30,25 +28,24 @@ LARGEST = 64 << 20
 SUFFIX = ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
-Name = Annotated[str, Meta(min_length=1, max_length=1 << 12)]
-Scalar = int | float | bool | Annotated[str, Meta(max_length=1 << 14)]
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
 Origin = Literal["declared", "data"]
 CoinsOrigin = Literal["system", "seeded", "key-file"]
 
 
-class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a band publishes beyond the domain: as many edges (or numbers) more on either side.
+def named(name: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` gives; what goes wrong in it says the attribute."""
+    try:
+        return make()
+    except PpdmError as error:
+        raise ValueError(f"{quoted(name)}: {error.what}") from None
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"{quoted(name)}: {error}") from None
 
-    `dtype` is the type of the published column, which is wider where the attribute's own has no room.
-    """
 
-    dtype: Annotated[str, Meta(max_length=128)]
-    below: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
-    above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
-
-
-class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Attribute(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+):
     """One column of the release: what its values are, and what was done to them."""
 
     name: Name
@@ -61,59 +58,41 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     nulls: bool | UnsetType = UNSET
     representative: Representative | UnsetType = UNSET
     domain_from: Origin | UnsetType = UNSET
-    matrix: MatrixSpec | UnsetType = UNSET
     beyond: Beyond | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        kind = self._parsed(dtypes.parse, self.dtype)
+        kind = named(self.name, lambda: dtypes.parse(self.dtype))
         if (self.edges is not UNSET) and (self.categories is not UNSET):
             raise ValueError(f"{quoted(self.name)} has both edges and categories")
         if self.role == "perturbed":
-            for part in ("N", "nulls", "domain_from", "matrix"):
+            for part in ("N", "nulls", "domain_from"):
                 if getattr(self, part) is UNSET:
                     raise ValueError(f"{quoted(self.name)} is perturbed, so it needs {part!r}")
             if self.edges is UNSET and self.categories is UNSET:
                 raise ValueError(f"{quoted(self.name)} is perturbed, so it needs edges or categories")
             if self.edges is not UNSET and self.representative is UNSET:
                 raise ValueError(f"{quoted(self.name)} has edges, so it needs a representative")
-        elif self.matrix is not UNSET:
-            raise ValueError(f"{quoted(self.name)} is kept, so it has no matrix")
+        elif self.beyond is not UNSET:
+            raise ValueError(f"{quoted(self.name)} is kept, so nothing is published beyond its domain")
         if self.edges is not UNSET and dtypes.is_discrete(kind):
             raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, which has no edges")
         if (self.type == "continuous") != (self.edges is not UNSET) and self.has_domain:
             raise ValueError(f"{quoted(self.name)}: continuous goes with edges, discrete with categories")
-        if self.has_domain and self._parsed(lambda: self.domain.size) != self.N:
+        if self.has_domain and named(self.name, lambda: self.domain.size) != self.N:
             raise ValueError(f"{quoted(self.name)}: N is not the number of its codes")
-        if self.matrix is not UNSET:
-            matrix = self._parsed(lambda: self.built_matrix)
-            if self._parsed(lambda: self.published_domain.size) != matrix.outputs:
-                raise ValueError(f"{quoted(self.name)}: the codes are not the ones that its matrix publishes")
-            if isinstance(matrix, Additive) and (self.nulls is True or self.beyond is not UNSET):
-                raise ValueError(f"{quoted(self.name)}: noise goes with neither nulls nor 'beyond'")
-        elif self.beyond is not UNSET:
-            raise ValueError(f"{quoted(self.name)} has no matrix that publishes anything beyond its domain")
-
-    def _parsed(self, make: Any, *args: Any) -> Any:
-        """A validation step; what goes wrong says the attribute."""
-        try:
-            return make(*args)
-        except PpdmError as error:
-            raise ValueError(f"{quoted(self.name)}: {error.what}") from None
-        except (ValueError, ArithmeticError) as error:
-            raise ValueError(f"{quoted(self.name)}: {error}") from None
 
     @property
     def has_domain(self) -> bool:
         return self.edges is not UNSET or self.categories is not UNSET
 
-    @property
+    @cached_property
     def kind(self) -> Any:
         """The Arrow type of the column."""
         return dtypes.parse(self.dtype)
 
-    @property
+    @cached_property
     def domain(self) -> Domain:
-        """The domain, built anew: keep it where it is used for many batches."""
+        """The domain of the original column."""
         kind, nulls = self.kind, self.nulls is True
         if self.edges is not UNSET:
             edges = [dtypes.from_json(e, kind) for e in self.edges]
@@ -126,54 +105,29 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             "ask the owner for a release that declares it",
         )
 
-    @property
-    def published_kind(self) -> Any:
-        """The Arrow type of the column in the release."""
-        if isinstance(self.matrix, AdditiveSpec):
-            return dtypes.parse(self.matrix.dtype)
-        return self.kind if self.beyond is UNSET else dtypes.parse(self.beyond.dtype)
+    def channel(self, spec: Spec | None) -> Channel:
+        """Return the axis that the attribute is, perturbed by a spec or kept; ValueError if they do not fit."""
+        if spec is None:
+            return Channel(self.name, self.domain, self.domain)
+        matrix = spec.matrix(self.domain)
+        published = spec.published(self.domain, matrix, self.beyond)
+        return Channel(self.name, self.domain, published, spec, matrix)
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The channels that a record goes through."""
+
+    channels: Annotated[list[Recorded], Meta(max_length=1 << 16)]
 
     @property
-    def published_domain(self) -> Domain:
-        """What the release's column may hold: the domain, and what is published beyond it."""
-        matrix = self.built_matrix if isinstance(self.matrix, AdditiveSpec) else None
-        if isinstance(matrix, Additive):
-            return Bins(self.published_kind, matrix.edges.tolist(), False)
-        if self.beyond is UNSET:
-            return self.domain
-        kind = self.published_kind
-        below, above = ([dtypes.from_json(e, kind) for e in s] for s in (self.beyond.below, self.beyond.above))
-        if not below or len(below) != len(above):
-            raise ValueError("a band publishes as much below the domain as above it")
-        if dtypes.is_discrete(self.kind) or dtypes.holding(self.kind, below[0], above[-1]) != kind:
-            raise ValueError(f"a band on type {self.dtype} is not published as {self.beyond.dtype}")
-        return self.domain.extended(kind, below, above)
-
-    @property
-    def built_matrix(self) -> AnyMatrix:
-        if self.matrix is UNSET or self.N is UNSET:
-            raise MismatchError(f"{quoted(self.name)} is kept: it has no matrix", "name a perturbed attribute")
-        extents = extents_of(self.domain) if isinstance(self.matrix, AdditiveSpec) else ()
-        return build(self.matrix, self.N, self.nulls is True, extents)
-
-
-def extents_of(domain: Domain) -> Extents:
-    """Between which numbers the values of each code lie; whole steps count half a step to either side."""
-    if not (pa.types.is_integer(domain.kind) or pa.types.is_floating(domain.kind)):
-        raise ValueError(f"values of type {domain.kind} take no noise")
-    if isinstance(domain, Categories):
-        return tuple((float(v), float(v)) for v in domain.values)
-    assert isinstance(domain, Bins)
-    edges = domain.edges.astype(np.float64)
-    if dtypes.is_whole(domain.kind):
-        edges -= 0.5
-        edges[-1] += 1
-    return tuple(pairwise(edges.tolist()))
+    def specs(self) -> list[Spec]:
+        return [c for c in self.channels if isinstance(c, Spec)]
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the release promises over a record, and of what it promises nothing."""
 
+    unit: Literal["record"]
     perturbed_gamma: int | float | Literal["inf"] | None
     perturbed_epsilon: int | float | Literal["inf"] | None
     kept: list[Name]
@@ -220,6 +174,7 @@ class Sidecar(
     release: Annotated[str, Meta(max_length=36)]
     records: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None
     attributes: Annotated[list[Attribute], Meta(max_length=1 << 16)]
+    recipes: Annotated[list[Recipe], Meta(max_length=1)] = []
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
@@ -234,8 +189,7 @@ class Sidecar(
             raise ValueError("an attribute is listed twice")
         if self.class_ is not UNSET and self.class_ not in names:
             raise ValueError("the class is not among the attributes")
-        if len({getattr(a.matrix, "noise", None) for a in self.perturbed}) > 1:
-            raise ValueError("noise of one law is on all perturbed attributes or on none")
+        self._check_channels()
         if self.stage == "perturbed" and self.privacy is UNSET:
             raise ValueError("a perturbed release needs 'privacy'")
         if self.privacy is not UNSET:
@@ -246,13 +200,24 @@ class Sidecar(
                 raise ValueError("a gamma is promised just where the coins were not seeded")
             self._check_promise(self.privacy)
 
+    def _check_channels(self) -> None:
+        """Every perturbed attribute goes through one channel, which fits it; nothing else does."""
+        through = [n for s in self._specs for n in s.attributes]
+        if sorted(through) != sorted(a.name for a in self.perturbed):
+            raise ValueError("the channels are not one for each of the perturbed attributes")
+        for kind in {type(s) for s in self._specs if s.everywhere}:
+            if any(type(s) is not kind for s in self._specs):
+                raise ValueError(f"{kind.kind} is the kind of all perturbed attributes or of none")
+        for attribute in self.perturbed:
+            self.axis(attribute.name)
+
     def _check_promise(self, privacy: Privacy) -> None:
         """What is promised over a record is what the attributes' matrices give (maths 2)."""
         if privacy.perturbed_gamma is None or privacy.perturbed_epsilon is None:
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        epsilon = sum(log(a.built_matrix.amplification) for a in self.perturbed)
+        epsilon = sum(log(c.matrix.amplification) for c in self.channels)
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -263,7 +228,41 @@ class Sidecar(
 
     def column_kind(self, attribute: Attribute) -> Any:
         """The type of an attribute's column in the data that this sidecar goes with."""
-        return attribute.published_kind if self.stage == "perturbed" else attribute.kind
+        return self.axis(attribute.name).published.kind if self._is_channelled(attribute) else attribute.kind
+
+    def _is_channelled(self, attribute: Attribute) -> bool:
+        return self.stage == "perturbed" and attribute.role == "perturbed"
+
+    @cached_property
+    def _specs(self) -> list[Spec]:
+        return [s for r in self.recipes for s in r.specs]
+
+    @cached_property
+    def _axes(self) -> dict[str, Channel]:
+        return {}
+
+    @cached_property
+    def by_name(self) -> dict[str, Attribute]:
+        return {a.name: a for a in self.attributes}
+
+    @cached_property
+    def _spec_of(self) -> dict[str, Spec]:
+        return {n: s for s in self._specs for n in s.attributes}
+
+    def spec(self, name: str) -> Spec | None:
+        """Return what the sidecar says of an attribute's channel; None where it was kept."""
+        return self._spec_of.get(name)
+
+    def axis(self, name: str) -> Channel:
+        """Return the axis of an attribute: its channel, or itself as it was kept."""
+        if name not in self._axes:
+            self._axes[name] = named(name, lambda: self.by_name[name].channel(self.spec(name)))
+        return self._axes[name]
+
+    @cached_property
+    def channels(self) -> list[Channel]:
+        """The channels of the perturbed attributes, in the order of the columns."""
+        return [self.axis(a.name) for a in self.perturbed]
 
     @cached_property
     def perturbed(self) -> list[Attribute]:
@@ -280,6 +279,9 @@ class Sidecar(
         attributes = msgspec.json.decode(ordered["attributes"], type=list[msgspec.Raw])
         lines = b",\n    ".join(bytes(a) for a in attributes)
         ordered["attributes"] = b"[\n    " + lines + b"]" if attributes else b"[]"
+        if self.recipes:
+            recipes = [b",\n    ".join(map(_ENCODER.encode, r.channels)) for r in self.recipes]
+            ordered["recipes"] = b"[ %s ]" % b",\n  ".join(b'{"channels": [\n    %s]}' % r for r in recipes)
         body = b",\n  ".join(b'"%s": %s' % (k.encode(), v) for k, v in ordered.items())
         return b"{ " + body + b" }\n"
 
@@ -299,11 +301,25 @@ _ORDER = (
     "reconstruction",
     "history",
     "attributes",
+    "recipes",
 )
 
 
 def tool() -> str:
     return f"ppdm {__version__}"
+
+
+def _channel(_: type, record: Any) -> Spec:
+    """Return the spec that a channel's JSON object is."""
+    if not isinstance(record, dict) or record.get("kind") not in KINDS:
+        raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
+    return msgspec.convert(record, type=KINDS[record["kind"]])
+
+
+def _channel_schema(_: type) -> dict[str, Any]:
+    """Return the JSON Schema of a channel: one of the registered kinds."""
+    schemas, components = msgspec.json.schema_components(KINDS.values())
+    return {"anyOf": [components[s["$ref"].rsplit("/", 1)[1]] for s in schemas]}
 
 
 def decode(data: bytes, where: str) -> Sidecar:
@@ -314,7 +330,7 @@ def decode(data: bytes, where: str) -> Sidecar:
             "ask for the one that was published with the release",
         )
     try:
-        return msgspec.json.decode(data, type=Sidecar)
+        return msgspec.json.decode(data, type=Sidecar, dec_hook=_channel)
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
         what = explained(data, error)
         raise MismatchError(
@@ -343,7 +359,8 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
 
 def json_schema() -> bytes:
     """The JSON Schema of sidecars, as shipped in `sidecar.schema.json`."""
-    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Sidecar)), indent=2) + b"\n"
+    schema = msgspec.json.schema(Sidecar, schema_hook=_channel_schema)
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
 def display_json(value: Any) -> bytes:

@@ -28,10 +28,11 @@ from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.record import Record, told_by_class
 from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.targets import Target
+from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import DataError, listed
 from ppdm_cli.estimating import count, maximum_likelihood
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 LINEAR = {"spectral": spectral.estimator, "pca": pca.estimator, "bayes-linear": bayes_linear.estimator}
@@ -48,23 +49,23 @@ class Adversary:
         self.remarks: list[str] = []
         self.kept: list[dict[str, Any]] = []
         self.guessers: dict[str, Any] = {}
-        self.gamma = prod(a.built_matrix.amplification for a in promise.perturbed)
+        self.gamma = prod(c.matrix.amplification for c in promise.channels)
         self.label = self._class()
 
-    def _class(self) -> Attribute | None:
+    def _class(self) -> Channel | None:
         """The class, or whatever attribute of few values can stand for it where the whole record is read."""
-        named = next((a for a in self._promise.attributes if a.name == self._promise.class_), None)
+        named = self._promise.by_name.get(str(self._promise.class_))
         if named is not None and named.has_domain:
-            return named
-        few = [a for a in self._promise.perturbed if a.built_matrix.outputs <= MOST_LABELS]
+            return self._promise.axis(named.name)
+        few = [c for c in self._promise.channels if c.matrix.outputs <= MOST_LABELS]
         if "record" not in self._asked or not few or len(self._promise.perturbed) < 2:
             return None
-        label = min(few, key=lambda a: a.built_matrix.outputs)
+        label = min(few, key=lambda c: c.matrix.outputs)
         self.remarks.append(f"record: the sidecar lists no class; {label.name}, of few values, stands for it.")
         return label
 
     def learn(self, threads: int | None, progress: Progress | None) -> None:
-        perturbed, label = self._promise.perturbed, self.label
+        perturbed, label = self._promise.channels, self.label
         others = [a for a in perturbed if label is None or a.name != label.name]
         by_class = [(label, a) for a in others] if label is not None else []
         found = count(self._table, [*((a,) for a in perturbed), *by_class], threads=threads, progress=progress)
@@ -74,7 +75,7 @@ class Adversary:
         if not self.records:
             raise DataError("the release has no records: there is nothing to attack", "give one that has")
         self.targets = {
-            a.name: Target(a, maximum_likelihood(self.counts[a.name], [a.built_matrix]) / self.records)
+            a.name: Target(a, maximum_likelihood(self.counts[a.name], [a.matrix]) / self.records)
             for a in perturbed
         }
         self.reader = Reader(self.targets, label)
@@ -84,7 +85,7 @@ class Adversary:
             self.guessers["posterior"] = Posterior(list(self.targets.values()))
         if "record" in self._asked:
             self._learn_record(threads, progress)
-        if label is not None and label.role == "kept" and {"posterior", "record"} & set(self._asked):
+        if label is not None and label.kept and {"posterior", "record"} & set(self._asked):
             self.kept = [
                 {"attribute": n, "kept": label.name} | told_by_class(self.targets[n], c)
                 for n, c in self._by_class.items()

@@ -8,7 +8,6 @@ test of how many values stayed. The number that stayed gives gamma, with Clopper
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.targets import Rows, Target, Truth
 from ppdm_cli.chances import binomial_p, chi_square_tail, clopper_pearson
-from ppdm_cli.matrices import Additive, Band
+from ppdm_cli.channels import Noisy
 
 LEVEL = 1e-4
 """The chance that an honest release is called a lie, all its attributes together."""
@@ -42,22 +41,12 @@ class Transitions:
     def _stayed(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
         return published.astype(np.int64) == self._target.matrix.unchanged[original]
 
-    def _around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
-        """What gamma is for: the value itself, or the band around it."""
-        matrix = self._target.matrix
-        if not isinstance(matrix, Band):
-            return self._stayed(original, published)
-        apart = np.abs(published.astype(np.int64) - matrix.unchanged[original])
-        null = original >= matrix.ordered
-        shown = published >= matrix.outputs - matrix.nulls
-        return np.where(null | shown, null & shown, apart <= matrix.half_width)
-
     def counted(self, published: Codes, original: Codes) -> list[np.ndarray]:
         column = published.astype(np.int64) // self._per_column
         column[self._stayed(original, published)] = self.shape[1] - 1
         cell = original.astype(np.int64) // self._per_row * self.shape[1] + column
         table = np.bincount(cell, minlength=int(np.prod(self.shape))).reshape(self.shape)
-        around = np.array([np.count_nonzero(self._around(original, published))])
+        around = np.array([np.count_nonzero(self._target.matrix.around(original, published))])
         return [table, np.bincount(original, minlength=self.inputs), around]
 
     def expected(self, originals: np.ndarray) -> Floats:
@@ -66,7 +55,7 @@ class Transitions:
         row = np.arange(self.inputs) // self._per_row
         split = np.zeros((self.inputs, self.shape[0]))
         split[np.arange(self.inputs), row] = originals
-        stay = self._staying() * originals
+        stay = self._target.matrix.stays() * originals
         moved = matrix.forward(split)  # (outputs, rows)
         moved[matrix.unchanged, row] -= stay
         table = np.zeros(self.shape)
@@ -75,20 +64,12 @@ class Transitions:
         np.add.at(table[:, -1], row, stay)
         return np.maximum(table, 0.0)
 
-    def _staying(self) -> Floats:
-        """The chance of each code to be published as it was; a band's null stays more often."""
-        matrix = self._target.matrix
-        stays = np.full(self.inputs, matrix.staying)
-        if isinstance(matrix, Band) and matrix.nulls:
-            stays[-1] *= matrix.width
-        return stays
-
     def agreement(self, state: list[np.ndarray], published: Floats) -> tuple[float, float, float]:
         """How many stayed more than chance has it, how many should have, and the variance of chance."""
         table, originals, _ = state
         n = max(float(originals.sum()), 1.0)
         alone = float(originals @ (published / max(published.sum(), 1.0))[self._target.matrix.unchanged])
-        wanted = float(originals @ self._staying())
+        wanted = float(originals @ self._target.matrix.stays())
         return float(table[:, -1].sum()) - alone, wanted - alone, alone * (1 - alone / n)
 
     def verdict(self, state: list[np.ndarray], level: float) -> dict[str, Any]:
@@ -140,10 +121,7 @@ def _gamma(target: Target) -> tuple[float, Any]:
     """
     matrix = target.matrix
     gamma = matrix.amplification
-    if isinstance(matrix, Band):
-        own, others = matrix.width, matrix.width * gamma * (1 / matrix.neighbourhood - 1)
-    else:
-        own, others = 1, matrix.inputs - 1
+    own, others = matrix.own_outputs
 
     def gamma_of(share: float) -> float:
         return float("inf") if share >= 1 else share * others / (own * (1 - share))
@@ -200,17 +178,14 @@ class Noises:
 
     CELLS = 64
 
-    def __init__(self, target: Target, noise: Additive) -> None:
+    def __init__(self, target: Target, noise: Noisy) -> None:
         self._target, self._noise = target, noise
         self._per_row = -(-noise.inputs // GROUPS)
         self._rows = -(-noise.inputs // self._per_row)
 
     def counted(self, published: Floats, original: Truth) -> list[np.ndarray]:
         apart = published - original.numbers
-        if self._noise.noise == "uniform":
-            share = (apart / self._noise.reach + 1) / 2
-        else:
-            share = np.array([NormalDist(0, self._noise.sd).cdf(r) for r in apart.tolist()])
+        share = self._noise.share_below(apart)
         # rounding of the sum may carry noise just past its reach; more than that is a lie
         slack = 1e-9 * (1 + np.abs(published) / self._noise.reach)
         beyond = (share < -slack) | (share > 1 + slack)
@@ -228,7 +203,7 @@ class Noises:
         return {
             "attribute": self._target.name,
             "records": n,
-            "declared_sd": self._noise.sd,
+            "declared_sd": self._noise.noise_variance**0.5,
             "sd": float(max(squares / n - (total / n) ** 2, 0.0) ** 0.5) if n else None,
             "chi_square": statistic,
             "freedom": freedom,
@@ -244,8 +219,8 @@ class Audit:
     name = "audit"
 
     def __init__(self, targets: list[Target]) -> None:
-        self.transitions = {t.name: Transitions(t) for t in targets if t.noise is None}
-        self.noises = {t.name: Noises(t, t.noise) for t in targets if t.noise is not None}
+        self.transitions = {t.name: Transitions(t) for t in targets if t.channel.noise is None}
+        self.noises = {t.name: Noises(t, n) for t in targets if (n := t.channel.noise) is not None}
 
     def counted(self, rows: Rows) -> dict[str, list[np.ndarray]]:
         found = {n: t.counted(rows.codes[n], rows.known[n].codes) for n, t in self.transitions.items()}

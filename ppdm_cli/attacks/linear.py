@@ -19,29 +19,23 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks.scoring import expected_error
 from ppdm_cli.attacks.targets import Guess, Rows, Target
 from ppdm_cli.chances import chi_square_tail
-from ppdm_cli.matrices import Additive, GammaDiagonal
 
 CONSTANT = 1e-3
 """The p-value above which an attribute is taken as constant."""
 
 
 def unbiased_scores(target: Target) -> Floats:
-    """w with M^T w = u; of all such scores those of least variance under equal shares.
+    """Return w with M^T w = u; of all such scores those of least variance under equal shares.
 
-    Additive noise has no table of scores: its published numbers are them.
+    Numbers with noise have no table of scores: they are the scores.
     """
-    matrix = target.matrix
-    if isinstance(matrix, Additive):
-        return np.empty(0)
-    if isinstance(matrix, GammaDiagonal):
-        return matrix.solve(target.values)  # symmetric
-    return target.values @ matrix.solve(np.eye(matrix.outputs))
+    return target.matrix.scores(target.values) if target.channel.noise is None else np.empty(0)
 
 
 def scores_of(targets: Sequence[Target], scores: Sequence[Floats], rows: Rows) -> Floats:
     """(records, attributes)"""
     columns = [
-        s[rows.codes[t.name]] if t.noise is None else rows.noisy[t.name]
+        s[rows.codes[t.name]] if t.channel.noise is None else rows.noisy[t.name]
         for t, s in zip(targets, scores, strict=True)
     ]
     return np.stack(columns, axis=1)
@@ -49,8 +43,8 @@ def scores_of(targets: Sequence[Target], scores: Sequence[Floats], rows: Rows) -
 
 def noise_variance(target: Target, scores: Floats) -> float:
     """E Var(w | x) under the prior."""
-    if target.noise is not None:
-        return target.noise.sd**2
+    if target.channel.noise is not None:
+        return target.channel.noise.noise_variance
     return float(target.matrix.forward(target.prior) @ scores**2 - target.prior @ target.values**2)
 
 

@@ -21,7 +21,7 @@ from ppdm_cli.attacks.scoring import Tally
 from ppdm_cli.attacks.targets import Guess, Rows, Truth
 from ppdm_cli.engine import Batch, Progress, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
-from ppdm_cli.promise import additive
+from ppdm_cli.promise import noisy
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -177,7 +177,7 @@ class Passes:
     def write_recovered(self, target: Output, threads: int | None, progress: Progress | None) -> None:
         """The best guesses of the strongest attack that was made, in the original's columns and types."""
         linear_first = STRONGEST[2:] + STRONGEST[:2]
-        strongest = linear_first if additive(self._promise) else STRONGEST
+        strongest = linear_first if noisy(self._promise) else STRONGEST
         made = [self._guessers[n] for n in strongest if n in self._guessers]
         if not made:
             raise UsageError("none of the attacks asked for guesses values", "add --with posterior")

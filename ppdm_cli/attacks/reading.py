@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from ppdm_cli.arrays import Codes
 from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, SAME
 from ppdm_cli.attacks.targets import Rows, Target, Truth, as_numbers
+from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.sidecar import Attribute
 
 FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
 
@@ -21,20 +21,20 @@ class Reader:
     """Reads batches of a paired table."""
 
     targets: Mapping[str, Target]
-    label: Attribute | None
+    label: Channel | None
 
     def published(self, batch: Batch) -> Rows:
         codes = {n: _codes(batch, PUBLISHED, n, t.published) for n, t in self.targets.items()}
         noisy = {
-            n: as_numbers(batch.column(PUBLISHED + n), t.attribute.published_kind)
+            n: as_numbers(batch.column(PUBLISHED + n), t.published.kind)
             for n, t in self.targets.items()
-            if t.noise is not None
+            if t.channel.noise is not None
         }
         labels = None
         if self.label is not None:
             name = self.label.name
             labels = (
-                codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published_domain)
+                codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published)
             )
         return Rows(codes, noisy, labels, None, batch.first_row)
 

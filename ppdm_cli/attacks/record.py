@@ -121,7 +121,7 @@ class Record:
         label = learnt.sample.label.name
         self._targets = {n: t for n, t in targets.items() if n != label}
         self._gamma = gamma
-        self._names = [a.name for a in learnt.sample.attributes]
+        self._names = [a.name for a in learnt.sample.channels]
         model = learnt.model
         self._marginals: TableMarginals | ForestMarginals | None = None
         if model is not None:

@@ -8,7 +8,6 @@ so a band cannot.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import log2
 from typing import Any
 
 import numpy as np
@@ -16,46 +15,18 @@ import numpy as np
 from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.attacks.targets import Rows, Target
 from ppdm_cli.chances import wilson
-from ppdm_cli.matrices import GammaDiagonal
+from ppdm_cli.channels import Substitution
 
 TIMES = 8
 
 
-def powers(gamma: float, N: int, times: int = TIMES) -> list[dict[str, Any]]:
-    """M^t for t = 1..T in closed form."""
-    lam = (gamma - 1) / (gamma + N - 1)
-    found = []
-    for t in range(1, times + 1):
-        kept = lam**t
-        staying = kept + (1 - kept) / N
-        found.append(
-            {
-                "t": t,
-                "gamma": (1 + (N - 1) * kept) / (1 - kept),
-                "staying": staying,
-                "entropy": entropy(staying, N),
-                "entropy_max": log2(N),
-            }
-        )
-    return found
-
-
-def entropy(staying: float, N: int) -> float:
-    """Of a gamma-diagonal column, by its chance of staying."""
-    # gains of log2(N), each exact where the two are nearly equal: - sum m log2(N m) = H - log2 N
-    other = (1 - staying) / (N - 1)
-    parts = [(staying, 1), (other, N - 1)]
-    away = sum(k * m * np.log1p(N * m - 1) for m, k in parts if m > 0) / np.log(2)
-    return float(log2(N) - away)
-
-
 class Repeat:
-    """Every gamma-diagonal attribute of a file perturbed again, t = 1..T times."""
+    """Every attribute of a file that can be perturbed again, t = 1..T times."""
 
     name = "repeat"
 
     def __init__(self, targets: list[Target], seed: int) -> None:
-        self._matrices = {t.name: t.matrix for t in targets if isinstance(t.matrix, GammaDiagonal)}
+        self._matrices = {t.name: t.channel.again for t in targets if t.channel.again is not None}
         self._seed = seed
         self.left_out = [t.name for t in targets if t.name not in self._matrices]
 
@@ -79,17 +50,16 @@ class Repeat:
         found = []
         for name, matrix in self._matrices.items():
             n, *stayed = states[name][0].tolist()
-            gamma, N = matrix.amplification, matrix.N
-            for row, hits in zip(powers(gamma, N), stayed, strict=True):
+            for row, hits in zip(matrix.repeated(TIMES), stayed, strict=True):
                 low, high = wilson(hits, n)
                 simulated = hits / n if n else None
                 seen = {"stayed": simulated, "stayed_low": low, "stayed_high": high}
-                seen["entropy_seen"] = None if simulated is None else entropy(simulated, N)
-                found.append({"attribute": name, "N": N} | row | seen)
+                seen["entropy_seen"] = None if simulated is None else matrix.entropy_of(simulated)
+                found.append({"attribute": name, "N": matrix.inputs} | row | seen)
         return found
 
 
-def _again(matrix: GammaDiagonal, codes: Codes, rng: np.random.Generator) -> Codes:
+def _again(matrix: Substitution, codes: Codes, rng: np.random.Generator) -> Codes:
     out = np.empty_like(codes)
 
     def blocks(retry: int, rows: np.ndarray | None = None) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.targets import Target
-from ppdm_cli.promise import percent
+from ppdm_cli.percentages import percent
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import write_frame
 
@@ -22,7 +22,7 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
     return {
         "attack": attack,
         "attribute": target.name,
-        "gamma": target.matrix.amplification if target.noise is None else None,
+        "gamma": target.matrix.amplification if target.channel.noise is None else None,
         "N": target.matrix.inputs,
         "records": records,
         "measured": measured,
@@ -31,7 +31,7 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
 
 def evaluated(promise: Sidecar, rows: int) -> Sidecar:
     """A sidecar at stage "evaluated", of the same attributes."""
-    matrices = [a.built_matrix for a in promise.perturbed]
+    matrices = [c.matrix for c in promise.channels]
     return Sidecar(
         format="ppdm-sidecar",
         version=1,
@@ -40,6 +40,7 @@ def evaluated(promise: Sidecar, rows: int) -> Sidecar:
         release=promise.release,
         records=rows,
         attributes=promise.perturbed,
+        recipes=promise.recipes,
         evaluated=Evaluated(
             sorted({m.amplification for m in matrices} - {inf}), sorted({m.inputs for m in matrices})
         ),

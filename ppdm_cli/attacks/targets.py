@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.domain import Bins, Categories, Domain
-from ppdm_cli.matrices import Additive, AnyMatrix
-from ppdm_cli.sidecar import Attribute
+from ppdm_cli.channels import Channel, Matrix
+from ppdm_cli.domain import Bins, Domain, unit
 
 CELLS = 1 << 22
 """Beliefs (a row an answer, a column a value) that are held at a time."""
@@ -69,35 +68,35 @@ class Rows:
 class Target:
     """One perturbed attribute, with the prior that the release gives."""
 
-    attribute: Attribute
+    channel: Channel
     prior: Floats
     """Shares of the original codes, estimated."""
 
     @property
     def name(self) -> str:
-        return self.attribute.name
+        return self.channel.name
 
-    @cached_property
+    @property
     def domain(self) -> Domain:
-        return self.attribute.domain
+        return self.channel.domain
 
-    @cached_property
+    @property
     def published(self) -> Domain:
-        return self.attribute.published_domain
+        return self.channel.published
 
-    @cached_property
-    def matrix(self) -> AnyMatrix:
-        return self.attribute.built_matrix
+    @property
+    def matrix(self) -> Matrix:
+        return self.channel.matrix
 
     @cached_property
     def ordered(self) -> int:
         """How many codes stand in order; 0 where there is no order."""
-        return 0 if dtypes.is_discrete(self.domain.kind) else self.domain.ordinary
+        return self.domain.ordered
 
     @cached_property
     def values(self) -> Floats:
         """The number that each original code stands for: a bin's middle; NaN for null and for words."""
-        return numbers(self.domain)
+        return self.domain.numbers()
 
     @cached_property
     def measurable(self) -> bool:
@@ -106,15 +105,11 @@ class Target:
         width = float(u.max() / 2 - u.min() / 2) if self.ordered else 0.0
         return width == 0 or LEAST_WIDTH <= width <= 1 / LEAST_WIDTH
 
-    @property
-    def noise(self) -> Additive | None:
-        return self.matrix if isinstance(self.matrix, Additive) else None
-
     def nearest(self, numbers_: Floats) -> np.ndarray:
         """The codes of numbers: the bin that they are in, or the nearest one."""
         if isinstance(self.domain, Bins):
             edges = self.domain.edges.astype(np.float64) - dtypes.is_whole(self.domain.kind) / 2
-            places = np.searchsorted(edges * _unit(self.domain.kind), numbers_, side="right") - 1
+            places = np.searchsorted(edges * unit(self.domain.kind), numbers_, side="right") - 1
             return np.clip(places, 0, self.ordered - 1)
         known = self.values[: self.ordered]
         return np.searchsorted((known[1:] + known[:-1]) / 2, numbers_)
@@ -163,30 +158,13 @@ class Target:
         return np.ascontiguousarray(self.matrix.backward(unit).T)
 
 
-def numbers(domain: Domain) -> Floats:
-    """The number that each code stands for; NaN for null and for words."""
-    values = np.full(domain.size, np.nan)
-    if isinstance(domain, Bins):
-        edges = domain.edges.astype(np.float64)
-        last = edges[1:] - dtypes.is_whole(domain.kind)
-        last[-1] = edges[-1]
-        values[: domain.ordinary] = (edges[:-1] / 2 + last / 2) * _unit(domain.kind)
-    elif isinstance(domain, Categories) and not dtypes.is_discrete(domain.kind):
-        values[: domain.ordinary] = np.array(domain.values, np.float64) * _unit(domain.kind)
-    return values
-
-
 def as_numbers(array: pa.Array, kind: pa.DataType) -> Floats:
     """A column as such numbers; NaN where it is null."""
     if dtypes.is_discrete(kind):
         return np.full(len(array), np.nan)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    found = dtypes.carrier(array).astype(np.float64) * _unit(kind)
+    found = dtypes.carrier(array).astype(np.float64) * unit(kind)
     if array.null_count:
         found[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return found
-
-
-def _unit(kind: pa.DataType) -> float:
-    return 10.0**-kind.scale if pa.types.is_decimal(kind) else 1.0

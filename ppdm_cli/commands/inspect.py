@@ -41,6 +41,7 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
     """
     from ppdm_cli import promise
     from ppdm_cli.commands import show
+    from ppdm_cli.percentages import percent
     from ppdm_cli.sidecar import SUFFIX, display_json
     from ppdm_cli.tables import open_release, read_sidecar
 
@@ -57,12 +58,12 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
         return
     out = show.console()
     records = "an unsaid number of" if promised.records is None else promised.records
-    noise = promise.additive(promised)
-    substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{promise.percent(prior)} becomes"]
+    noise = promise.noisy(promised)
+    substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
     show.attributes(
         out,
         f"{promised.stage}, {records} records, release {promised.release}",
         [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
-        [promise.of_attribute(a, prior) for a in promised.perturbed],
+        promise.of_attributes(promised, prior),
     )
     show.say(out, promise.sentences(promised, prior))

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ppdm_cli.errors import one_line
-from ppdm_cli.promise import at_most, percent
+from ppdm_cli.percentages import at_most, percent
 
 _WIDE = 120
 """Columns where nobody reads on a terminal, and the most of a table on a narrower one."""

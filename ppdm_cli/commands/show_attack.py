@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.commands import show
-from ppdm_cli.promise import at_most, percent
+from ppdm_cli.percentages import at_most, percent
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ppdm_cli.chances import Z
+from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
@@ -26,8 +27,7 @@ from ppdm_cli.estimating.estimators import (
 )
 from ppdm_cli.estimating.intervals import Interval, intervals
 from ppdm_cli.estimating.results import as_frame, write
-from ppdm_cli.matrices import Additive
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
 
 __all__ = [
@@ -135,8 +135,8 @@ def estimate(
 
 
 def matrices_of(group: Group) -> Matrices:
-    """The matrices along the axes of a table; a kept attribute has none."""
-    return [a.built_matrix if a.role == "perturbed" else None for a in group]
+    """Return the matrices along the axes of a table; a kept attribute has none."""
+    return [channel.law for channel in group]
 
 
 def _estimated(
@@ -164,7 +164,7 @@ def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Seque
             raise UsageError("--joint goes with neither --attribute nor --by", "name the class in --joint")
         if len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3:
             raise UsageError("--joint takes two or three different attributes", "such as --joint age,salary")
-        return [tuple(_with_domain(known[n]) for n in joint)]
+        return [tuple(_axis(promise, n) for n in joint)]
     chosen = [known[n] for n in dict.fromkeys(names)] if names else promise.perturbed
     for attribute in chosen:
         if attribute.role == "kept" and not by:
@@ -173,21 +173,21 @@ def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Seque
                 "name a perturbed attribute",
             )
     if by is None:
-        return [(a,) for a in chosen]
-    label = _with_domain(known[by])
-    rest = [a for a in chosen if a.name != by and a.role == "perturbed"]
+        return [(promise.axis(a.name),) for a in chosen]
+    label = _axis(promise, by)
+    rest = [promise.axis(a.name) for a in chosen if a.name != by and a.role == "perturbed"]
     if not rest:
         raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
     return [(label, a) for a in rest]
 
 
-def _with_domain(attribute: Attribute) -> Attribute:
-    if not attribute.has_domain:
+def _axis(sidecar: Sidecar, name: str) -> Channel:
+    if not sidecar.by_name[name].has_domain:
         raise MismatchError(
-            f"the sidecar lists no values of {quoted(attribute.name)}",
+            f"the sidecar lists no values of {quoted(name)}",
             "ask the owner for a release whose class is named (perturb --class), from a file",
         )
-    return attribute
+    return sidecar.axis(name)
 
 
 def _true_counts(
@@ -226,8 +226,8 @@ def _true_counts(
 
 def _remarks(tables: Sequence[Estimated]) -> list[str]:
     remarks = []
-    noisy = {a.name: m for t in tables for a, m in zip(t.group, matrices_of(t.group), strict=True)}
-    blind = [n for n, m in noisy.items() if isinstance(m, Additive) and not m.invertible]
+    channels = {c.name: c for t in tables for c in t.group if not c.kept}
+    blind = [n for n, c in channels.items() if not c.matrix.invertible]
     if blind:
         remarks.append(
             f"No intervals where {', '.join(blind)} takes part: noise so wide leaves no unbiased estimate to "

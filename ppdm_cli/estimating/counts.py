@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import MismatchError, UsageError, quoted
-from ppdm_cli.sidecar import Attribute
 from ppdm_cli.tables import Table
 
 MOST_CELLS = 1 << 26
 """A table of counts may not be larger: its estimates would be noise long before."""
 
 FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
-Group = tuple[Attribute, ...]
+Group = tuple[Channel, ...]
 
 
 def count(
@@ -29,12 +29,12 @@ def count(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Floats]:
-    """A table of counts for each group of attributes, an axis an attribute.
+    """Return a table of counts for each group of channels, an axis a channel.
 
     Of a release, so by what was published, or of `original` data. `outside` is the next step that is told
     where a value is outside its domain.
     """
-    domains = {a.name: a.domain if original else a.published_domain for group in groups for a in group}
+    domains = {a.name: a.domain if original else a.published for group in groups for a in group}
     shapes = [tuple(domains[a.name].size for a in group) for group in groups]
     for group, shape in zip(groups, shapes, strict=True):
         if np.prod(shape, dtype=np.float64) > MOST_CELLS:

@@ -12,22 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.matrices import Additive, Band, GammaDiagonal, Matrix
+from ppdm_cli.channels import Matrix
 
 Matrices = Sequence[Matrix | None]
 EM_STEPS = 20_000
 EM_TOLERANCE = 1e-9
 """EM ends when a step adds less log-likelihood a record than this."""
-BAND_TOLERANCE = 0.01
-"""With a band it ends when a step adds less log-likelihood than this to a slice ...
-"""
-NOISE_TOLERANCE = 0.03
-"""... and with additive noise, less than this.
-
-They blur: from equal shares EM finds the shape first and the noise last, and the most likely counts of
-all are jagged (docs/method.md has figures).
-"""
-
 
 def inverse(observed: Floats, matrices: Matrices) -> Floats:
     """Unbiased; may be negative (Dowd, eq. 1)."""
@@ -54,14 +44,13 @@ def simplex(observed: Floats, matrices: Matrices) -> Floats:
 
 
 def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
-    """The most likely original counts: in closed form for one gamma-diagonal, else by EM.
+    """Return the most likely original counts: in closed form where one matrix has one, else by EM.
 
-    With a band or noise EM ends early, short of them.
+    With a matrix that blurs EM ends early, short of them.
     """
     perturbed = [m for m in matrices if m is not None]
-    if len(perturbed) == 1 and isinstance(perturbed[0], GammaDiagonal):
-        gamma = float(perturbed[0].gamma)
-        return _by_slice(observed, observed, matrices, lambda y, n: _water_filled(y, n, gamma))
+    if len(perturbed) == 1 and perturbed[0].closed_form:
+        return _by_slice(observed, observed, matrices, perturbed[0].most_likely)
     return expectation_maximisation(observed, matrices)
 
 
@@ -79,8 +68,8 @@ def perturbed_axes(matrices: Matrices) -> tuple[int, ...]:
 
 
 def blurred(matrices: Matrices) -> bool:
-    """Whether a value is published as one near it: by a band, or by noise."""
-    return any(isinstance(m, (Band, Additive)) for m in matrices)
+    """Return whether some matrix publishes a value as one near it."""
+    return any(m is not None and m.stop_gain > 0 for m in matrices)
 
 
 def _by_slice(
@@ -105,20 +94,6 @@ def _project(values: Floats, n: float) -> Floats:
     return np.maximum(values - excess[above[-1]], 0.0) if above.size else np.zeros(len(values))
 
 
-def _water_filled(observed: Floats, n: float, gamma: float) -> Floats:
-    """X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
-
-    The positive ones are the largest y; s follows from their number.
-    """
-    if n == 0:
-        return np.zeros(len(observed))
-    falling = np.sort(observed)[::-1]
-    sizes = np.arange(1, len(observed) + 1)
-    scales = n * (1 + sizes / (gamma - 1)) / np.cumsum(falling)
-    positive = np.flatnonzero(scales * falling - n / (gamma - 1) > 0)
-    return np.maximum(scales[positive[-1]] * observed - n / (gamma - 1), 0.0)
-
-
 def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats | None = None) -> Floats:
     """EM from equal shares (or `start`), along the axes, to a likelihood tolerance (maths 3)."""
     axes = perturbed_axes(matrices)
@@ -127,9 +102,8 @@ def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats
     totals = observed.sum(axis=axes, keepdims=True)
     estimate = np.broadcast_to(totals / cells, shape).copy() if start is None else start.copy()
     tolerance, before = EM_TOLERANCE * max(observed.sum(), 1.0), -np.inf
-    if blurred(matrices):
-        least = NOISE_TOLERANCE if any(isinstance(m, Additive) for m in matrices) else BAND_TOLERANCE
-        tolerance = max(tolerance, least * int((totals > 0).sum()))
+    least = max((m.stop_gain for m in matrices if m is not None), default=0.0)
+    tolerance = max(tolerance, least * int((totals > 0).sum()))
     for _ in range(EM_STEPS):
         expected = _along(estimate, matrices, "forward")
         ratio = np.divide(observed, expected, out=np.zeros_like(expected), where=expected > 0)

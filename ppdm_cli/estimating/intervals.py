@@ -14,7 +14,6 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.chances import Z
 from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
-from ppdm_cli.matrices import Additive
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Interval:
 
 def intervals(observed: Floats, matrices: Matrices) -> Interval:
     """For every cell of a table of counts; NaN where noise leaves no unbiased estimate to centre on."""
-    if any(isinstance(m, Additive) and not m.invertible for m in matrices):
+    if any(m is not None and not m.invertible for m in matrices):
         shape = [size if m is None else m.inputs for size, m in zip(observed.shape, matrices, strict=True)]
         return Interval(*(np.full(shape, np.nan) for _ in range(3)))
     records = observed.sum(axis=perturbed_axes(matrices), keepdims=True)

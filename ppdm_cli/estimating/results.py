@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
-from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.tables import Output, write_frame
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ def _columns(table: Estimated) -> dict[str, Any]:
     else:
         if table.by:
             columns["class"] = labels[0].tolist()
-        lower, upper = limits(domains[-1])
+        lower, upper = domains[-1].limits()
         columns |= {
             "attribute": [table.group[-1].name] * table.estimate.size,
             "code": places[-1],
@@ -83,17 +80,3 @@ def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Before anything is counted: the table may be written there."""
     with ExitStack() as stack:
         Output(stack, path, force=force, inputs=inputs)
-
-
-def limits(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    """Where each bin of numbers begins and ends; NaN for categories, null, dates and times."""
-    lower, upper = np.full(domain.size, np.nan), np.full(domain.size, np.nan)
-    number = (
-        pa.types.is_integer(domain.kind)
-        or pa.types.is_floating(domain.kind)
-        or pa.types.is_decimal(domain.kind)
-    )
-    if isinstance(domain, Bins) and number:
-        edges = np.array([float(dtypes.to_json(e, domain.kind)) for e in domain.edges])
-        lower[: domain.ordinary], upper[: domain.ordinary] = edges[:-1], edges[1:]
-    return lower, upper

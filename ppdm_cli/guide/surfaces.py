@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 from math import log2
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.domain import MOST_VALUES
+from ppdm_cli.channels import DEFAULT, KINDS, Channel, Request, checked_gamma
+from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import count, maximum_likelihood
-from ppdm_cli.matrices import Additive, Band, GammaDiagonal, Matrix, best_half_width
-from ppdm_cli.matrices.exact import checked_gamma
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -23,45 +23,36 @@ from ppdm_cli.tables import Table
 MOST_GAMMAS = 1 << 12
 
 
-def row(matrix: Matrix, rho1: float, records: float | None, prior: Floats | None) -> dict[str, Any]:
-    """The figures of one matrix.
+def row(
+    channel: Channel, rho1: float, records: float | None = None, prior: Floats | None = None
+) -> dict[str, Any]:
+    """Return the figures of one channel.
 
     `information` is what one answer tells of the value under the prior: H(y) - H(M), in bits.
     `expected_error` is sqrt(E||Xhat - X||^2)/n, of a band under the prior, else whatever X is;
     `kang_bound` bounds sigma/||X||, and there is none for a band.
     """
-    N = matrix.inputs
-    p = np.full(N, 1 / N) if prior is None else prior
-    published = matrix.forward(p)
-    entropy = matrix.entropy(prior)
-    gamma = matrix.amplification
-    band = matrix if isinstance(matrix, Band) else None
+    matrix, spec = channel.matrix, channel.spec
+    kind = None if spec is None else spec.kind
+    gamma, entropy = matrix.amplification, matrix.entropy(prior)
     figures = {
-        "matrix": "gamma-diagonal" if band is None else "band",
+        "matrix": kind,
         "gamma": gamma,
-        "N": N,
-        "half_width": None if band is None else band.half_width,
+        "N": matrix.inputs,
         "entropy": entropy,
         "entropy_share": entropy / log2(matrix.outputs),
-        "information": max(0.0, float(-(published * np.log2(published)).sum()) - entropy),
+        "information": matrix.information(prior),
         "condition_number": matrix.condition_number,
         "epsilon": epsilon(gamma),
         "staying": matrix.staying,
-        "neighbourhood": None if band is None else band.neighbourhood,
+        **channel.figures,
         "rho1": rho1,
         "rho2": worst_posterior(gamma, rho1),
     }
     if records:
-        figures |= {"records": records, "expected_error": _error(matrix, records, p) / records}
-        figures["kang_bound"] = matrix.kang_bound(records) if isinstance(matrix, GammaDiagonal) else None
+        figures |= {"records": records, "expected_error": matrix.expected_error(records, prior) / records}
+        figures["kang_bound"] = matrix.kang_bound(records)
     return figures
-
-
-def _error(matrix: Matrix, records: float, prior: Floats) -> float:
-    """sqrt(E||Xhat - X||^2) of the unbiased estimate: the root of the sum of its variances (maths 2)."""
-    if isinstance(matrix, GammaDiagonal):
-        return matrix.expected_error(records)
-    return float(np.sqrt(records * (matrix.solve_squared(matrix.forward(prior)).sum() - prior.sum())))
 
 
 def of_grid(
@@ -71,7 +62,7 @@ def of_grid(
     rho1: float = 0.05,
     records: int | None = None,
     prior: Sequence[float] | None = None,
-    kind: Literal["gamma-diagonal", "band"] = "gamma-diagonal",
+    kind: str = DEFAULT.kind,
 ) -> list[dict[str, Any]]:
     """A row for every gamma and N; a given prior has as many shares as N.
 
@@ -91,29 +82,30 @@ def of_grid(
             "such as --gamma 2:21 --bins 5,10,20",
         )
 
-    def matrix(gamma: Decimal, N: int) -> Matrix:
-        b = best_half_width(gamma, N) if kind == "band" else 0
-        return Band(gamma, N, b) if b else GammaDiagonal(gamma, N)
+    def channel(gamma: Decimal, N: int) -> Channel:
+        domain = Categories(pa.int64(), list(range(min(max(N, 1), MOST_VALUES))), N > MOST_VALUES)
+        spec, beyond = KINDS[kind].asked("value", domain, Request(checked_gamma(gamma)))
+        matrix = spec.matrix(domain)
+        return Channel("value", domain, spec.published(domain, matrix, beyond), spec, matrix)
 
-    return _told([row(matrix(checked_gamma(g), n), rho1, records, shares) for g in gammas for n in sizes])
+    return _told([row(channel(g, n), rho1, records, shares) for g in gammas for n in sizes])
 
 
 def of_release(
     table: Table, sidecar: Sidecar, *, rho1: float = 0.05, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
     """A row for every perturbed attribute, under the prior estimated from the release itself."""
-    observed = count(table, [(a,) for a in sidecar.perturbed], progress=progress)
+    if any(c.noise is not None for c in sidecar.channels):
+        raise UsageError(
+            "additive noise publishes numbers, not values of a domain: it has no H(M)",
+            "inspect says how wide the noise is; entropy is for random substitution",
+        )
+    observed = count(table, [(c,) for c in sidecar.channels], progress=progress)
     rows = []
-    for attribute, counts in zip(sidecar.perturbed, observed, strict=True):
-        matrix = attribute.built_matrix
-        if isinstance(matrix, Additive):
-            raise UsageError(
-                "additive noise publishes numbers, not values of a domain: it has no H(M)",
-                "inspect says how wide the noise is; entropy is for random substitution",
-            )
+    for channel, counts in zip(sidecar.channels, observed, strict=True):
         n = float(counts.sum())
-        prior = maximum_likelihood(counts, [matrix]) / n if n else None
-        rows.append({"attribute": attribute.name} | row(matrix, rho1, n, prior))
+        prior = maximum_likelihood(counts, [channel.matrix]) / n if n else None
+        rows.append({"attribute": channel.name} | row(channel, rho1, n, prior))
     return _told(rows)
 
 

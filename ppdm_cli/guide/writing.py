@@ -30,6 +30,7 @@ def write(
         release=release.release if release is not None else str(uuid.uuid4()),
         records=len(rows),
         attributes=release.perturbed if release is not None else [],
+        recipes=release.recipes if release is not None else [],
         evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
     )
     write_frame(pl.DataFrame(rows, infer_schema_length=None), said, path, force, inputs)

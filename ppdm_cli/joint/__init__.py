@@ -53,8 +53,8 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     growing = Growing(sample, cells)
     grown = growing.grown()
     table = 0.0 if grown is None else grown.gain
-    order = sorted(range(len(sample.attributes)), key=lambda p: -growing.singles[p].gain)
-    forest = learn_forest(sample, 0, order) if len(sample.attributes) > 1 else None
+    order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
+    forest = learn_forest(sample, 0, order) if len(sample.channels) > 1 else None
     gains = {"joint": table, "forest": 0.0 if forest is None else _gain(forest, sample, growing)}
     records = max(sample.records, 1)
     if max(gains.values()) < THRESHOLD:
@@ -74,7 +74,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
 
 def _others_matter(forest: Forest, grown: Found, sample: Sample, growing: Growing) -> bool:
     """Attributes outside J's say much more of the class: so much that a forest, which has all, tells it."""
-    others = [p for p in range(len(sample.attributes)) if p not in grown.places]
+    others = [p for p in range(len(sample.channels)) if p not in grown.places]
     own = max(_rise(forest, sample, growing, others), 0.0)
     return _rise(forest, sample, growing) > FAVOUR * own + MARGIN
 

@@ -122,7 +122,7 @@ def learn_forest(sample: Sample, held: int | None, order: Sequence[int]) -> Fore
     last ones have no edges.
     """
     fold = 0 if held is None else held
-    marginals = [_marginal(sample, p, held) for p in range(len(sample.attributes))]
+    marginals = [_marginal(sample, p, held) for p in range(len(sample.channels))]
     weights, tables = _pairs(sample, marginals, _candidates(sample, order), fold, whole=held is None)
     classes = []
     for c in range(sample.classes):

@@ -48,7 +48,7 @@ class Growing:
         trained = held.sum(axis=0) - held
         self.priors: Floats = np.maximum(trained, 1e-9) / np.maximum(trained.sum(axis=1, keepdims=True), 1e-9)
         self.base: Floats = (held * np.log(self.priors)).sum(axis=1)
-        self.singles = [self._single(p) for p in range(len(sample.attributes))]
+        self.singles = [self._single(p) for p in range(len(sample.channels))]
 
     def _single(self, place: int) -> Found:
         inputs = self._sample.matrices[place].shape[1]

@@ -13,10 +13,11 @@ from functools import cached_property
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating.counts import encoded
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 FOLDS = 4
@@ -40,9 +41,9 @@ def mixed(rows: np.ndarray) -> np.ndarray:
 class Sample:
     """Published codes, (attributes, records), and published labels."""
 
-    attributes: tuple[Attribute, ...]
+    channels: tuple[Channel, ...]
     """Those that a model may use; their matrices are small enough to be written out."""
-    label: Attribute
+    label: Channel
     codes: list[Codes]
     labels: Codes
     folds: Codes
@@ -55,11 +56,11 @@ class Sample:
 
     @cached_property
     def classes(self) -> int:
-        return self.label.published_domain.size
+        return self.label.published.size
 
     @cached_property
     def matrices(self) -> list[Floats]:
-        return [a.built_matrix.dense() for a in self.attributes]
+        return [c.matrix.dense() for c in self.channels]
 
     @cached_property
     def _joint(self) -> np.ndarray:
@@ -82,17 +83,17 @@ class Sample:
         return np.bincount(code, minlength=cells).reshape(FOLDS, self.classes, *shape)
 
 
-def usable(promise: Sidecar, label: Attribute) -> list[Attribute]:
-    """The attributes that a joint model may have; none where the class has too many labels itself."""
-    if label.published_domain.size > LARGEST_DOMAIN:
+def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
+    """Return the channels that a joint model may have; none where the class has too many labels itself."""
+    if label.published.size > LARGEST_DOMAIN:
         return []
-    return [a for a in promise.perturbed if a.name != label.name and a.built_matrix.outputs <= LARGEST_DOMAIN]
+    return [c for c in sidecar.channels if c.name != label.name and c.matrix.outputs <= LARGEST_DOMAIN]
 
 
 def read(
     table: Table,
     promise: Sidecar,
-    label: Attribute,
+    label: Channel,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Sample:
@@ -104,7 +105,7 @@ def read(
             f"must have at most {LARGEST_DOMAIN} values",
             "ask the owner for fewer bins, or reconstruct with --method by-class",
         )
-    domains = {a.name: a.published_domain for a in [*chosen, label]}
+    domains = {a.name: a.published for a in [*chosen, label]}
     most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
 
     State = tuple[int, int, np.ndarray, list[np.ndarray]]  # records seen, threshold's shift, hashes, columns

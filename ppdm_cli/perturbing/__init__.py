@@ -31,8 +31,6 @@ from ppdm_cli.errors import (
     quoted,
     unknown_column,
 )
-from ppdm_cli.matrices import AdditiveSpec, Noise
-from ppdm_cli.perturbing.noise import NO_NULLS, Scheme, Sd
 from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
@@ -44,12 +42,12 @@ from ppdm_cli.perturbing.wishes import (
     Rare,
     Wishes,
     attribute_wish,
-    decimal,
     from_plan,
     merged,
-    whole_or_auto,
+    shared_options,
 )
-from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.settings import decimal, whole_or_auto
+from ppdm_cli.sidecar import Recipe, Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
     Output,
@@ -93,9 +91,9 @@ def perturb(
     record_epsilon: float | None = None,
     bins: int | Literal["auto"] | None = None,
     representative: Representative | None = None,
-    matrix: Literal["gamma-diagonal", "band"] | None = None,
-    scheme: Scheme | None = None,
-    noise: Noise | None = None,
+    matrix: str | None = None,
+    scheme: str | None = None,
+    noise: str | None = None,
     sd: float | str | None = None,
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
@@ -136,8 +134,7 @@ def perturb(
         "representative": representative,
         "matrix": matrix,
         "scheme": scheme,
-        "noise": noise,
-        "sd": None if sd is None else Sd.read(sd),
+        "options": shared_options({"noise": noise, "sd": sd}),
         "keep": tuple(keep),
         "drop": tuple(drop),
         "class_": class_,
@@ -172,7 +169,8 @@ def perturb(
             release=_release_id(key, settled),
             records=table.rows,
             attributes=settled.attributes,
-            privacy=privacy(settled.attributes, key.origin),
+            recipes=[Recipe(list(settled.specs))],
+            privacy=privacy(settled, key.origin),
             **(
                 {"class_": settled.class_}  # type: ignore[arg-type]
                 if settled.class_
@@ -320,13 +318,12 @@ def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None
     """What only the whole data can show; nothing is published before this has passed."""
     if checks.rows == 0:
         raise DataError("the table has no records", "there is nothing to perturb")
-    noisy = any(isinstance(a.matrix, AdditiveSpec) for a in plan.attributes)
     for name, outside in checks.outside.items():
         if outside.null:
             raise DataError(
                 f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first a "
                 f"null in {outside.first}",
-                NO_NULLS if noisy else "declare that it has nulls (nulls=true), or mend the data",
+                plan.channels[name].no_nulls,
             )
         raise DataError(
             f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first in "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
+from functools import cached_property
 from math import exp, inf, log
 from typing import Any, Literal
 
@@ -15,15 +16,14 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
+from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
-from ppdm_cli.matrices import MatrixSpec
-from ppdm_cli.perturbing import noise
-from ppdm_cli.perturbing.choosing import chosen
+from ppdm_cli.perturbing.choosing import chosen, kind_for, request
 from ppdm_cli.perturbing.domains import OTHER, Settled, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
-from ppdm_cli.sidecar import Attribute, Beyond, Privacy, Sidecar
+from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,8 @@ class Plan:
     """Everything decided before the first record is perturbed."""
 
     attributes: list[Attribute]
+    specs: list[Spec]
+    """The channels, one for each perturbed attribute."""
     class_: str | None
     dropped: list[str]
     merging: frozenset[str] = frozenset()
@@ -39,6 +41,12 @@ class Plan:
     @property
     def columns(self) -> list[str]:
         return [a.name for a in self.attributes]
+
+    @cached_property
+    def channels(self) -> dict[str, Channel]:
+        """The channels by attribute."""
+        known = {a.name: a for a in self.attributes}
+        return {n: known[n].channel(spec) for spec in self.specs for n in spec.attributes}
 
 
 def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> None:
@@ -61,17 +69,16 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
     for column in schema:
         if column.name not in wishes.drop:
             dtypes.normal(column.type, column.name)
-    if wishes.scheme == "additive":
-        for name, wish in perturbed_columns(schema, wishes, identifier).items():
-            noise.check_column(name, dtypes.normal(schema.field(name).type, name), wish, wishes)
-    elif wishes.own_gamma() is None and wishes.record_epsilon is None:
-        for name, wish in perturbed_columns(schema, wishes, identifier).items():
-            if wish.own_gamma() is None:
-                raise UsageError(
-                    f"no gamma is given for {quoted(name)}; there is no default, because it is what the "
-                    "release gives away",
-                    "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
-                )
+    for_all = wishes.own_gamma() is not None or wishes.record_epsilon is not None
+    for name, wish in perturbed_columns(schema, wishes, identifier).items():
+        kind = kind_for(wish, wishes)
+        if kind.takes_gamma and not for_all and wish.own_gamma() is None:
+            raise UsageError(
+                f"no gamma is given for {quoted(name)}; there is no default, because it is what the "
+                "release gives away",
+                "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
+            )
+        kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, wish, wishes))
 
 
 def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
@@ -96,23 +103,21 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
     if wishes.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
     domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
-    gammas = gammas_of(perturbed, wishes) if wishes.scheme == "substitution" else {}
-    attributes = []
+    gammas = gammas_of(perturbed, wishes)
+    attributes, specs = [], []
     for name in schema.names:
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
             with naming(name):
                 domain = domains[name].domain
-                if wishes.scheme == "additive":
-                    spec, beyond = noise.chosen(domain, perturbed[name], wishes)
-                else:
-                    spec, beyond = chosen(domain, gammas[name], perturbed[name], wishes.matrix)
-            attributes.append(described(name, domain, origin, spec, beyond))
+                spec, beyond = chosen(name, domain, gammas.get(name), perturbed[name], wishes)
+            attributes.append(described(name, domain, origin, beyond))
+            specs.append(spec)
         elif name in wishes.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == wishes.class_ else None))
     dropped = [n for n in schema.names if n in wishes.drop or (n == identifier and n not in wishes.keep)]
-    return Plan(attributes, wishes.class_, dropped, frozenset(n for n, s in domains.items() if s.merges))
+    return Plan(attributes, specs, wishes.class_, dropped, frozenset(n for n, s in domains.items() if s.merges))
 
 
 def _domain(
@@ -164,7 +169,6 @@ def described(
     name: str,
     domain: Domain,
     origin: Literal["declared", "data"],
-    spec: MatrixSpec,
     beyond: Beyond | UnsetType = UNSET,
 ) -> Attribute:
     """A perturbed attribute as the sidecar writes it."""
@@ -175,7 +179,6 @@ def described(
         "N": domain.size,
         "nulls": domain.nulls,
         "domain_from": origin,
-        "matrix": spec,
         "beyond": beyond,
     }
     if isinstance(domain, Categories):
@@ -234,7 +237,8 @@ def like(earlier: Sidecar, schema: pa.Schema) -> Plan:
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     pooled = (a for a in attributes if a.role == "perturbed" and a.domain_from == "data")
     merging = frozenset(a.name for a in pooled if a.categories is not UNSET and OTHER in a.categories)
-    return Plan(attributes, class_, [n for n in schema.names if n not in names], merging)
+    specs = [s for a in attributes if (s := earlier.spec(a.name)) is not None]
+    return Plan(attributes, specs, class_, [n for n in schema.names if n not in names], merging)
 
 
 def _nothing_perturbed() -> RefusedError:
@@ -244,21 +248,21 @@ def _nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(attributes: list[Attribute], coins: Literal["system", "seeded", "key-file"]) -> Privacy:
-    """The promise over a record: the product of the perturbed attributes' amplifications."""
-    kept = [a.name for a in attributes if a.role == "kept"]
+def privacy(plan: Plan, coins: Literal["system", "seeded", "key-file"]) -> Privacy:
+    """The promise over a record: the product of its channels' amplifications."""
+    kept = [a.name for a in plan.attributes if a.role == "kept"]
     if coins == "seeded":
-        return Privacy(None, None, kept, coins)
+        return Privacy("record", None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    gammas = [a.built_matrix.amplification for a in attributes if a.role == "perturbed"]
+    gammas = [channel.matrix.amplification for channel in plan.channels.values()]
     if inf in gammas:
-        return Privacy("inf", "inf", kept, coins)
+        return Privacy("record", "inf", "inf", kept, coins)
     # both rounded up: a promise is never better than the matrices
     epsilon = float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(sum(map(log, gammas)))))
     try:
         for gamma in gammas:
             product = context.multiply(product, Decimal(repr(gamma)))
     except Overflow:
-        return Privacy("inf", epsilon, kept, coins)
+        return Privacy("record", "inf", epsilon, kept, coins)
     whole = product == product.to_integral_value() and product < 10**15
-    return Privacy(int(product) if whole else float(product), epsilon, kept, coins)
+    return Privacy("record", int(product) if whole else float(product), epsilon, kept, coins)

@@ -13,10 +13,12 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ppdm_cli import dtypes
+from ppdm_cli.channels import Spec
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError
+from ppdm_cli.perturbing.choosing import kind_for
 from ppdm_cli.perturbing.settling import gammas_of, perturbed_columns
-from ppdm_cli.perturbing.wishes import Kind, Wishes
+from ppdm_cli.perturbing.wishes import SUBSTITUTION, Wishes
 from ppdm_cli.tables import Table
 
 LEAST, MOST = 4, 60
@@ -26,7 +28,7 @@ def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
     """The wishes with a number of bins for each column of numbers that has none of its own."""
     if wishes.bins != "auto":
         return wishes
-    if wishes.scheme != "substitution":
+    if wishes.scheme != SUBSTITUTION:
         raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
     perturbed = perturbed_columns(table.schema, wishes, identifier)
     gammas = gammas_of(perturbed, wishes)
@@ -34,19 +36,13 @@ def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
     attributes = dict(wishes.attributes)
     for name, wish in perturbed.items():
         if wish.bins is None and not dtypes.is_discrete(table.schema.field(name).type):
-            kind: Kind = wish.matrix or (
-                "band" if wish.half_width is not None else wishes.matrix or "gamma-diagonal"
-            )
-            attributes[name] = replace(wish, bins=best_bins(gammas[name], kind, records))
+            attributes[name] = replace(wish, bins=best_bins(gammas[name], kind_for(wish, wishes), records))
     return replace(wishes, bins=Wishes().bins, attributes=attributes)
 
 
-def best_bins(gamma: Decimal | float, kind: Kind, records: int) -> int:
-    """The smallest number of bins among the best."""
-    size = max(records, 1) / 100_000
-    gamma_diagonal = 10 * ((float(gamma) - 1) / 4) ** 0.2 * size**0.15
-    wanted = 20 * size**0.1 if kind == "band" else gamma_diagonal
-    return min(max(round(wanted), LEAST), MOST)
+def best_bins(gamma: Decimal | float, kind: type[Spec], records: int) -> int:
+    """Return the smallest number of bins among the best."""
+    return min(max(round(kind.best_bins(float(gamma), max(records, 1) / 100_000)), LEAST), MOST)
 
 
 def _records(table: Table) -> int:

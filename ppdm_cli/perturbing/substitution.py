@@ -1,7 +1,5 @@
 """Algorithm 1 of Dowd et al. on one batch: values to codes, codes to perturbed codes, codes to values.
 
-Or, with additive noise, values to values: the codes then serve the checks alone.
-
 A pure function of the batch and the addresses of its rows. What the checks need is counted beside
 it, in a small state.
 """
@@ -17,12 +15,12 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Addresses, Codes, Floats, Words, code_type
-from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, uniform
-from ppdm_cli.domain import Bins, Categories, Domain
+from ppdm_cli.arrays import Addresses, Codes
+from ppdm_cli.channels import Cells, Channel
+from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses
+from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import DataError, quoted
-from ppdm_cli.matrices import Additive, AnyMatrix, Substitution
 from ppdm_cli.perturbing.domains import OTHER
 from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.settling import Plan
@@ -76,11 +74,8 @@ class _Attribute:
     """One attribute, ready to be perturbed."""
 
     name: str
-    domain: Domain
-    published: Domain
-    matrix: AnyMatrix
-    key: bytes
-    representative_key: bytes
+    channel: Channel
+    keys: dict[str, bytes]
     merges: bool
 
 
@@ -90,30 +85,30 @@ class Substituter:
     def __init__(self, plan: Plan, key: Key, *, clip: bool, identifier: str | None, shuffle: bool) -> None:
         self._plan, self._key, self._clip, self._identifier = plan, key, clip, identifier
         self._places_key = key.derive("shuffle") if shuffle else None
-        self._ready = {a.name: self._prepared(a) for a in plan.attributes if a.role == "perturbed"}
+        self._ready = {a.name: self._prepared(plan, a) for a in plan.attributes if a.role == "perturbed"}
         self.schema = pa.schema(
-            [pa.field(a.name, a.published_kind, a.role == "kept" or a.nulls is True) for a in plan.attributes]
+            [
+                pa.field(a.name, a.kind)
+                if a.role == "kept"
+                else pa.field(a.name, plan.channels[a.name].published.kind, a.nulls is True)
+                for a in plan.attributes
+            ]
         )
 
-    def _prepared(self, attribute: Attribute) -> _Attribute:
+    def _prepared(self, plan: Plan, attribute: Attribute) -> _Attribute:
         # all that the answer depends on besides the cell: other domains or matrices, other coins
+        channel = plan.channels[attribute.name]
+        assert channel.spec is not None
         decides = (
             attribute.name,
             attribute.dtype,
             given(attribute.edges),
             given(attribute.categories),
             given(attribute.nulls),
-            given(attribute.matrix),
+            channel.spec.decides,
         )
-        return _Attribute(
-            attribute.name,
-            attribute.domain,
-            attribute.published_domain,
-            attribute.built_matrix,
-            self._key.derive("perturb", *decides),
-            self._key.derive("representative", *decides),
-            attribute.name in self._plan.merging,
-        )
+        keys = {p: self._key.derive(p, *decides) for p in ("perturb", "representative")}
+        return _Attribute(attribute.name, channel, keys, attribute.name in plan.merging)
 
     @property
     def columns(self) -> list[str]:
@@ -158,7 +153,7 @@ class Substituter:
     def _perturbed(
         self, attribute: _Attribute, array: pa.Array, addresses: Addresses, batch: Batch, checks: Checks
     ) -> pa.Array:
-        domain, published, matrix = attribute.domain, attribute.published, attribute.matrix
+        domain = attribute.channel.domain
         encoded = domain.encode(array, self._clip)
         codes, outside = encoded.codes, encoded.outside
         if outside.size and attribute.merges:
@@ -169,50 +164,8 @@ class Substituter:
             checks.outside[attribute.name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
         checks.order[attribute.name] = OrderState.of(codes, domain.size)
-        if isinstance(matrix, Additive):
-            return pa.array(add(matrix, Coins(attribute.key), addresses, _numbers(domain, array, codes)))
-        out = np.empty(len(codes), code_type(matrix.outputs))
-        substitute(matrix, Coins(attribute.key), addresses, codes, out)
-        within = None
-        if isinstance(published, Bins) and published.representative == "random":
-            within = uniform(Coins(attribute.representative_key), addresses, out)
-        return published.column(out, within)
-
-
-def substitute(matrix: Substitution, coins: Coins, addresses: Addresses, codes: Codes, out: Codes) -> None:
-    """Perturb codes by a matrix: each cell's coins are those of its address and its true code."""
-    for start in range(0, len(codes), CELLS):
-        part = slice(start, start + CELLS)
-        here, true = addresses[part], codes[part]
-
-        def blocks(
-            retry: int, rows: np.ndarray | None = None, here: Addresses = here, true: Codes = true
-        ) -> Words:
-            if rows is None:
-                return coins.words(here, true, retry)
-            return coins.words(here[rows], true[rows], retry)
-
-        matrix.sample(true, blocks, out[part])
-
-
-def add(matrix: Additive, coins: Coins, addresses: Addresses, values: Floats) -> Floats:
-    """Add noise: each cell's coins are those of its address and its true value, all 64 bits of it."""
-    out = np.empty(len(values))
-    halves = (values + 0.0).view("<u4").reshape(-1, 2)  # + 0.0: a zero has no sign
-    for start in range(0, len(values), CELLS):
-        part = slice(start, start + CELLS)
-        words = coins.words(addresses[part], halves[part, 0], halves[part, 1])
-        out[part] = matrix.added(values[part], words)
-    return out
-
-
-def _numbers(domain: Domain, array: pa.Array, codes: Codes) -> Floats:
-    """A column's values as floats, those outside the domain moved into it."""
-    if isinstance(domain, Categories):
-        return np.array(domain.values, np.float64)[codes]
-    assert isinstance(domain, Bins)
-    inside = dtypes.carrier(array).clip(domain.edges[0], domain.edges[-1])
-    return inside.astype(np.float64)
+        cells = Cells(addresses, attribute.keys.__getitem__)
+        return attribute.channel.publish(codes, array, cells)
 
 
 def given(value: Any) -> Any:

@@ -9,20 +9,18 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from ppdm_cli.channels import DEFAULT, KINDS, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
-from ppdm_cli.matrices import Noise
-from ppdm_cli.matrices.exact import checked_gamma
-from ppdm_cli.perturbing import noise as noises
-from ppdm_cli.perturbing.noise import Scheme, Sd
 from ppdm_cli.privacy import gamma_from_rhos
+from ppdm_cli.settings import decimal, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
-Kind = Literal["gamma-diagonal", "band"]
+SUBSTITUTION = "substitution"
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,10 @@ class AttributeWish:
     edges: tuple[Any, ...] | None = None
     nulls: bool = False
     representative: Representative | None = None
-    matrix: Kind | None = None
-    half_width: int | None = None
-    sd: Sd | None = None
+    matrix: str | None = None
+    """The kind of its channel."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of that kind."""
 
     @property
     def declares_domain(self) -> bool:
@@ -62,13 +61,18 @@ class AttributeWish:
             checked_bins(self.bins)
         if self.matrix is not None:
             checked_kind(self.matrix)
-        if self.half_width is not None:
-            if self.matrix == "gamma-diagonal":
+            strange = [o for o in self.options if o not in KINDS[self.matrix].options]
+            if strange:
                 raise UsageError(
-                    "a gamma-diagonal matrix has no half-width", "say matrix=band, or leave it away"
+                    f"a {self.matrix} matrix has no {strange[0].replace('_', '-')}", "leave one of the two out"
                 )
-            if self.half_width < 0:
-                raise UsageError("a half-width is a number of bins from 0 on", "such as half_width=2")
+
+    @property
+    def kind(self) -> str | None:
+        """The kind that is asked for, by name or by a setting that it alone has."""
+        if self.matrix is None and self.options:
+            return next(k for k, spec in KINDS.items() if set(self.options) <= set(spec.options))
+        return self.matrix
 
     def own_gamma(self) -> Decimal | float | None:
         """The gamma of its own, if any: given, or the largest that its rhos allow."""
@@ -85,10 +89,12 @@ class Wishes:
     record_epsilon: float | None = None
     bins: int | Literal["auto"] = 10
     representative: Representative = "center"
-    matrix: Kind | None = None
-    scheme: Scheme = "substitution"
-    noise: Noise | None = None
-    sd: Sd | None = None
+    matrix: str | None = None
+    """The kind of channel for all attributes that it suits."""
+    scheme: str = SUBSTITUTION
+    """`SUBSTITUTION`, or a kind that all attributes have or none."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the scheme."""
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     class_: str | None = None
@@ -100,7 +106,7 @@ class Wishes:
             checked_bins(self.bins)
         if self.matrix is not None:
             checked_kind(self.matrix)
-        noises.check(self)
+        self._check_scheme()
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
             raise UsageError(
@@ -130,6 +136,33 @@ class Wishes:
         if self.class_ in self.drop:
             raise UsageError("the class is dropped", "keep or perturb it")
 
+    def _check_scheme(self) -> None:
+        """What belongs to a scheme is asked with it, and what belongs to channels without it."""
+        if self.scheme not in schemes():
+            raise UsageError(f"unknown scheme {quoted(self.scheme)}", f"one of {', '.join(schemes())}")
+        if self.scheme == SUBSTITUTION:
+            strange = [*self.options, *(o for w in self.attributes.values() for o in w.options)]
+            for kind in schemes()[1:]:
+                if any(o in KINDS[kind].shared_options for o in strange):
+                    raise UsageError(
+                        f"{' and '.join(KINDS[kind].shared_options)} go with {kind} noise only",
+                        f"say --scheme {kind}, or leave them out",
+                    )
+            return
+        spec = KINDS[self.scheme]
+        asked = [self.gamma, self.rho1, self.rho2, self.record_epsilon, self.matrix]
+        for wish in self.attributes.values():
+            asked += [wish.gamma, wish.rho1, wish.rho2, wish.matrix]
+            asked += [o for o in wish.options if o not in spec.options]
+        if any(a is not None for a in asked) and not spec.takes_gamma:
+            raise UsageError(
+                f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it",
+                "leave them out, or leave out --scheme for random substitution, which promises them",
+            )
+        for name, reader in spec.shared_options.items():
+            if name not in spec.options and name not in self.options:
+                reader(None)  # raises the option's own error
+
     def own_gamma(self) -> Decimal | float | None:
         return _gamma(self.gamma, self.rho1, self.rho2)
 
@@ -146,9 +179,19 @@ def checked_bins(bins: int) -> int:
     return bins
 
 
+def schemes() -> list[str]:
+    return [SUBSTITUTION, *(k for k, spec in KINDS.items() if spec.everywhere)]
+
+
+def kinds() -> list[str]:
+    """Return the kinds that may be asked for with --matrix."""
+    others = sorted(k for k, spec in KINDS.items() if not spec.everywhere and spec is not DEFAULT)
+    return [DEFAULT.kind, *others]
+
+
 def checked_kind(matrix: str) -> str:
-    if matrix not in get_args(Kind):
-        raise UsageError(f"{quoted(matrix)} is no kind of matrix", f"one of {', '.join(get_args(Kind))}")
+    if matrix not in kinds():
+        raise UsageError(f"unknown kind of matrix {quoted(matrix)}", f"one of {', '.join(kinds())}")
     return matrix
 
 
@@ -162,46 +205,6 @@ def _gamma(gamma: Decimal | None, rho1: float | None, rho2: float | None) -> Dec
     return gamma_from_rhos(rho1, rho2) if rho1 is not None and rho2 is not None else None
 
 
-def decimal(value: Any) -> Decimal:
-    """A number, exactly as it was written."""
-    try:
-        return value if isinstance(value, Decimal) else Decimal(str(value).strip())
-    except InvalidOperation:
-        raise UsageError(f"{quoted(value)} is no number", "give one such as 9 or 4.5") from None
-
-
-def real(value: Any) -> float:
-    number = float(decimal(value))
-    if number != number or abs(number) == float("inf"):
-        raise UsageError(f"{quoted(value)} is no number", "give a finite one")
-    return number
-
-
-def whole(value: Any) -> int:
-    number = decimal(value)
-    if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
-        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20")
-    return int(number)
-
-
-def whole_or_auto(value: Any) -> int | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    try:
-        return whole(value)
-    except UsageError:
-        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20, or auto") from None
-
-
-def truth(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    known = {"true": True, "yes": True, "false": False, "no": False}
-    if str(value).lower() not in known:
-        raise UsageError(f"{quoted(value)} is neither true nor false", "say nulls=true or nulls=false")
-    return known[str(value).lower()]
-
-
 _READERS: dict[str, Any] = {
     "gamma": decimal,
     "rho1": real,
@@ -210,8 +213,6 @@ _READERS: dict[str, Any] = {
     "nulls": truth,
     "representative": str,
     "matrix": str,
-    "half_width": whole,
-    "sd": Sd.read,
 }
 
 
@@ -221,9 +222,12 @@ def attribute_wish(given: Mapping[str, Any]) -> AttributeWish:
     `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` lists.
     """
     wish: dict[str, Any] = {}
+    of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
     for key, value in given.items():
         if key in _READERS:
             wish[key] = _READERS[key](value)
+        elif key in of_kinds:
+            wish["options"] = wish.get("options", {}) | {key: of_kinds[key](value)}
         elif key in ("categories", "edges"):
             if not isinstance(value, (list, tuple)) or not value:
                 raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
@@ -231,7 +235,7 @@ def attribute_wish(given: Mapping[str, Any]) -> AttributeWish:
         elif key == "domain":
             wish |= _domain(value)
         else:
-            known = [*_READERS, "domain", "categories", "edges"]
+            known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
             raise UsageError(f"{quoted(key)} is no setting of an attribute", f"settings: {listed(known)}")
     return AttributeWish(**wish)
 
@@ -289,16 +293,16 @@ def from_plan(path: Path) -> Wishes:
         "representative": str,
         "matrix": str,
         "scheme": str,
-        "noise": str,
-        "sd": Sd.read,
         "rare": str,
         "class": str,
         "keep": _names,
         "drop": _names,
         "attributes": _attributes,
     }
-    wishes: dict[str, Any] = {}
+    wishes: dict[str, Any] = {"options": shared_options(plan)}
     for key, value in plan.items():
+        if key in wishes["options"]:
+            continue
         if key in readers:
             wishes["class_" if key == "class" else key] = readers[key](value)
         else:
@@ -307,6 +311,12 @@ def from_plan(path: Path) -> Wishes:
                 f"settings: {listed(readers)}",
             )
     return Wishes(**wishes)
+
+
+def shared_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of schemes that are given, read."""
+    known = {o: reader for spec in KINDS.values() for o, reader in spec.shared_options.items()}
+    return {k: known[k](v) for k, v in given.items() if k in known and v is not None}
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -328,6 +338,7 @@ def merged(plan: Wishes, given: Mapping[str, Any]) -> Wishes:
         plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
     keep, drop = over.get("keep", ()), over.get("drop", ())
     settings = over.get("attributes", {})
+    over["options"] = {**plan.options, **over.get("options", {})}
     over["keep"] = _joined(plan.keep, keep, {*drop, *settings})
     over["drop"] = _joined(plan.drop, drop, {*keep, *settings})
     aside = {*keep, *drop}
@@ -343,12 +354,11 @@ def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str])
 
 def _laid_over(planned: AttributeWish, given: AttributeWish) -> AttributeWish:
     """A column's settings from the plan, with those given instead."""
-    own = {f.name: getattr(given, f.name) for f in fields(given) if f.name != "nulls"}
+    own = {f.name: getattr(given, f.name) for f in fields(given) if f.name not in ("nulls", "options")}
     changes = {k: v for k, v in own.items() if v is not None}
     if given.declares_domain:
         changes = {"interval": None, "categories": None, "edges": None, "nulls": given.nulls} | changes
     if given.gamma is not None or given.rho1 is not None:
         changes = {"gamma": None, "rho1": None, "rho2": None} | changes
-    if given.matrix is not None:
-        changes = {"half_width": None} | changes
+    changes["options"] = given.options if given.matrix is not None else {**planned.options, **given.options}
     return replace(planned, **changes)

@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Batch, Progress, map_partitions, scan
 from ppdm_cli.errors import UsageError, quoted
@@ -37,7 +38,7 @@ from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone, split
-from ppdm_cli.sidecar import Attribute, Past, Reconstruction, Sidecar
+from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
 from ppdm_cli.tables import Output, Table, open_releases, rewound, rows_per_partition
 
 Method = Literal["joint", "by-class", "global"]
@@ -110,7 +111,7 @@ def reconstruct(
     return Reconstructed(done, target.frame, how, dealer.totals, drawer.names if drawer else [])
 
 
-def _label(promise: Sidecar, method: Method | None) -> Attribute | None:
+def _label(promise: Sidecar, method: Method | None) -> Channel | None:
     """The class to reconstruct by, or None for the global method."""
     if method not in (None, "joint", "by-class", "global"):
         raise UsageError(f"{quoted(method)} is no method", "joint, by-class or global")
@@ -120,14 +121,14 @@ def _label(promise: Sidecar, method: Method | None) -> Attribute | None:
         if method is not None:
             raise UsageError("the sidecar names no class", "say --method global")
         return None
-    label = next(a for a in promise.attributes if a.name == promise.class_)
+    label = promise.by_name[promise.class_]
     if not label.has_domain:
         if method is not None:
             raise UsageError(
                 f"the sidecar lists no values of the class {quoted(label.name)}", "say --method global"
             )
         return None
-    return label
+    return promise.axis(label.name)
 
 
 def _described(promise: Sidecar, how: Reconstruction) -> Sidecar:
@@ -157,7 +158,7 @@ class Dealer:
         self,
         table: Table,
         promise: Sidecar,
-        label: Attribute | None,
+        label: Channel | None,
         drawer: Drawer | None,
         estimator: str,
         spread: bool,
@@ -170,12 +171,11 @@ class Dealer:
         self._label = label
         if label is not None:
             self._domains[label.name] = label.domain
-        known = {a.name: a for a in promise.attributes}
-        self._published = {n: known[n].published_domain for n in self._domains}
+        self._published = {n: promise.axis(n).published for n in self._domains}
         self._written = {n: d.spread() if spread else d for n, d in self._domains.items()}
         self._drawer, drawn = drawer, [] if drawer is None else drawer.names
         self._others = [
-            a for a in promise.perturbed if a.name not in drawn and (label is None or a.name != label.name)
+            c for c in promise.channels if c.name not in drawn and (label is None or c.name != label.name)
         ]
         self._label_deal: _Deal | None = None
         self.totals: dict[str, list[int]] = {n: [0] * self._domains[n].size for n in drawn}
@@ -188,7 +188,7 @@ class Dealer:
     def _planned(
         self, table: Table, estimator: str, threads: int | None, progress: Progress | None
     ) -> dict[str, _Deal]:
-        if not self._others and (self._label is None or self._label.role == "kept" or self._drawer is not None):
+        if not self._others and (self._label is None or self._label.kept or self._drawer is not None):
             return {}
         # a partition must be the same records in every pass, and wide tables are cut by the columns read
         columns = list(self._domains)
@@ -205,7 +205,7 @@ class Dealer:
             a.name: self._estimate(a, counts.sum(axis=0), estimator)
             for a, counts in zip(self._others, published, strict=False)
         }
-        if self._label is not None and self._label.role == "perturbed":
+        if self._label is not None and not self._label.kept:
             if self._drawer is None:
                 self._label_deal = self._label_plan(counted(self._label_counts), estimator)
             # the other attributes are dealt within the labels as they are reconstructed now
@@ -248,13 +248,13 @@ class Dealer:
             )
         ]
 
-    def _joint(self, batch: Batch, attribute: Attribute, label: Codes | None, labels: int) -> np.ndarray:
+    def _joint(self, batch: Batch, attribute: Channel, label: Codes | None, labels: int) -> np.ndarray:
         """The published codes, or one for each combination with a label."""
         domain = self._published[attribute.name]
         codes = encoded(batch, attribute.name, domain)
         return codes if label is None else joint_codes([label, codes], (labels, domain.size))
 
-    def _estimate(self, attribute: Attribute, counts: np.ndarray, estimator: str) -> Floats:
+    def _estimate(self, attribute: Channel, counts: np.ndarray, estimator: str) -> Floats:
         """Original counts by original label; without a label, of one row."""
         table = counts.astype(np.float64)
         if self._label is None:
@@ -287,7 +287,7 @@ class Dealer:
             for name, codes in drawn.items():
                 dealt[name] = self._decoded(name, codes, batch)
             self._count(drawn)
-        if self._label is not None and self._label.role == "perturbed":
+        if self._label is not None and not self._label.kept:
             dealt[self._label.name] = self._decoded(self._label.name, label, batch)
         for attribute in self._others:
             codes = self._dealt(

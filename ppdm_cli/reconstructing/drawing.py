@@ -29,10 +29,10 @@ class Drawer:
         sample = learnt.sample
         self._label = sample.label
         self._shares = learnt.shares
-        self._places = {sample.attributes[p].name: p for p in learnt.model.places}
-        self._width = len(sample.attributes)
-        self._domains = {a.name: a.published_domain for a in (*sample.attributes, sample.label)}
-        self._types = {a.name: code_type(a.domain.size) for a in (*sample.attributes, sample.label)}
+        self._places = {sample.channels[p].name: p for p in learnt.model.places}
+        self._width = len(sample.channels)
+        self._domains = {a.name: a.published for a in (*sample.channels, sample.label)}
+        self._types = {a.name: code_type(a.domain.size) for a in (*sample.channels, sample.label)}
 
     @property
     def names(self) -> list[str]:
@@ -58,9 +58,9 @@ class Drawer:
 
     def _labels(self, published: Codes, drawn: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
         """The original label, given the published one and the original values."""
-        if self._label.role == "kept":
+        if self._label.kept:
             return published
-        matrix = self._label.built_matrix
+        matrix = self._label.matrix
         joint = self._model.density(drawn) * self._shares
         chances = np.maximum(matrix.solve(joint, 1), 0.0) * matrix.dense()[published]
         return picked(chances, rng)

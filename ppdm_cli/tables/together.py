@@ -13,7 +13,6 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
-from ppdm_cli.matrices import AdditiveSpec, BandSpec, MatrixSpec
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
 from ppdm_cli.tables.base import Partition, Table
 from ppdm_cli.tables.memory import ArrowTable, from_arrow
@@ -31,7 +30,6 @@ _COMPARED = (
     "categories",
     "nulls",
     "representative",
-    "matrix",
     "beyond",
 )
 
@@ -167,26 +165,20 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
                 raise _different(
                     first, other, f"{quoted(name)} differs in {part}{_shown(part, ours[name], theirs[name])}"
                 )
+        a, b = expected.spec(name), found.spec(name)
+        if a is not None and b is not None and a != b:
+            shown = f"{a.described()} and {b.described()}"
+            raise _different(first, other, f"{quoted(name)} differs in matrix: {shown}")
     if list(ours) != list(theirs):
         raise _different(first, other, "their columns are in another order")
 
 
 def _shown(part: str, a: Attribute, b: Attribute) -> str:
     """The difference itself, where it is short: both are published."""
-    if part == "matrix" and a.matrix is not msgspec.UNSET and b.matrix is not msgspec.UNSET:
-        ours, theirs = _said(a.matrix), _said(b.matrix)
-        return f": {ours} and {theirs.removeprefix('gamma ') if ours.startswith('gamma ') else theirs}"
     if part in ("role", "type", "dtype", "N", "nulls", "representative"):
         values = (getattr(side, part) for side in (a, b))
         return f": {' and '.join('none' if v is msgspec.UNSET else str(v) for v in values)}"
     return ""
-
-
-def _said(matrix: MatrixSpec) -> str:
-    if isinstance(matrix, AdditiveSpec):
-        return f"{matrix.noise} noise of sd {matrix.sd:g}"
-    band = f" (band, half-width {matrix.half_width})" if isinstance(matrix, BandSpec) else ""
-    return f"gamma {matrix.gamma}{band}"
 
 
 def _different(first: Any, other: Any, what: str) -> MismatchError:

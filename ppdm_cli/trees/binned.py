@@ -7,27 +7,16 @@ from dataclasses import replace
 import numpy as np
 from msgspec import UNSET
 
-from ppdm_cli import dtypes
-from ppdm_cli.domain import Bins, Categories, Domain
+from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.trees.records import Column, Records
 
 
-def tops(domain: Domain) -> np.ndarray:
-    """The largest value of each code, as a carrier; of labels, which have none, their numbers."""
-    if isinstance(domain, Bins):
-        return domain.tops.astype(np.float64)
-    assert isinstance(domain, Categories)
-    if dtypes.is_discrete(domain.kind):
-        return np.arange(domain.ordinary, dtype=np.float64)
-    return np.asarray(domain.values, np.float64)
-
-
-def at_edges(records: Records, said: Sidecar) -> Records:
-    """The records of a reconstruction, with thresholds at the edges of the bins instead of within them."""
-    if said.reconstruction is UNSET or said.reconstruction.spread:
+def at_edges(records: Records, sidecar: Sidecar) -> Records:
+    """Return the records of a reconstruction, with thresholds at the edges of the bins, not within them."""
+    if sidecar.reconstruction is UNSET or sidecar.reconstruction.spread:
         return records
-    bins = {a.name: a.domain for a in said.attributes if a.edges is not UNSET}
+    bins = {a.name: a.domain for a in sidecar.attributes if a.edges is not UNSET}
     return replace(records, columns=tuple(_at_edges(c, bins.get(c.feature.name)) for c in records.columns))
 
 
@@ -38,4 +27,4 @@ def _at_edges(column: Column, domain: Domain | None) -> Column:
     codes = np.clip(codes, 0, domain.ordinary - 1)
     if (np.diff(codes) <= 0).any():  # more values than bins: these are no representatives
         return column
-    return replace(column, values=tops(domain)[codes])
+    return replace(column, values=domain.tops()[codes])

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats, code_type
+from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.joint import Forest, JointTable, Learnt
-from ppdm_cli.sidecar import Attribute
-from ppdm_cli.trees.binned import tops
 from ppdm_cli.trees.certain import prune
 from ppdm_cli.trees.growing import Grown, Options, grow
 from ppdm_cli.trees.pruning import Pruner, collapse
@@ -40,18 +39,17 @@ APART = 0.5
 """How far the classes' shares must differ on both sides of a bin before a threshold moves into it."""
 
 
-def label_inverse(label: Attribute) -> Floats:
+def label_inverse(label: Channel) -> Floats:
     """(original labels, published labels): what a published label says of the original one, unbiased."""
-    if label.role == "kept":
+    if label.kept:
         return np.eye(label.domain.size)
-    matrix = label.built_matrix
-    return matrix.solve(np.eye(matrix.outputs))
+    return label.matrix.solve(np.eye(label.matrix.outputs))
 
 
-def original_labels(table: Floats, label: Attribute) -> Floats:
+def original_labels(table: Floats, label: Channel) -> Floats:
     """A table by published label (axis 0) by original one; null is no label."""
-    if label.role != "kept":
-        table = np.maximum(label.built_matrix.solve(table, 0), 0.0)
+    if not label.kept:
+        table = np.maximum(label.matrix.solve(table, 0), 0.0)
     return table[: label.domain.ordinary]
 
 
@@ -61,7 +59,7 @@ class Teacher:
     def __init__(self, learnt: Learnt, class_name: str) -> None:
         self._learnt, self._sample = learnt, learnt.sample
         self._label, self._class = learnt.sample.label, class_name
-        self._domains = {a.name: a.domain for a in learnt.sample.attributes}
+        self._domains = {a.name: a.domain for a in learnt.sample.channels}
         label = self._domains.setdefault(self._label.name, self._label.domain)
         assert isinstance(label, Categories)
         self._labels = tuple(label.values)
@@ -103,7 +101,7 @@ class Teacher:
 
         The tables are (tables, classes, cells): the model's, then those learnt without a fold.
         """
-        attributes = self._sample.attributes
+        attributes = self._sample.channels
         tables = np.stack([self._weights(model), *self._held])
         flat = tables.reshape(*tables.shape[:2], -1)
         kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
@@ -135,7 +133,7 @@ class Teacher:
         sample, rng = self._sample, np.random.Generator(np.random.SFC64(SEED))
         labels = sample.labels
         used = np.ones(len(labels), bool) if without is None else sample.folds != without
-        if self._label.role == "kept":  # null is no label
+        if self._label.kept:  # null is no label
             used &= labels < self._label.domain.ordinary
         rows = np.flatnonzero(used)
         published = [c[rows] for c in sample.codes]
@@ -151,7 +149,7 @@ class Teacher:
 
     def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray, weight: float) -> Records:
         """Records of original codes of all attributes and published labels."""
-        attributes = self._sample.attributes
+        attributes = self._sample.channels
         columns = tuple(self._column(a, c) for a, c in zip(attributes, codes, strict=True))
         published = tuple(range(self._sample.classes))
         weights = np.full(len(classes), weight)
@@ -172,13 +170,13 @@ class Teacher:
         right = original[np.arange(len(original)), majority(grown.counts)]
         return float(right.sum() / max(original.sum(), 1e-300))
 
-    def _column(self, attribute: Attribute, codes: np.ndarray) -> Column:
+    def _column(self, attribute: Channel, codes: np.ndarray) -> Column:
         domain, kind = self._domains[attribute.name], attribute.kind
         numeric = not dtypes.is_discrete(kind)
         categories = () if numeric or not isinstance(domain, Categories) else tuple(domain.values)
         feature = Feature(attribute.name, str(kind), numeric, categories)
         narrow = codes.astype(code_type(domain.size))
-        return Column(feature, narrow, domain.ordinary, tops(domain), domain.nulls)
+        return Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls)
 
     def refined(self, tree: Tree, model: JointTable) -> tuple[Tree, float]:
         """Thresholds within bins, and the share of the records that this may at most set right."""

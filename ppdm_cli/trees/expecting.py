@@ -40,8 +40,8 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
     """Of each record of a fold an unbiased estimate of whether the tree is right about it."""
     rows = np.flatnonzero(sample.folds == fold)
     labels = label_inverse(sample.label)[:, sample.labels[rows]]
-    attributes = [sample.attributes[p] for p in places]
-    inverse = [a.built_matrix.solve(np.eye(a.built_matrix.outputs)) for a in attributes]
+    matrices = [sample.channels[p].matrix for p in places]
+    inverse = [m.solve(np.eye(m.outputs)) for m in matrices]
     right = np.zeros(len(rows))
     said = {0: 0}
     for node, region in regions(records, grown):

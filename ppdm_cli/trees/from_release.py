@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
-from ppdm_cli.matrices import Additive
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table, open_releases
 from ppdm_cli.trees.estimated import Teacher
 from ppdm_cli.trees.expecting import Expected, expected, rightness
@@ -75,15 +75,14 @@ class FromRelease:
         return [*said, f"The commonest class alone would be right on {commonest:.1f} %."]
 
 
-def label_of(promise: Sidecar, class_: str | None) -> Attribute:
+def label_of(promise: Sidecar, class_: str | None) -> Channel:
     """The class: as named, else the sidecar's."""
     name = class_ or (promise.class_ if isinstance(promise.class_, str) else None)
     if name is None:
         raise UsageError("the sidecar names no class", "say --class COL")
-    known = {a.name: a for a in promise.attributes}
-    if name not in known:
-        raise unknown_column(name, list(known), "--class")
-    label = known[name]
+    if name not in promise.by_name:
+        raise unknown_column(name, list(promise.by_name), "--class")
+    label = promise.by_name[name]
     if not label.has_domain or label.N == 1:
         raise UsageError(
             f"the sidecar lists no labels of {quoted(name)}", "name a column that was perturbed, or the class"
@@ -93,7 +92,7 @@ def label_of(promise: Sidecar, class_: str | None) -> Attribute:
             f"{quoted(name)} is no class: its labels are bins, or numbers with fractions",
             "name a column of labels",
         )
-    return label
+    return promise.axis(name)
 
 
 def fit_release(
@@ -147,8 +146,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         return FromRelease(tree, sample.total, Expected(share, "model"), "none", (), 0.0, remarks)
     records, grown = teacher.tree(model)
     right = []
-    matrices = [sample.attributes[p].built_matrix for p in model.places]
-    told = all(m.invertible for m in matrices if isinstance(m, Additive))
+    told = all(sample.channels[p].matrix.invertible for p in model.places)
     for fold, held in learnt.held.items() if told else ():
         right.append(rightness(sample, fold, *teacher.tree(held, fold), model.places))
     tree, gap = packed(records, grown, teacher.options), 0.0
@@ -162,7 +160,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         sample.total,
         expected(right, share, gap),
         "forest" if isinstance(model, Forest) else "joint",
-        tuple(sample.attributes[p].name for p in model.places),
+        tuple(sample.channels[p].name for p in model.places),
         bits,
         remarks,
     )

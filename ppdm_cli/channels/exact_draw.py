@@ -11,8 +11,8 @@ from decimal import ROUND_FLOOR, Context, Decimal
 import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
+from ppdm_cli.channels.matrix import Blocks
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.matrices.base import Blocks
 
 LARGEST_RANGE = 1 << 30
 """R may not pass this: then a 32-bit word is rejected with probability < 1/4."""

@@ -8,17 +8,26 @@ values out, and with normal noise the ratio of two densities has no bound.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from math import ceil, inf, isfinite, sqrt
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-import msgspec
 import numpy as np
+import pyarrow as pa
+from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.arrays import Floats, Words
-from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.matrices.dense import applied, left_inverse
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import Codes, Floats, Words
+from ppdm_cli.channels.base import Beyond, Cells, Request, Spec, register
+from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.least_squares import applied, left_inverse
+from ppdm_cli.channels.matrix import Matrix, Noisy
+from ppdm_cli.coins import CELLS, Coins
+from ppdm_cli.domain import Bins, Categories, Domain, Extents
+from ppdm_cli.errors import RefusedError, UsageError, quoted
 
 Noise = Literal["uniform", "normal"]
 MOST_INPUTS = 1 << 10
@@ -32,23 +41,11 @@ _EXTREME = 1e6
 _NARROW = 1e-4
 """A bin of fewer standard deviations is as good as its middle; there differences would be all rounding."""
 
-Extents = tuple[tuple[float, float], ...]
-"""Between which numbers the values of each code lie; of a single value, it twice."""
-
-
-class AdditiveSpec(msgspec.Struct, frozen=True, tag="additive", tag_field="kind", forbid_unknown_fields=True):
-    """What a sidecar says of it: the law of the noise, and the type of the published column."""
-
-    kind: ClassVar[str] = "additive"
-
-    noise: Noise
-    sd: Annotated[float, msgspec.Meta(gt=0)]
-    dtype: Literal["double"] = "double"
-
-
 @dataclass(frozen=True)
-class Additive:
+class Additive(Noisy):
     """Noise of standard deviation `sd` on codes whose values lie within `extents`."""
+
+    stop_gain = 0.03
 
     noise: Noise
     sd: float
@@ -117,7 +114,7 @@ class Additive:
     @property
     def staying(self) -> float:
         """The chance that z is in the bin of x, for a bin taken at random."""
-        return float(self._matrix[self.unchanged, np.arange(self.inputs)].mean())
+        return float(self.stays().mean())
 
     @cached_property
     def condition_number(self) -> float:
@@ -125,13 +122,18 @@ class Additive:
         return float(values[0] / values[-1]) if values[-1] > 0 else inf
 
     @property
-    def invertible(self) -> bool:
-        """Whether there is an unbiased estimate that says anything."""
+    def invertible(self) -> bool:  # type: ignore[override]
         return self.condition_number <= LARGEST_CONDITION
 
     @property
-    def smallest_support(self) -> int:
-        return int((self._matrix > 0).sum(axis=1).min())
+    def noise_variance(self) -> float:
+        return self.sd**2
+
+    def share_below(self, noise: Floats) -> Floats:
+        if self.noise == "uniform":
+            share: Floats = (noise / self.reach + 1) / 2
+            return share
+        return self._below(noise / self.sd)
 
     def added(self, values: Floats, words: Words) -> Floats:
         """Values with their noise, from four 32-bit words each.
@@ -167,6 +169,10 @@ class Additive:
     def own_variance(self) -> Floats:
         own: Floats = np.einsum("ih,hi->i", self._inverse**2, self._matrix)
         return own
+
+    def stays(self) -> Floats:
+        stays: Floats = self._matrix[self.unchanged, np.arange(self.inputs)]
+        return stays
 
     def dense(self) -> Floats:
         return self._matrix.copy()
@@ -216,3 +222,139 @@ def _outwards(start: float, end: float, width: float) -> Floats:
     far = max(end - start, 0.0)
     count = ceil(far / width) if far < MOST_BEYOND * width else MOST_BEYOND * (width > 0)
     return np.linspace(start, end, count + 1)[1:]
+
+
+@dataclass(frozen=True)
+class Sd:
+    """A standard deviation, in units of the column or as a share of its domain's width."""
+
+    amount: float
+    share: bool
+
+    @classmethod
+    def read(cls, value: Any) -> Sd:
+        """Read a number, or text such as "2.5" or "25%"."""
+        text = str(value).strip()
+        try:
+            amount = Decimal(text.removesuffix("%"))
+        except InvalidOperation:
+            amount = Decimal("NaN")
+        if not amount.is_finite() or amount <= 0:
+            raise UsageError(
+                f"{quoted(value)} is not a standard deviation",
+                "give a number above 0 such as 2.5, or a share such as 25%",
+            )
+        share = text.endswith("%")
+        return cls(float(amount / 100 if share else amount), share)
+
+    def within(self, width: float) -> float:
+        """Return it in units of a column whose domain is so wide."""
+        return self.amount * width if self.share else self.amount
+
+
+def read_law(value: Any) -> Noise:
+    """Read the name of the noise's law."""
+    if value not in get_args(Noise):
+        raise UsageError(
+            "the law of the noise is missing or unknown", f"say --noise {' or --noise '.join(get_args(Noise))}"
+        )
+    law: Noise = value
+    return law
+
+
+@register
+class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=True):
+    """What a sidecar says of additive noise: its law, and the type of the published column."""
+
+    about = (
+        "Noise of one law is added to every number: the old baseline, to compare with. It promises no gamma."
+    )
+    options: ClassVar[Mapping[str, Any]] = {"sd": Sd.read}
+    shared_options: ClassVar[Mapping[str, Any]] = {"noise": read_law, "sd": Sd.read}
+    everywhere = True
+    takes_gamma = False
+    no_nulls = "fill them, leave out their records, or --drop the column"
+
+    noise: Noise
+    sd: Annotated[float, Meta(gt=0)]
+    dtype: Literal["double"] = "double"
+
+    def matrix(self, domain: Domain) -> Additive:
+        return Additive(self.noise, self.sd, domain.extents())
+
+    def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
+        assert isinstance(matrix, Additive)
+        if domain.nulls or beyond is not UNSET:
+            raise ValueError("noise goes with neither nulls nor 'beyond'")
+        return Bins(dtypes.parse(self.dtype), matrix.edges.tolist(), False)
+
+    def publish(
+        self, matrix: Matrix, domain: Domain, published: Domain, codes: Codes, values: pa.Array, cells: Cells
+    ) -> pa.Array:
+        """Each cell's coins are those of its address and its true value, all 64 bits of it."""
+        assert isinstance(matrix, Additive)
+        numbers, coins = _numbers(domain, values, codes), Coins(cells.key("perturb"))
+        out = np.empty(len(numbers))
+        halves = (numbers + 0.0).view("<u4").reshape(-1, 2)  # + 0.0: a zero has no sign
+        for start in range(0, len(numbers), CELLS):
+            part = slice(start, start + CELLS)
+            words = coins.words(cells.addresses[part], halves[part, 0], halves[part, 1])
+            out[part] = matrix.added(numbers[part], words)
+        return pa.array(out)
+
+    def described(self) -> str:
+        return f"{self.noise} noise of sd {self.sd:g}"
+
+    def figures(self, matrix: Matrix, domain: Domain) -> dict[str, Any]:
+        assert isinstance(matrix, Additive)
+        share = matrix.interval / domain.width
+        return {"noise": self.noise, "sd": self.sd, "interval": matrix.interval, "interval_share": share}
+
+    @classmethod
+    def warnings(cls, channels: Sequence[Channel]) -> list[str]:
+        spec = channels[0].spec
+        assert isinstance(spec, AdditiveSpec)
+        why = (
+            "can make one original arbitrarily more likely than another"
+            if spec.noise == "normal"
+            else "rules out every original further from it than the noise reaches"
+        )
+        return [
+            "Additive noise promises nothing: no finite gamma or epsilon holds for it, as a published value "
+            f"{why}. It is the baseline that fell to attacks, for comparison; publish with random substitution."
+        ]
+
+    @classmethod
+    def check(cls, name: str, kind: pa.DataType, request: Request) -> None:
+        """Noise is added to numbers, and somebody has said how much."""
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise RefusedError(
+                f"the column {quoted(name)} is of type {kind}: noise is added to whole and floating-point "
+                "numbers",
+                f"--drop {name}, or --keep it if it is public",
+            )
+        if request.options.get("sd") is None:
+            raise UsageError(
+                f"no standard deviation is given for {quoted(name)}; there is no default",
+                "say --sd 25% for a share of each domain's width, or --sd 2.5 in the columns' units",
+            )
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        if domain.nulls:
+            raise RefusedError(
+                "it has nulls, and noise leaves them as they are: who has no value would be published",
+                cls.no_nulls,
+            )
+        sd: Sd = request.options["sd"]
+        spec = cls(attributes=[name], noise=request.options["noise"], sd=sd.within(domain.width))
+        spec.matrix(domain)
+        return spec, UNSET
+
+
+def _numbers(domain: Domain, values: pa.Array, codes: Codes) -> Floats:
+    """A column's values as floats, those outside the domain moved into it."""
+    if isinstance(domain, Categories):
+        return np.array(domain.values, np.float64)[codes]
+    inside = dtypes.carrier(values).clip(domain.marks[0], domain.marks[-1])
+    return inside.astype(np.float64)

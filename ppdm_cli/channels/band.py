@@ -8,48 +8,43 @@ a matrix of N x N, so a band has at most `MOST_ORDERED` codes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-import msgspec
 import numpy as np
+from msgspec import UNSET, Meta, UnsetType
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels.base import (
+    Beyond,
+    GammaSpec,
+    Request,
+    Spec,
+    extended,
+    json_gamma,
+    register,
+)
+from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
+from ppdm_cli.channels.least_squares import applied, left_inverse
+from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
+from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.matrices.base import Blocks
-from ppdm_cli.matrices.dense import applied, left_inverse
-from ppdm_cli.matrices.exact import LARGEST_RANGE, checked_gamma, uniform_below
+from ppdm_cli.percentages import percent
+from ppdm_cli.settings import whole
 
 MOST_ORDERED = 1 << 11
 """More ordered codes than this have no band."""
 
 
-class BandSpec(msgspec.Struct, frozen=True, tag="band", tag_field="kind", forbid_unknown_fields=True):
-    """What a sidecar says of it: gamma, exactly, and b, the half-width."""
-
-    kind: ClassVar[str] = "band"
-
-    gamma: int | float
-    half_width: Annotated[int, msgspec.Meta(ge=1, le=MOST_ORDERED // 2)]
-
-    def __post_init__(self) -> None:
-        checked_gamma(self.exact)
-
-    @classmethod
-    def of(cls, gamma: Decimal, half_width: int) -> BandSpec:
-        """The spec of an exact gamma; its shortest decimal is its JSON number."""
-        return cls(int(gamma) if gamma == gamma.to_integral_value() else float(gamma), half_width)
-
-    @property
-    def exact(self) -> Decimal:
-        """The decimal that the JSON number stands for (six digits survive a float)."""
-        return Decimal(repr(self.gamma))
-
-
 @dataclass(frozen=True)
-class Band:
+class Band(Substitution):
     """A band of `ordered` codes, and null as the last one where `nulls`.
 
     Amplification. Let w = 2b+1 and D = (gamma-1) w + T, where T counts all outputs, null's w among
@@ -58,6 +53,8 @@ class Band:
     reaches it. Null's w rows are equal, and shown as one their sum has w gamma/D and w/D: the ratio is
     gamma again.
     """
+
+    stop_gain = 0.01
 
     gamma: Decimal
     ordered: int
@@ -144,10 +141,6 @@ class Band:
         values = np.linalg.eigvalsh(self._gram(np.ones(self.outputs)))
         return float(np.sqrt(values[-1] / values[0]))
 
-    @property
-    def smallest_support(self) -> int:
-        return self.inputs
-
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 
@@ -230,9 +223,20 @@ class Band:
         own: Floats = np.einsum("ih,hi->i", _left_inverse(self) ** 2, self.dense())
         return own
 
-    def dense(self) -> Floats:
-        return self.forward(np.eye(self.inputs))
+    def stays(self) -> Floats:
+        stays = super().stays()
+        if self.nulls:
+            stays[-1] *= self.width
+        return stays
 
+    def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
+        apart = np.abs(published.astype(np.int64) - self.unchanged[original])
+        null, shown = original >= self.ordered, published >= self._published
+        return np.where(null | shown, null & shown, apart <= self.half_width)
+
+    @property
+    def own_outputs(self) -> tuple[float, float]:
+        return float(self.width), float(self._all - self.width)
 
 @lru_cache(maxsize=8)
 def _left_inverse(band: Band) -> Floats:
@@ -266,3 +270,125 @@ def information(gamma: float, ordered: int, half_width: int) -> float:
     y = (1 + (gamma - 1) * reached / ordered) / D
     column = width * gamma / D * np.log2(gamma / D) + (outputs - width) / D * np.log2(1 / D)
     return float(column - (y * np.log2(y)).sum())
+
+
+def read_half_width(value: Any) -> int:
+    """Read how many codes on either side a band is for."""
+    number = whole(value)
+    if number < 0:
+        raise UsageError("a half-width is a number of bins from 0 on", "such as half_width=2")
+    return number
+
+
+@register
+class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=True):
+    """What a sidecar says of a band: gamma, and how many codes on either side it is for."""
+
+    about = (
+        "Bins of numbers and times keep their neighbourhood rather than the exact bin, which serves ranges "
+        "and trees better at the same gamma."
+    )
+    options: ClassVar[Mapping[str, Any]] = {"half_width": read_half_width}
+
+    half_width: Annotated[
+        list[Annotated[int, Meta(ge=1, le=MOST_ORDERED // 2)]], Meta(min_length=1, max_length=1)
+    ]
+
+    def matrix(self, domain: Domain) -> Band:
+        return Band(self.exact, domain.ordinary, self.half_width[0], domain.nulls)
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        return {"kind": self.kind, "gamma": self.gamma, "half_width": self.half_width[0]}
+
+    def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
+        if beyond is UNSET:
+            raise ValueError("a band needs 'beyond'")
+        found = extended(domain, beyond)
+        if found.size != matrix.outputs:
+            raise ValueError("the codes are not the ones that its matrix publishes")
+        return found
+
+    def described(self) -> str:
+        return f"gamma {self.gamma} (band, half-width {self.half_width[0]})"
+
+    def figures(self, matrix: Matrix, domain: Domain) -> dict[str, Any]:
+        assert isinstance(matrix, Band)
+        return {"half_width": matrix.half_width, "neighbourhood": matrix.neighbourhood}
+
+    @classmethod
+    def remarks(cls, channels: Sequence[Channel]) -> list[str]:
+        """One sentence: what bands tell more, and less, than gamma-diagonal matrices would."""
+        alike: dict[Matrix, list[str]] = {}
+        for channel in channels:
+            alike.setdefault(channel.matrix, []).append(channel.name)
+        parts = [f"{', '.join(n)} {_compared(band)}" for band, n in alike.items() if isinstance(band, Band)]
+        return [
+            "A band tells more of a value's neighbourhood and less of the exact value than a gamma-diagonal "
+            "matrix of the same gamma and N, whose figures are in brackets: " + "; ".join(parts) + "."
+        ]
+
+    @classmethod
+    def suits(cls, domain: Domain, ordered: bool) -> bool:
+        return ordered
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        """A band of half-width 0, which is best for few values, is the gamma-diagonal matrix."""
+        if dtypes.is_discrete(domain.kind):
+            raise UsageError(
+                f"values of type {domain.kind} have no order, so no band", "leave matrix=band out for it"
+            )
+        gamma, b = request.gamma, request.options.get("half_width")
+        assert gamma is not None
+        exact = gamma if isinstance(gamma, Decimal) else rounded_down(gamma, domain.size)
+        b = best_half_width(exact, domain.ordinary) if b is None else b
+        if b == 0:
+            return GammaDiagonalSpec.asked(name, domain, request)
+        if not isinstance(gamma, Decimal):
+            width = 2 * b + 1
+            exact = rounded_down(exact, domain.ordinary + width - 1 + domain.nulls * width, width)
+        Band(exact, domain.ordinary, b, domain.nulls)  # refuses a half-width that cannot be
+        return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), _beyond(domain, b)
+
+    @classmethod
+    def best_bins(cls, gamma: float, size: float) -> float:
+        """A band keeps neighbours together, so that more bins cost little, whatever gamma is."""
+        return 20 * size**0.1
+
+
+def _compared(band: Band) -> str:
+    """The chances to publish the neighbourhood and the value; of the gamma-diagonal for equal counts."""
+    b, N, gamma = band.half_width, band.ordered, band.amplification
+    others = sum(2 * (N - d) / N for d in range(1, b + 1))
+    D = gamma + band.inputs - 1
+    return (
+        f"within {b} of the true one with {percent(band.neighbourhood)} ({percent((gamma + others) / D)}), "
+        f"at the true one with {percent(band.staying)} ({percent(gamma / D)})"
+    )
+
+
+def _beyond(domain: Domain, count: int) -> Beyond:
+    try:
+        ends = _continued(domain.marks, count, dtypes.is_whole(domain.kind))
+        kind = dtypes.holding(domain.kind, ends[0][0], ends[1][-1])
+        if kind is None:
+            raise ValueError
+        carrier = dtypes.carrier_type(kind).type
+        below, above = ([carrier(v).item() for v in side] for side in ends)
+        domain.extended(kind, below, above)
+    except (ValueError, OverflowError):
+        raise RefusedError(
+            f"a band publishes values beyond the domain, and there are none such of type {domain.kind}",
+            "say matrix=gamma-diagonal for it",
+        ) from None
+    return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))
+
+
+def _continued(numbers: list[Any], count: int, whole: bool) -> tuple[list[Any], list[Any]]:
+    """Numbers before and after a rising list, by its first and its last step."""
+    exact: Any = int if whole else Fraction
+    (first, second), (before, last) = map(exact, numbers[:2]), map(exact, numbers[-2:])
+    below = [first - i * (second - first) for i in range(count, 0, -1)]
+    above = [last + i * (last - before) for i in range(1, count + 1)]
+    return (below, above) if whole else ([float(v) for v in below], [float(v) for v in above])

@@ -9,43 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
-from typing import ClassVar
 
-import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels.base import Beyond, GammaSpec, Request, Spec, json_gamma, register
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
+from ppdm_cli.channels.matrix import Blocks, Substitution, repeated_row
+from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.matrices.base import Blocks
-from ppdm_cli.matrices.exact import LARGEST_RANGE, checked_gamma, uniform_below
-
-
-class GammaDiagonalSpec(
-    msgspec.Struct, frozen=True, tag="gamma-diagonal", tag_field="kind", forbid_unknown_fields=True
-):
-    """What a sidecar says of it: gamma, exactly, as a number of at most six significant digits."""
-
-    kind: ClassVar[str] = "gamma-diagonal"
-
-    gamma: int | float
-
-    def __post_init__(self) -> None:
-        checked_gamma(self.exact)
-
-    @classmethod
-    def of(cls, gamma: Decimal) -> GammaDiagonalSpec:
-        """The spec of an exact gamma; its shortest decimal is its JSON number."""
-        return cls(int(gamma) if gamma == gamma.to_integral_value() else float(gamma))
-
-    @property
-    def exact(self) -> Decimal:
-        """The decimal that the JSON number stands for (six digits survive a float)."""
-        return Decimal(repr(self.gamma))
 
 
 @dataclass(frozen=True)
-class GammaDiagonal:
+class GammaDiagonal(Substitution):
     """A gamma-diagonal matrix over N codes."""
+
+    closed_form = True
 
     gamma: Decimal
     N: int
@@ -102,10 +82,6 @@ class GammaDiagonal:
     def condition_number(self) -> float:
         return 1 / self.lam
 
-    @property
-    def smallest_support(self) -> int:
-        return self.N
-
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 
@@ -161,11 +137,67 @@ class GammaDiagonal:
         np.fill_diagonal(matrix, self.staying)
         return matrix
 
-    def expected_error(self, records: float) -> float:
-        """sqrt(E||Xhat - X||^2) of the unbiased estimate, whatever X is (maths 1)."""
+    def scores(self, values: Floats) -> Floats:
+        return self.solve(values)  # symmetric
+
+    def repeated(self, times: int) -> list[dict[str, float]]:
+        """M^t = lam^t I + (1 - lam^t)/N J (maths 1)."""
+        found = []
+        for t in range(1, times + 1):
+            kept = self.lam**t
+            staying = kept + (1 - kept) / self.N
+            gamma = (1 + (self.N - 1) * kept) / (1 - kept)
+            found.append(repeated_row(t, gamma, staying, self.entropy_of(staying), self.N))
+        return found
+
+    def entropy_of(self, staying: float) -> float:
+        # gains of log2(N), each exact where the two are nearly equal: - sum m log2(N m) = H - log2 N
+        N = self.N
+        parts = [(staying, 1), ((1 - staying) / (N - 1), N - 1)]
+        away = sum(k * m * np.log1p(N * m - 1) for m, k in parts if m > 0) / np.log(2)
+        return float(np.log2(N) - away)
+
+    def most_likely(self, observed: Floats, n: float) -> Floats:
+        """X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
+
+        The positive ones are the largest y; s follows from their number.
+        """
+        if n == 0:
+            return np.zeros(len(observed))
+        gamma = float(self.gamma)
+        falling = np.sort(observed)[::-1]
+        sizes = np.arange(1, len(observed) + 1)
+        scales = n * (1 + sizes / (gamma - 1)) / np.cumsum(falling)
+        positive = np.flatnonzero(scales * falling - n / (gamma - 1) > 0)
+        return np.maximum(scales[positive[-1]] * observed - n / (gamma - 1), 0.0)
+
+    def expected_error(self, records: float, prior: Floats | None = None) -> float:
+        """The same whatever the distribution is (maths 1)."""
         g, N = float(self.gamma), self.N
         return float(np.sqrt(records * (N - 1) * (N + 2 * (g - 1))) / (g - 1))
 
     def kang_bound(self, records: float) -> float:
-        """Kang's bound on sigma/||X||; equality when X is uniform."""
+        """Equality holds when X is uniform."""
         return self.expected_error(records) * float(np.sqrt(self.N)) / records
+
+
+@register
+class GammaDiagonalSpec(GammaSpec, frozen=True, tag="gamma-diagonal", tag_field="kind", kw_only=True):
+    """What a sidecar says of a gamma-diagonal channel: its gamma."""
+
+    about = "A value stays with probability gamma/(gamma+N-1), else any other value of the domain alike."
+
+    def matrix(self, domain: Domain) -> GammaDiagonal:
+        return GammaDiagonal(self.exact, domain.size)
+
+    def described(self) -> str:
+        return f"gamma {self.gamma}"
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        gamma = request.gamma
+        assert gamma is not None
+        exact = gamma if isinstance(gamma, Decimal) else rounded_down(gamma, domain.size)
+        spec = cls(attributes=[name], gamma=json_gamma(exact))
+        spec.matrix(domain)
+        return spec, UNSET

@@ -1,0 +1,53 @@
+"""Channels: the laws by which the codes of attributes are replaced, one file a kind.
+
+A kind is two things: a *spec* (what the sidecar says: its name and parameters) and, for a domain, a
+*matrix* (the law as numbers, which perturbs, and which estimating needs). A `Channel` is both with the
+domains that they are for. Kinds register themselves; nothing outside this room asks which kind it has.
+"""
+
+from __future__ import annotations
+
+from ppdm_cli.channels.additive import AdditiveSpec
+from ppdm_cli.channels.band import BandSpec
+from ppdm_cli.channels.base import (
+    FIGURES,
+    KINDS,
+    Beyond,
+    Cells,
+    Name,
+    Recorded,
+    Request,
+    Scalar,
+    Spec,
+    register,
+)
+from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.exact_draw import checked_gamma
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
+from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
+
+DEFAULT = GammaDiagonalSpec
+"""The kind that an attribute has unless another is asked for."""
+
+__all__ = [
+    "DEFAULT",
+    "FIGURES",
+    "KINDS",
+    "AdditiveSpec",
+    "BandSpec",
+    "Beyond",
+    "Blocks",
+    "Cells",
+    "Channel",
+    "GammaDiagonalSpec",
+    "Matrix",
+    "Name",
+    "Noisy",
+    "Recorded",
+    "Request",
+    "Scalar",
+    "Spec",
+    "Substitution",
+    "checked_gamma",
+    "register",
+]

@@ -1,0 +1,72 @@
+"""A channel in use: a spec, its attributes' domains, and its matrix; one axis of every table of counts.
+
+What was kept as it was is an axis too, without a spec or a matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ppdm_cli.arrays import Codes
+from ppdm_cli.channels.matrix import Matrix, Noisy, Substitution
+from ppdm_cli.domain import Domain
+
+if TYPE_CHECKING:
+    from ppdm_cli.channels.base import Cells, Spec
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """One axis: what its original and its published codes are, and the law between them."""
+
+    name: str
+    domain: Domain
+    published: Domain
+    spec: Spec | None = None
+    law: Matrix | None = None
+
+    @property
+    def kept(self) -> bool:
+        return self.law is None
+
+    @property
+    def matrix(self) -> Matrix:
+        """The law of a perturbed channel."""
+        assert self.law is not None, "a kept attribute has no matrix"
+        return self.law
+
+    @property
+    def kind(self) -> pa.DataType:
+        """The type of the original column."""
+        return self.domain.kind
+
+    @property
+    def noise(self) -> Noisy | None:
+        """The law of a channel that publishes numbers."""
+        return self.law if isinstance(self.law, Noisy) else None
+
+    @property
+    def again(self) -> Substitution | None:
+        """The law, where what is published can go through it again."""
+        same = self.published.size == self.domain.size
+        return self.law if isinstance(self.law, Substitution) and same else None
+
+    @property
+    def no_nulls(self) -> str:
+        """The next step where a column without nulls turns out to have some."""
+        assert self.spec is not None
+        return self.spec.no_nulls
+
+    def publish(self, codes: Codes, values: pa.Array, cells: Cells) -> pa.Array:
+        """Return the column that is published for values and their codes: exactly drawn from the law."""
+        assert self.spec is not None
+        return self.spec.publish(self.matrix, self.domain, self.published, codes, values, cells)
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """The figures that only the channel's kind has."""
+        return {} if self.spec is None else self.spec.figures(self.matrix, self.domain)

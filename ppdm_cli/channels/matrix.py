@@ -1,0 +1,186 @@
+"""A channel as numbers: what an owner and a miner need of M[h, k] = Pr(code k is replaced by code h).
+
+A matrix maps the input codes 0..inputs-1 to the output codes 0..outputs-1; its columns sum to 1. Nothing
+supposes that both are equal, or that the matrix is symmetric. `outputs x inputs` numbers are only built
+by `dense`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import log2
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+
+
+class Blocks(Protocol):
+    """Coins for a run of cells: 128 bits each, as four 32-bit words a row.
+
+    `rows` picks the cells that ask again; `retry` counts their askings.
+    """
+
+    def __call__(self, retry: int, rows: np.ndarray | None = None) -> np.ndarray: ...
+
+
+class Matrix(ABC):
+    """What every kind answers; what has a general answer is given here."""
+
+    invertible: bool = True
+    """Whether the unbiased estimate says anything."""
+    stop_gain: ClassVar[float] = 0.0
+    """EM ends when a step adds less log-likelihood than this to a slice; 0 where it goes to the end.
+
+    A matrix that publishes a value as one near it blurs: from equal shares EM finds the shape first and the
+    noise last, and the most likely counts of all are jagged (docs/method.md has figures).
+    """
+
+    closed_form: ClassVar[bool] = False
+    """Whether `most_likely` is answered."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int: ...
+    @property
+    @abstractmethod
+    def outputs(self) -> int: ...
+    @property
+    @abstractmethod
+    def unchanged(self) -> np.ndarray:
+        """For each input code the output code that shows the same value."""
+
+    @property
+    @abstractmethod
+    def amplification(self) -> float:
+        """max over rows h of max_k M[h,k] / min_k M[h,k] (maths 2): the gamma it promises."""
+
+    @property
+    @abstractmethod
+    def staying(self) -> float:
+        """The chance that a value is published as it was."""
+
+    @property
+    @abstractmethod
+    def condition_number(self) -> float: ...
+
+    @abstractmethod
+    def entropy(self, prior: Floats | None = None) -> float:
+        """Return H(M) = sum_k prior_k H(column k), in bits; with a uniform prior unless one is given."""
+
+    @abstractmethod
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        """Return M X along one axis of a table: the counts to expect."""
+
+    @abstractmethod
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        """Return M^T v along one axis."""
+
+    @abstractmethod
+    def solve(self, observed: Floats, axis: int = 0) -> Floats:
+        """Return the unbiased estimate A y along one axis, with A M = I."""
+
+    @abstractmethod
+    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
+        """Return (A o A) y along one axis, with the entries of A squared: what variances are made of."""
+
+    @abstractmethod
+    def own_variance(self) -> Floats:
+        """Return for each code i the diagonal of (A o A) M: what a record of code i adds to E(A y)_i^2."""
+
+    def dense(self) -> Floats:
+        """Return the matrix itself; for small ones."""
+        return self.forward(np.eye(self.inputs))
+
+    def stays(self) -> Floats:
+        """Return for each code its chance to be published as it was."""
+        return np.full(self.inputs, self.staying)
+
+    def information(self, prior: Floats | None = None) -> float:
+        """Return the bits that an answer tells of a value under a prior, or equal shares: H(y) - H(M)."""
+        y = self.forward(np.full(self.inputs, 1 / self.inputs) if prior is None else prior)
+        return max(0.0, float(-(y * np.log2(np.where(y > 0, y, 1.0))).sum()) - self.entropy(prior))
+
+    def most_likely(self, observed: Floats, n: float) -> Floats:
+        """Return the most likely counts of n records, where there is a closed form."""
+        raise NotImplementedError
+
+    def expected_error(self, records: float, prior: Floats | None = None) -> float:
+        """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records (maths 2)."""
+        shares = np.full(self.inputs, 1 / self.inputs) if prior is None else prior
+        return float(np.sqrt(records * (self.solve_squared(self.forward(shares)).sum() - shares.sum())))
+
+    def kang_bound(self, records: float) -> float | None:
+        """Return Kang's bound on sigma/||X||, or None where it does not apply."""
+        return None
+
+    def scores(self, values: Floats) -> Floats:
+        """Return w with M^T w = values; of all such the one of least variance under equal shares."""
+        found: Floats = values @ self.solve(np.eye(self.outputs))
+        return found
+
+    def repeated(self, times: int) -> list[dict[str, float]]:
+        """Return the figures of M^t for t = 1..times, for a matrix that publishes what it takes."""
+        matrix = power = self.dense()
+        found = []
+        for t in range(1, times + 1):
+            bits = -(power * np.log2(np.where(power > 0, power, 1.0))).sum(axis=0)
+            least = power.min(axis=1)
+            ratio = np.divide(power.max(axis=1), least, out=np.full(len(power), np.inf), where=least > 0)
+            found.append(repeated_row(t, ratio.max(), np.trace(power) / len(power), bits.mean(), len(power)))
+            power = matrix @ power
+        return found
+
+    def entropy_of(self, staying: float) -> float | None:
+        """Return the entropy of a matrix of this kind and size with a share of staying, where that decides."""
+        return None
+
+    def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
+        """Return where a published code is one of those that gamma is for: the value itself, or its band."""
+        shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
+        return shown
+
+    @property
+    def own_outputs(self) -> tuple[float, float]:
+        """How many outputs have gamma/D for a value, and how many others 1/D: the odds that gamma is of."""
+        return 1.0, float(self.inputs - 1)
+
+
+class Substitution(Matrix):
+    """A matrix that publishes codes for codes, and nothing finer."""
+
+    @abstractmethod
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        """Perturb: one draw a code, exactly from its column.
+
+        The sampler is handed coins as a function of the codes, because a cell's coins depend on its true
+        code (see `ppdm_cli.coins`), and because a sampler that rejects words asks for more.
+        """
+
+
+class Noisy(Matrix):
+    """A matrix that publishes numbers: the original ones with noise, which the domain's bins only count."""
+
+    @property
+    @abstractmethod
+    def noise_variance(self) -> float: ...
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """No noise is larger."""
+
+    @abstractmethod
+    def share_below(self, noise: Floats) -> Floats:
+        """Return the chance of a smaller noise, without cutting it to [0, 1] where none is so large."""
+
+
+def repeated_row(t: int, gamma: float, staying: float, entropy: float, N: int) -> dict[str, float]:
+    return {
+        "t": t,
+        "gamma": float(gamma),
+        "staying": float(staying),
+        "entropy": float(entropy),
+        "entropy_max": log2(N),
+    }

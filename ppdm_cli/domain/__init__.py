@@ -1,0 +1,14 @@
+"""Domains: the values or bins of an attribute, in order, and their codes.
+
+A domain turns a column into codes and codes into a column, and answers for its own numbers, limits and
+widths. It is what an owner declares or derives and what a sidecar publishes. Null, where it takes part,
+is the last code.
+"""
+
+from __future__ import annotations
+
+from ppdm_cli.domain.base import MOST_VALUES, Domain, Encoded, Extents, Representative, unit
+from ppdm_cli.domain.bins import Bins
+from ppdm_cli.domain.categories import Categories
+
+__all__ = ["MOST_VALUES", "Bins", "Categories", "Domain", "Encoded", "Extents", "Representative", "unit"]

@@ -1,0 +1,158 @@
+"""What every kind of domain has: codes, columns, numbers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import Codes, Floats, code_type
+
+Representative = Literal["center", "left", "right", "random"]
+MOST_VALUES = 1 << 16
+"""More values than this in a column to be perturbed are refused: no release could be mined."""
+TABLE = 1 << 20
+"""The longest table from whole values to codes: a megabyte or so, which a core's caches hold."""
+Extents = tuple[tuple[float, float], ...]
+"""The numbers between which the values of each code lie; for a single value, it twice."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A column's codes, and the rows whose values are outside the domain (their codes are junk)."""
+
+    codes: Codes
+    outside: np.ndarray
+    """Row numbers within the batch, ascending."""
+
+
+@dataclass(frozen=True, eq=False)
+class Domain(ABC):
+    """Values or bins of one attribute, of the column type `kind`."""
+
+    kind: pa.DataType
+    nulls: bool
+
+    @property
+    @abstractmethod
+    def ordinary(self) -> int:
+        """How many codes there are besides null's."""
+
+    @property
+    def size(self) -> int:
+        """N: all codes."""
+        return self.ordinary + self.nulls
+
+    @property
+    def null_code(self) -> int:
+        return self.ordinary
+
+    @abstractmethod
+    def labels(self) -> list[str]:
+        """What each code is called, for people."""
+
+    def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
+        """The codes of a column; `clip` moves what is outside to the nearest bin, or to null."""
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()  # a null among the labels is a null of its rows
+        codes = np.empty(len(array), code_type(self.size))
+        null = np.flatnonzero(_null_mask(array)) if array.null_count else np.empty(0, np.intp)
+        outside = np.setdiff1d(self._encode_values(array, codes, null, clip), null)
+        if outside.size and pa.types.is_floating(self.kind):  # NaN is null, and in no bin
+            nan = np.isnan(dtypes.carrier(array)[outside])
+            null, outside = np.union1d(null, outside[nan]), outside[~nan]
+        if self.nulls:
+            codes[null] = self.null_code
+        else:
+            outside = np.union1d(outside, null)
+        return Encoded(codes, outside)
+
+    @abstractmethod
+    def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
+        """Fill in the codes of what is not null; the rows outside (nulls may be among them)."""
+
+    def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
+        """The column that codes stand for: values, or representatives of bins.
+
+        `within` in [0, 1) places each value in its bin where the representative is random.
+        """
+        if not self.nulls:
+            return self._decode_values(codes, within)
+        null = codes == self.null_code
+        if not null.any():
+            return self._decode_values(codes, within)
+        values = self._decode_values(np.where(null, 0, codes), within)
+        valid = pa.array(~null).buffers()[1]
+        buffers = values.buffers()
+        return pa.Array.from_buffers(self.kind, len(codes), [valid, *buffers[1:]])
+
+    def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
+        """The same column for a writer: text as a dictionary, without writing any label twice."""
+        return self.decode(codes, within)
+
+    def spread(self) -> Domain:
+        """The same domain, with values drawn evenly from its bins."""
+        return self
+
+    @property
+    @abstractmethod
+    def marks(self) -> list[Any]:
+        """The carrier values that make up the domain, ascending: the edges of bins, or single values."""
+
+    @property
+    def ordered(self) -> int:
+        """How many codes stand in order; 0 where there is no order."""
+        return 0 if dtypes.is_discrete(self.kind) else self.ordinary
+
+    @property
+    def width(self) -> float:
+        """The distance from the first to the last number of the domain."""
+        return float(self.marks[-1]) - float(self.marks[0])
+
+    @abstractmethod
+    def numbers(self) -> Floats:
+        """Return the number that each code stands for; NaN for null and for words."""
+
+    @abstractmethod
+    def tops(self) -> Floats:
+        """Return the largest value of each ordinary code; of words, which have none, their places."""
+
+    @abstractmethod
+    def extents(self) -> Extents:
+        """Return the numbers between which the values of each ordinary code lie; ValueError if it has none."""
+
+    def limits(self) -> tuple[Floats, Floats]:
+        """Return where each bin of numbers begins and ends; NaN for single values, null, dates and times."""
+        return np.full(self.size, np.nan), np.full(self.size, np.nan)
+
+    @abstractmethod
+    def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Domain:
+        """The domain that also has the edges (or numbers) below and above, in a type that holds them."""
+
+    @abstractmethod
+    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array: ...
+
+
+def _null_mask(array: pa.Array) -> np.ndarray:
+    return array.is_null().to_numpy(zero_copy_only=False)
+
+
+def unit(kind: pa.DataType) -> float:
+    """Return what one step of a column's carrier is worth: carriers of decimals are unscaled."""
+    return 10.0**-kind.scale if pa.types.is_decimal(kind) else 1.0
+
+
+def checked_numeric(kind: pa.DataType) -> None:
+    """Raise ValueError for a type whose values cannot take noise."""
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ValueError(f"values of type {kind} take no noise")
+
+
+def steps_above(values: np.ndarray, low: Any) -> np.ndarray:
+    """values - low where values >= low, without overflow of a narrow signed type."""
+    wide = values.dtype if values.dtype.kind == "u" else np.int64
+    return np.subtract(values, low, dtype=wide)

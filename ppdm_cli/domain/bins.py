@@ -1,0 +1,212 @@
+"""Domains of intervals between edges.
+
+The edges decide a value's bin (edge <= value < next, the last bin closed); arithmetic may guess it, the
+edges settle it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.domain.base import (
+    MOST_VALUES,
+    TABLE,
+    Domain,
+    Extents,
+    Representative,
+    checked_numeric,
+    steps_above,
+    unit,
+)
+
+_BLOCK = 1 << 15
+
+
+class Bins(Domain):
+    """A domain of intervals between edges, each stood for by one value of the column's type."""
+
+    def __init__(
+        self, kind: pa.DataType, edges: list[Any], nulls: bool, representative: Representative = "center"
+    ) -> None:
+        """`edges` are carrier numbers, strictly increasing."""
+        super().__init__(kind, nulls)
+        array = np.array(edges, dtypes.carrier_type(kind))
+        if len(edges) < 2 or len(edges) > MOST_VALUES + 1 or not (array[1:] > array[:-1]).all():
+            raise ValueError(f"bins need 2 to {MOST_VALUES + 1} strictly increasing edges")
+        object.__setattr__(self, "edges", array)
+        object.__setattr__(self, "representative", representative)
+
+    edges: np.ndarray
+    representative: Representative
+
+    def spread(self) -> Bins:
+        return Bins(self.kind, self.edges.tolist(), self.nulls, "random")
+
+    def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Bins:
+        return Bins(kind, [*below, *self.edges.tolist(), *above], self.nulls, self.representative)
+
+    @property
+    def ordinary(self) -> int:
+        return len(self.edges) - 1
+
+    def labels(self) -> list[str]:
+        texts = [str(dtypes.to_json(e, self.kind)) for e in self.edges]
+        bins = [f"[{a}, {b})" for a, b in pairwise(texts)]
+        return bins[:-1] + [bins[-1][:-1] + "]"] + ["null"] * self.nulls
+
+    def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        values = dtypes.carrier(array)
+        misses = [np.empty(0, np.intp)]
+        for start in range(0, len(values), _BLOCK):
+            block, out = values[start : start + _BLOCK], codes[start : start + _BLOCK]
+            if not self._guess(block, out):
+                misses.append(start + self._settle(block, out, clip))
+        return np.concatenate(misses)
+
+    def _settle(self, values: np.ndarray, out: Codes, clip: bool = False) -> np.ndarray:
+        """Codes by the edges themselves; the rows outside (NaN among them, even when clipping)."""
+        inside = (values >= self.edges[0]) & (values <= self.edges[-1])
+        if clip:
+            inside |= np.isfinite(values) if values.dtype.kind == "f" else True
+        places = np.searchsorted(self.edges, values, side="right") - 1
+        out[:] = places.clip(0, self.ordinary - 1)
+        return np.flatnonzero(~inside)
+
+    def _guess(self, values: np.ndarray, out: Codes) -> bool:
+        """Codes by arithmetic where that is certain; False where a value needs `_settle`."""
+        if not (values.min() >= self.edges[0] and values.max() <= self.edges[-1]):  # or NaN
+            return False
+        if self._table is not None:
+            np.take(self._table, steps_above(values, self.edges[0]), out=out, mode="clip")
+            return True
+        if self._scale is None:
+            return False
+        scaled = np.subtract(values, self.edges[0], dtype=np.float64)
+        scaled *= self._scale
+        with np.errstate(invalid="ignore"):  # the last edge may be one code too many: settled below
+            out[:] = scaled
+        scaled -= np.rint(scaled)
+        np.abs(scaled, out=scaled)
+        if scaled.min() < self._doubt:
+            near = np.flatnonzero(scaled < self._doubt)
+            near = near[values[near] != self.edges[0]]  # often many, and certain
+            settled = np.empty(len(near), out.dtype)
+            self._settle(values[near], settled)
+            out[near] = settled
+        return True
+
+    @cached_property
+    def _table(self) -> Codes | None:
+        """The code of every whole step of the domain, where they are few enough."""
+        if not dtypes.is_whole(self.kind):
+            return None
+        low, span = int(self.edges[0]), int(self.edges[-1]) - int(self.edges[0])
+        if span >= TABLE:
+            return None
+        steps = np.array([int(e) - low for e in self.edges])
+        table = np.searchsorted(steps, np.arange(span + 1), side="right") - 1
+        return table.clip(max=self.ordinary - 1).astype(code_type(self.size))
+
+    @cached_property
+    def _doubt(self) -> float:
+        """How near to an edge, in bins, arithmetic is not trusted."""
+        edges = self.edges.astype(np.float64)
+        with np.errstate(all="ignore"):  # a width that overflows or vanishes leaves no trust at all
+            width = (edges[-1] - edges[0]) / self.ordinary
+            rounding = 8 * np.spacing(np.abs(edges).max()) / width + 1e-14 * self.ordinary
+        return float(max(rounding, 1e-9)) if np.isfinite(rounding) else np.inf
+
+    @cached_property
+    def _scale(self) -> float | None:
+        """1 / bin width, where the bins are of equal width to within the doubt."""
+        edges = self.edges.astype(np.float64)
+        with np.errstate(all="ignore"):
+            scale = self.ordinary / (edges[-1] - edges[0])
+            off = np.abs((edges - edges[0]) * scale - np.arange(len(edges))).max()
+        even = np.isfinite(scale) and self._doubt < 0.01 and off < self._doubt / 2
+        return float(scale) if even else None
+
+    @property
+    def marks(self) -> list[Any]:
+        found: list[Any] = self.edges.tolist()
+        return found
+
+    def numbers(self) -> Floats:
+        edges = self.edges.astype(np.float64)
+        last = edges[1:] - dtypes.is_whole(self.kind)
+        last[-1] = edges[-1]
+        found = np.full(self.size, np.nan)
+        found[: self.ordinary] = (edges[:-1] / 2 + last / 2) * unit(self.kind)
+        return found
+
+    def tops(self) -> Floats:
+        return self._steps[1].astype(np.float64)
+
+    def extents(self) -> Extents:
+        """Whole values count half a step to either side."""
+        checked_numeric(self.kind)
+        edges = self.edges.astype(np.float64)
+        if dtypes.is_whole(self.kind):
+            edges -= 0.5
+            edges[-1] += 1
+        return tuple(pairwise(edges.tolist()))
+
+    def limits(self) -> tuple[Floats, Floats]:
+        lower, upper = super().limits()
+        if not (pa.types.is_temporal(self.kind)):
+            edges = np.array([float(dtypes.to_json(e, self.kind)) for e in self.edges])
+            lower[: self.ordinary], upper[: self.ordinary] = edges[:-1], edges[1:]
+        return lower, upper
+
+    @cached_property
+    def _steps(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last value of each bin."""
+        first, after = self.edges[:-1], self.edges[1:]
+        if dtypes.is_whole(self.kind):
+            last = after - 1
+        else:
+            last = np.nextafter(after, self.edges[0], dtype=self.edges.dtype)
+        last = last.copy()
+        last[-1] = self.edges[-1]
+        return first, last
+
+    @cached_property
+    def representatives(self) -> np.ndarray:
+        """The value that stands for each bin (the left edge where it is random)."""
+        first, last = self._steps
+        if self.representative == "right":
+            return last
+        if self.representative != "center":
+            return first
+        if dtypes.is_whole(self.kind):
+            middles = [(int(a) + int(b)) // 2 for a, b in zip(first, last, strict=True)]
+            return np.array(middles, self.edges.dtype)
+        middle = self.edges[:-1] / 2 + self.edges[1:] / 2
+        return np.clip(middle.astype(self.edges.dtype), first, last)
+
+    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
+        if self.representative != "random" or within is None:
+            return dtypes.taken(self.representatives, codes, self.kind)
+        first, last = (s.take(codes) for s in self._steps)
+        if dtypes.is_whole(self.kind):
+            values = _whole_between(first, last, within)
+        else:
+            values = np.clip((first * (1 - within) + last * within).astype(first.dtype), first, last)
+        return dtypes.from_carrier(values, self.kind)
+
+
+def _whole_between(first: np.ndarray, last: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Whole numbers from first to last, evenly by `within`; modulo 2^64, so that no width overflows."""
+    low, high = (e.astype(np.uint64, casting="unsafe") for e in (first, last))
+    span = high - low
+    offset = np.minimum(within * (span.astype(np.float64) + 1), np.nextafter(2.0**64, 0)).astype(np.uint64)
+    return (low + np.minimum(offset, span)).astype(first.dtype)

@@ -1,0 +1,48 @@
+"""Numbers and truth values, as options and plan files write them."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal
+
+from ppdm_cli.errors import UsageError, quoted
+
+
+def decimal(value: Any) -> Decimal:
+    """A number, exactly as it was written."""
+    try:
+        return value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        raise UsageError(f"{quoted(value)} is no number", "give one such as 9 or 4.5") from None
+
+
+def real(value: Any) -> float:
+    number = float(decimal(value))
+    if number != number or abs(number) == float("inf"):
+        raise UsageError(f"{quoted(value)} is no number", "give a finite one")
+    return number
+
+
+def whole(value: Any) -> int:
+    number = decimal(value)
+    if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
+        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20")
+    return int(number)
+
+
+def whole_or_auto(value: Any) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    try:
+        return whole(value)
+    except UsageError:
+        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20, or auto") from None
+
+
+def truth(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "false": False, "no": False}
+    if str(value).lower() not in known:
+        raise UsageError(f"{quoted(value)} is neither true nor false", "say nulls=true or nulls=false")
+    return known[str(value).lower()]
