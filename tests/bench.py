@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.coins import Coins
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.perturbing.substitution import substitute
 from tests.bench_trees import LEARNERS
 

@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from ppdm_cli import dtypes
+from ppdm_cli.channels import Request, Spec
+from ppdm_cli.channels.additive import AdditiveSpec, Noise, Sd
+from ppdm_cli.channels.base import json_gamma
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.domain import Bins, Categories, Domain, Representative
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.matrices import GammaDiagonalSpec, Noise
 from ppdm_cli.perturbing.choosing import chosen
-from ppdm_cli.perturbing.noise import Sd
-from ppdm_cli.perturbing.noise import chosen as add_noise
-from ppdm_cli.perturbing.settling import described, privacy
+from ppdm_cli.perturbing.settling import Plan, described, privacy
 from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
-from ppdm_cli.sidecar import Attribute, Sidecar, tool
+from ppdm_cli.sidecar import Attribute, Recipe, Sidecar, tool
 
 WHOLE_KINDS: list[pa.DataType] = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
@@ -35,6 +36,9 @@ WHOLE_KINDS: list[pa.DataType] = [
 ]
 NUMBER_KINDS: list[pa.DataType] = [*WHOLE_KINDS, pa.float32(), pa.float64()]
 KINDS: list[pa.DataType] = [*NUMBER_KINDS, pa.string(), pa.bool_()]
+
+Made = tuple[Attribute, Spec | None]
+"""An attribute, and its channel where it is perturbed."""
 
 kinds = st.sampled_from(KINDS)
 number_kinds = st.sampled_from(NUMBER_KINDS)
@@ -127,25 +131,25 @@ def members(draw: st.DrawFn, domain: Domain, most: int = 40) -> list[Any]:
 
 
 @st.composite
-def attributes(draw: st.DrawFn, name: str | None = None, noise: Noise | None = None) -> Attribute:
+def attributes(draw: st.DrawFn, name: str | None = None, noise: Noise | None = None) -> Made:
     """One attribute of a sidecar, perturbed (with that noise, where it is given) or kept."""
     name = draw(names) if name is None else name
     if draw(st.integers(0, 3)) == 0:
         kind = draw(kinds)
         form = "discrete" if dtypes.is_discrete(kind) else "continuous"
-        return Attribute(name=name, role="kept", type=form, dtype=str(kind))
+        return Attribute(name=name, role="kept", type=form, dtype=str(kind)), None
     if noise is not None:
         return _noisy(draw, name, noise)
     domain = draw(domains(smallest=2))
-    wish = AttributeWish(half_width=draw(st.integers(1, 3))) if draw(st.booleans()) else AttributeWish()
+    wish = AttributeWish(options={"half_width": draw(st.integers(1, 3))} if draw(st.booleans()) else {})
     try:
-        spec, beyond = chosen(domain, draw(gammas).normalize(), wish, "gamma-diagonal")
+        spec, beyond = chosen(name, domain, draw(gammas).normalize(), wish, Wishes())
     except PpdmError:  # no order, too few values, or nothing beyond them
-        spec, beyond = GammaDiagonalSpec.of(draw(gammas).normalize()), UNSET
-    return described(name, domain, draw(st.sampled_from(["declared", "data"])), spec, beyond)
+        spec, beyond = GammaDiagonalSpec(attributes=[name], gamma=json_gamma(draw(gammas).normalize())), UNSET
+    return described(name, domain, draw(st.sampled_from(["declared", "data"])), beyond), spec
 
 
-def _noisy(draw: st.DrawFn, name: str, noise: Noise) -> Attribute:
+def _noisy(draw: st.DrawFn, name: str, noise: Noise) -> Made:
     kind = draw(st.sampled_from([k for k in NUMBER_KINDS if pa.types.is_integer(k) or pa.types.is_floating(k)]))
     domain = draw(domains(kind, smallest=3))
     plain: Domain = Bins(pa.float64(), [0.0, 1.0, 2.0], False)
@@ -153,13 +157,13 @@ def _noisy(draw: st.DrawFn, name: str, noise: Noise) -> Attribute:
         plain = Bins(kind, domain.edges.tolist(), False)
     elif isinstance(domain, Categories):
         plain = Categories(kind, domain.values, False)
-    wishes = Wishes(scheme="additive", noise=noise, sd=Sd(draw(st.floats(0.01, 10)), True))
+    asked = Request(None, {"noise": noise, "sd": Sd(draw(st.floats(0.01, 10)), True)})
     try:
-        spec, beyond = add_noise(plain, AttributeWish(), wishes)
+        spec, beyond = AdditiveSpec.asked(name, plain, asked)
     except PpdmError:  # too few values, too far from zero, or too near the type's limits
         plain = Bins(pa.float64(), [0.0, 1.0, 2.0], False)
-        spec, beyond = add_noise(plain, AttributeWish(), wishes)
-    return described(name, plain, draw(st.sampled_from(["declared", "data"])), spec, beyond)
+        spec, beyond = AdditiveSpec.asked(name, plain, asked)
+    return described(name, plain, draw(st.sampled_from(["declared", "data"])), beyond), spec
 
 
 @st.composite
@@ -167,7 +171,9 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
     """A whole sidecar of a perturbed release."""
     listed = draw(st.lists(names, min_size=1, max_size=6, unique=True))
     noise = draw(st.sampled_from([None, None, *get_args(Noise)]))
-    all_attributes = [draw(attributes(name, noise)) for name in listed]
+    made = [draw(attributes(name, noise)) for name in listed]
+    all_attributes, specs = [a for a, _ in made], [s for _, s in made if s is not None]
+    plan = Plan(all_attributes, specs, None, [])
     optional: dict[str, Any] = {}
     if draw(st.booleans()):
         optional["class_"] = draw(st.sampled_from(listed))
@@ -181,7 +187,8 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
         release=str(draw(st.uuids())),
         records=draw(st.none() | st.integers(0, 2**53)),
         attributes=all_attributes,
-        privacy=privacy(all_attributes, draw(st.sampled_from(["system", "seeded", "key-file"]))),
+        recipes=[Recipe(list(specs))],
+        privacy=privacy(plan, draw(st.sampled_from(["system", "seeded", "key-file"]))),
         **optional,
     )
 

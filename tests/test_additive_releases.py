@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import Release, estimate, perturb, promise, reconstruct
+from ppdm_cli.channels.additive import Additive
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
-from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Sidecar, decode
 from ppdm_cli.tables import open_release
 from tests.conftest import Run, read_table
@@ -59,9 +59,10 @@ def promised() -> Sidecar:
 
 
 def test_every_number_is_published_as_a_double_with_noise(release: Release) -> None:
-    said = [msgspec.to_builtins(a.matrix) for a in release.sidecar.perturbed]
+    said = msgspec.to_builtins(release.sidecar.recipes[0].channels)
     shared = {"kind": "additive", "noise": "normal", "dtype": "double"}
-    assert said == [shared | {"sd": 25.0}, shared | {"sd": 50.0}, shared | {"sd": 2.25}]
+    expected = {"age": 25.0, "visits": 50.0, "children": 2.25}
+    assert said == [shared | {"attributes": [n], "sd": sd} for n, sd in expected.items()]
     assert release.frame.schema == dict.fromkeys(PLAN, pl.Float64) | {"group": pl.String}
     for name, sd in (("age", 25), ("visits", 50), ("children", 2.25)):
         noise = (release.frame[name] - people()[name].cast(pl.Float64)).to_numpy()
@@ -77,7 +78,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
     assert promised.privacy.perturbed_epsilon == "inf"  # type: ignore[union-attr]
     first = promise.sentences(promised)[0]
     assert first.startswith("Additive noise promises nothing: no finite gamma or epsilon holds")
-    assert "as much likelier than others as you like" in first
+    assert "can make one original arbitrarily more likely than another" in first
     figures = json.loads(json.dumps(promise.figures(promised)))
     assert [a["interval_share"] for a in figures["attributes"]] == pytest.approx([0.98, 3.92 * 50 / 399, 0.98])
     assert (
@@ -89,7 +90,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
     assert seeded.privacy.perturbed_gamma is None  # type: ignore[union-attr]
     warned = promise.sentences(seeded)
     assert "rules out every original further from it" in warned[0] and "The coins came from a seed" in warned[1]
-    ages = promise.of_attribute(seeded.perturbed[0])
+    ages = promise.of_attributes(seeded)[0]
     assert ages["interval"] == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
 
 
@@ -220,8 +221,8 @@ def test_every_format_goes_there_and_back(suffix: str, tmp_path: Path) -> None:
     reconstruct(target, back)
     if suffix in ("parquet", "arrow"):
         assert read_table(back).schema.types == kinds
-    for attribute in made.sidecar.perturbed:
-        assert attribute.published_domain.size == attribute.built_matrix.outputs
+    for channel in made.sidecar.channels:
+        assert channel.published.size == channel.matrix.outputs
 
 
 def test_estimates_come_near_and_have_no_intervals_where_there_are_none(release: Release) -> None:
@@ -322,9 +323,9 @@ def test_a_plan_file_and_options_and_the_next_batch(here: Run, tmp_path: Path) -
 
 def test_the_matrix_of_a_sidecar_is_that_of_its_domain(release: Release) -> None:
     extents = {
-        a.name: a.built_matrix.extents
-        for a in release.sidecar.perturbed
-        if isinstance(a.built_matrix, Additive)
+        c.name: c.matrix.extents
+        for c in release.sidecar.channels
+        if isinstance(c.matrix, Additive)
     }
     assert extents["age"][0] == (0, 5) and extents["age"][-1] == (95, 100)
     assert extents["visits"][0] == (-0.5, 19.5) and extents["visits"][-1] == (379.5, 399.5)

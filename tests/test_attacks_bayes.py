@@ -16,11 +16,13 @@ from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.attacks.record import ForestMarginals, TableMarginals
 from ppdm_cli.attacks.targets import Target
+from ppdm_cli.channels import Channel
+from ppdm_cli.channels.band import Band
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.joint import Forest, JointTable
 from ppdm_cli.joint.forest import Branch
-from ppdm_cli.matrices import Band, GammaDiagonal
 from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
 
 SHAPES: dict[str, dict[str, Any]] = {
     "bins": {"domain": [0, 60], "bins": 6},
@@ -34,8 +36,8 @@ def released(settings: dict[str, Any], gamma: float = 3, nulls: bool = False) ->
     return perturb(values, gamma=gamma, attributes={"x": {**settings, "nulls": nulls}}, seed=1).sidecar
 
 
-def attribute(settings: dict[str, Any], **wishes: Any) -> Attribute:
-    return released(settings, **wishes).perturbed[0]
+def attribute(settings: dict[str, Any], **wishes: Any) -> Channel:
+    return released(settings, **wishes).channels[0]
 
 
 PRIORS = ([1, 1, 1, 1, 1, 1], [8, 1, 0, 0, 2, 1], [0, 0, 0, 0, 1, 9], [1, 2, 3, 4, 5, 6])
@@ -74,7 +76,7 @@ def test_the_bound_is_reached_by_a_gamma_diagonal_and_by_a_band_whose_others_are
     assert diagonal.largest == pytest.approx(diagonal.bound)
     assert diagonal.bound == pytest.approx(5 * 0.3 / (5 * 0.3 + 0.7))
     band = attribute(SHAPES["a band"], gamma=3)
-    assert isinstance(band.built_matrix, Band)
+    assert isinstance(band.matrix, Band)
     far = answers(Target(band, np.array([0.4, 0, 0, 0, 0, 0.6])))
     assert far.largest == pytest.approx(far.bound)
     even = answers(Target(band, np.full(6, 1 / 6)))

@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ppdm_cli.arrays import code_type
+from ppdm_cli.channels.band import MOST_ORDERED, Band, best_half_width, information
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down
 from ppdm_cli.coins import Coins, Key
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.matrices import Band, best_half_width, rounded_down
-from ppdm_cli.matrices.band import MOST_ORDERED, information
-from ppdm_cli.matrices.exact import LARGEST_RANGE
 from ppdm_cli.perturbing.substitution import substitute
 from tests.chances import LEVEL, chi_square, least
 from tests.strategies import gammas
@@ -68,7 +67,6 @@ def test_the_matrix_is_its_definition_and_keeps_its_promise(band: Band) -> None:
     assert all(sum(column) == 1 for column in zip(*exact, strict=True))
     assert max(max(row) / min(row) for row in exact) == Fraction(band.gamma), "the amplification, exactly"
     assert band.amplification == float(band.gamma)
-    assert band.smallest_support == (M > 0).sum(axis=1).min()
     at_itself = M[band.unchanged, np.arange(band.inputs)]
     np.testing.assert_allclose(at_itself[: band.ordered], band.staying, rtol=1e-9)
     b = band.half_width

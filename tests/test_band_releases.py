@@ -15,12 +15,11 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import Release, dtypes, estimate, perturb, promise, reconstruct
+from ppdm_cli.channels.band import Band, best_half_width, information
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.estimating.intervals import score_interval
-from ppdm_cli.matrices import Band, best_half_width
-from ppdm_cli.matrices.band import information
 from ppdm_cli.sidecar import Attribute, Sidecar, decode
 from ppdm_cli.tables import open_release
 from tests.conftest import Run, read_table
@@ -67,13 +66,12 @@ def of(sidecar: Sidecar, name: str) -> Attribute:
 
 
 def test_bins_and_intervals_get_bands_and_labels_do_not(release: Release) -> None:
-    kinds = {a.name: msgspec.to_builtins(a.matrix) for a in release.sidecar.perturbed}
-    assert kinds == {
-        "age": {"kind": "band", "gamma": 5, "half_width": 2},
-        "income": {"kind": "band", "gamma": 5, "half_width": 2},
-        "children": {"kind": "band", "gamma": 5, "half_width": 2},
-        "town": {"kind": "gamma-diagonal", "gamma": 5},
-    }
+    assert msgspec.to_builtins(release.sidecar.recipes[0].channels) == [
+        {"attributes": ["age"], "kind": "band", "gamma": 5, "half_width": [2]},
+        {"attributes": ["income"], "kind": "band", "gamma": 5, "half_width": [2]},
+        {"attributes": ["children"], "kind": "band", "gamma": 5, "half_width": [2]},
+        {"attributes": ["town"], "kind": "gamma-diagonal", "gamma": 5},
+    ]
     age = of(release.sidecar, "age").beyond
     assert msgspec.to_builtins(age) == {"dtype": "double", "below": [-10, -5], "above": [105, 110]}
     children = of(release.sidecar, "children").beyond
@@ -103,15 +101,15 @@ def test_single_numbers_get_a_band_where_they_are_said_to_be_in_order(
     sidecar = perturb(
         data, gamma=2, bins=10, matrix="band", rare="publish", attributes={"children": wish}
     ).sidecar
-    assert sidecar.perturbed[0].matrix.kind == expected  # type: ignore[union-attr]
+    assert sidecar.channels[0].spec.kind == expected  # type: ignore[union-attr]
     assert (sidecar.perturbed[0].beyond is msgspec.UNSET) == (expected != "band")
 
 
 def test_derived_gammas_and_budgets_give_bands_too() -> None:
     data = people().select("age", "income")
     sidecar = perturb(data, record_epsilon=2, matrix="band", bins=30, attributes={}).sidecar
-    for attribute in sidecar.perturbed:
-        matrix = attribute.built_matrix
+    for channel in sidecar.channels:
+        matrix = channel.matrix
         assert isinstance(matrix, Band)
         assert matrix.half_width == best_half_width(matrix.gamma, matrix.ordered)
         assert 2.71 < matrix.amplification < np.e
@@ -125,7 +123,7 @@ def test_derived_gammas_and_budgets_give_bands_too() -> None:
         ("age", {"half_width": 11}, UsageError, "'age': the half-width of a band must be from 1 to"),
         ("age", {"half_width": -1}, UsageError, "a half-width is a number"),
         ("age", {"matrix": "gamma-diagonal", "half_width": 2}, UsageError, "has no half-width"),
-        ("age", {"matrix": "nosuch"}, UsageError, "'nosuch' is no kind of matrix"),
+        ("age", {"matrix": "nosuch"}, UsageError, "unknown kind of matrix 'nosuch'"),
         ("age", {"bins": 5000, "matrix": "band"}, RefusedError, "'age': a band needs 2 to 2048"),
         (
             "age",
@@ -149,7 +147,8 @@ def test_asked_for_all_a_band_goes_where_it_can() -> None:
     data = pl.DataFrame({"at": at.cast(pl.Time), "age": people(ROWS)["age"]})
     plan = {"at": {"domain": ["00:00", "23:59"]}, "age": {"domain": [0, 100]}}
     kept = {"gamma": 5, "bins": 20, "keep_order": True}
-    kinds = [a.matrix.kind for a in perturb(data, matrix="band", attributes=plan, **kept).sidecar.perturbed]  # type: ignore[union-attr, arg-type]
+    sidecar = perturb(data, matrix="band", attributes=plan, **kept).sidecar  # type: ignore[arg-type]
+    kinds = [c.spec.kind for c in sidecar.channels]  # type: ignore[union-attr]
     assert kinds == ["gamma-diagonal", "band"]
     plan["at"]["matrix"] = "band"  # type: ignore[assignment]
     with pytest.raises(RefusedError, match="there are none such of type time64"):
@@ -214,15 +213,15 @@ def test_every_type_goes_there_and_back(kind: pa.DataType, discrete: bool, tmp_p
                 wider = pa.types.is_decimal(kind) and kind.precision < 18
                 assert not wider and kind not in (pa.int8(), pa.uint8(), pa.int32(), pa.uint32())
                 continue
-            attribute = sidecar.perturbed[0]
+            attribute, channel = sidecar.perturbed[0], sidecar.channels[0]
             promised = open_release(target)[1]
             assert promised.perturbed == [attribute]
             seen = read_table(target)["x"].combine_chunks() if suffix != "csv" else None
             if seen is not None:
-                assert seen.type == attribute.published_kind
-            domain = attribute.published_domain
+                assert seen.type == channel.published.kind
+            domain = channel.published
             assert isinstance(domain, Categories if discrete else Bins)
-            assert domain.size == attribute.built_matrix.outputs == len(domain.labels())
+            assert domain.size == channel.matrix.outputs == len(domain.labels())
             counts = estimate(target).tables[0].observed
             assert counts.sum() == ROWS and (counts > 0).mean() > 0.5
             frames.append(counts.tolist())
@@ -239,21 +238,26 @@ def test_every_type_goes_there_and_back(kind: pa.DataType, discrete: bool, tmp_p
         ({"beyond": {"dtype": "double", "below": [-5], "above": [105]}}, "the ones that its matrix publishes"),
         (
             {"beyond": {"dtype": "double", "below": [-10, -5], "above": [105]}},
-            "as much below the domain as above",
+            "as much is published below the domain as above",
         ),
-        ({"beyond": {"dtype": "double", "below": [], "above": []}}, "as much below the domain as above"),
+        (
+            {"beyond": {"dtype": "double", "below": [], "above": []}},
+            "as much is published below the domain as above",
+        ),
         ({"beyond": {"dtype": "double", "below": [-5, -10], "above": [105, 110]}}, "strictly increasing"),
-        ({"beyond": {"dtype": "int64", "below": [-10, -5], "above": [105, 110]}}, "is not published as int64"),
-        ({"beyond": msgspec.UNSET}, "the ones that its matrix publishes"),
-        ({"matrix": {"kind": "band", "gamma": 5, "half_width": 3}}, "the ones that its matrix publishes"),
-        ({"matrix": {"kind": "band", "gamma": 5, "half_width": 0}}, "half_width"),
-        ({"matrix": {"kind": "band", "gamma": 6, "half_width": 2}}, "perturbed_gamma is not what"),
-        ({"matrix": {"kind": "gamma-diagonal", "gamma": 5}}, "the ones that its matrix publishes"),
+        ({"beyond": {"dtype": "int64", "below": [-10, -5], "above": [105, 110]}}, "has not the type int64"),
+        ({"beyond": msgspec.UNSET}, "a band needs 'beyond'"),
+        ({"matrix": {"kind": "band", "gamma": 5, "half_width": [3]}}, "the ones that its matrix publishes"),
+        ({"matrix": {"kind": "band", "gamma": 5, "half_width": [0]}}, "half_width"),
+        ({"matrix": {"kind": "band", "gamma": 6, "half_width": [2]}}, "perturbed_gamma is not what"),
+        ({"matrix": {"kind": "gamma-diagonal", "gamma": 5}}, "nothing beyond its domain"),
     ],
 )
 def test_a_sidecar_that_cannot_be_is_refused(change: dict[str, Any], says: str) -> None:
     sidecar = perturb(people(1000), gamma=5, matrix="band", bins=20, keep=["group"], attributes=PLAN).sidecar
     said = json.loads(sidecar.encode())
+    if matrix := change.pop("matrix", None):
+        said["recipes"][0]["channels"][0] = {"attributes": ["age"]} | matrix
     said["attributes"][0] |= change
     said["attributes"][0] = {k: v for k, v in said["attributes"][0].items() if v is not msgspec.UNSET}
     with pytest.raises(MismatchError, match=says):
@@ -278,7 +282,7 @@ def test_the_report_says_what_a_band_tells_more_and_less(release: Release) -> No
     found = [float(f) for f in figures.groups()]
     np.testing.assert_allclose(found, [100 * M[:5, 0].sum(), 100 * near, 100 * M[2, 0], 100 * at], atol=0.4)
     plain = perturb(people(1000).select("town"), gamma=5, attributes={"town": PLAN["town"]})
-    assert promise.bands(plain.sidecar) == []
+    assert not any("band" in s for s in promise.sentences(plain.sidecar))
 
 
 def test_entropy_speaks_of_bands_by_the_grid_and_of_a_release(

@@ -31,6 +31,10 @@ def attributes(folder: Path, name: str) -> dict[str, Attribute]:
     return {a.name: a for a in open_release(folder / name)[1].attributes}
 
 
+def gammas(folder: Path, name: str) -> dict[str, Any]:
+    return {c.name: c.spec.gamma for c in open_release(folder / name)[1].channels}
+
+
 def report(done: subprocess.CompletedProcess[bytes]) -> str:
     """What people read: all of it on stderr, without escapes where there is no terminal."""
     assert done.stdout == b"" and b"\x1b" not in done.stderr
@@ -69,19 +73,19 @@ def test_json_is_one_object_on_standard_output_and_nothing_else(data: Path, ppdm
 def test_gamma_is_given_derived_from_rhos_or_from_a_budget(data: Path, ppdm: Run) -> None:
     base = ("perturb", "data.csv", "--force", "-o", "r.csv")
     ppdm(*base, "--gamma", "4.5", "--attribute", "age:gamma=5,bins=24")
-    found = attributes(data, "r.csv")
-    assert [found[n].matrix.gamma for n in ("age", "income")] == [5, 4.5]
+    found, gamma = attributes(data, "r.csv"), gammas(data, "r.csv")
+    assert [gamma[n] for n in ("age", "income")] == [5, 4.5]
     assert found["age"].N <= 24 and found["income"].N <= 10
     ppdm(*base, "--rho1", "0.05", "--rho2", "0.5", "--attribute", "income:rho1=0.1,rho2=0.5")
-    found = attributes(data, "r.csv")
-    assert [found[n].matrix.gamma for n in ("age", "income")] == pytest.approx([19, 9], rel=1e-5)
-    assert found["age"].matrix.gamma <= 19 and found["income"].matrix.gamma <= 9
+    found, gamma = attributes(data, "r.csv"), gammas(data, "r.csv")
+    assert [gamma[n] for n in ("age", "income")] == pytest.approx([19, 9], rel=1e-5)
+    assert gamma["age"] <= 19 and gamma["income"] <= 9
     ppdm(*base, "--record-epsilon", "8", "--attribute", "age:gamma=5")
-    found = attributes(data, "r.csv")
-    own = {a.matrix.gamma for n, a in found.items() if n != "age"}
-    assert len(own) == 1 and found["age"].matrix.gamma == 5
+    gamma = gammas(data, "r.csv")
+    own = {g for n, g in gamma.items() if n != "age"}
+    assert len(own) == 1 and gamma["age"] == 5
     assert own.pop() == pytest.approx(math.exp((8 - math.log(5)) / 5), rel=1e-5)
-    epsilon = sum(math.log(a.matrix.gamma) for a in found.values())
+    epsilon = sum(math.log(g) for g in gamma.values())
     assert 7.9999 < epsilon <= 8
 
 
@@ -149,8 +153,8 @@ def test_a_plan_says_all_of_it_and_the_command_line_is_laid_over_it(data: Path, 
     assert (data / "a.csv").read_bytes() == (data / "b.csv").read_bytes()
     over = ("--gamma", "2", "--bins", "10", "--attribute", "income:bins=5")
     ppdm("perturb", "data.csv", "-o", "a.csv", "--plan", "plan.toml", "--force", *over)
-    found = attributes(data, "a.csv")
-    assert [found[n].matrix.gamma for n in ("age", "region", "income")] == [4.5, 2, 2]
+    found, gamma = attributes(data, "a.csv"), gammas(data, "a.csv")
+    assert [gamma[n] for n in ("age", "region", "income")] == [4.5, 2, 2]
     assert found["age"].N == 10 and "since" not in found
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from ppdm_cli.channels.exact_draw import DIGITS
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import Exit, UsageError
-from ppdm_cli.matrices.exact import DIGITS
 from ppdm_cli.perturbing.domains import FEW, OTHER
 from ppdm_cli.perturbing.order import CERTAIN, TELLING
 from ppdm_cli.perturbing.wishes import attribute_wish, from_plan

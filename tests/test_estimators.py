@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import ESTIMATORS, joint_codes, largest_remainder
 from ppdm_cli.estimating.estimators import (
     Matrices,
@@ -25,7 +26,6 @@ from ppdm_cli.estimating.estimators import (
     perturbed_axes,
     simplex,
 )
-from ppdm_cli.matrices import GammaDiagonal
 
 ON_SIMPLEX = ("set-scale", "simplex", "ml")
 gammas = st.decimals(Decimal("1.5"), Decimal("50"), places=1)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating.estimators import Matrices, inverse
 from ppdm_cli.estimating.intervals import Interval, Z, score_interval
-from ppdm_cli.matrices import GammaDiagonal
 
 RELEASES = 20_000
 CASES = [(N, n, gamma) for N in (5, 20, 100) for n in (1_000, 100_000) for gamma in (2, 5, 9)]

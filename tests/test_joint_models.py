@@ -14,11 +14,12 @@ from itertools import product
 import numpy as np
 import pytest
 
+from ppdm_cli.channels.band import Band
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.joint import Forest, JointTable
 from ppdm_cli.joint.forest import Branch
 from ppdm_cli.joint.joint_table import picked
 from ppdm_cli.joint.tables import Steps, class_likelihood, forward, outer, shares
-from ppdm_cli.matrices import Band, GammaDiagonal
 from tests.chances import LEVEL, chi_square
 
 GAMMA = Decimal(3)

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from ppdm_cli.arrays import code_type
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.coins import CELLS, Coins, Key
-from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.perturbing.substitution import substitute
 from tests.chances import LEVEL, binomial, binomial_power, chi_square, least, uniform_power
 

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from ppdm_cli import privacy
 from ppdm_cli.arrays import code_type
+from ppdm_cli.channels.base import json_gamma
+from ppdm_cli.channels.exact_draw import DIGITS, LARGEST_RANGE, rounded_down
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.coins import Coins, Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.matrices import GammaDiagonal, GammaDiagonalSpec, build, rounded_down
-from ppdm_cli.matrices.exact import DIGITS, LARGEST_RANGE
 from ppdm_cli.perturbing import settling
 from ppdm_cli.perturbing.settling import described
 from ppdm_cli.perturbing.substitution import substitute
@@ -60,7 +61,6 @@ def test_closed_forms_are_those_of_the_matrix(matrix: GammaDiagonal, random: obj
     np.testing.assert_allclose(np.diag(M), matrix.staying, rtol=1e-12)
     np.testing.assert_allclose(M, matrix.lam * np.eye(N) + (1 - matrix.lam) / N, rtol=1e-9)
     np.testing.assert_allclose(np.linalg.cond(M), matrix.condition_number, rtol=1e-6)
-    assert matrix.smallest_support == (M > 0).sum(axis=1).min()
     prior = np.array([random.random() + 0.01 for _ in range(N)])  # type: ignore[attr-defined]
     columns = -(M * np.log2(M)).sum(axis=0)
     np.testing.assert_allclose(matrix.entropy(), columns.mean(), rtol=1e-9)
@@ -239,8 +239,10 @@ def test_gamma_from_rhos_is_the_largest_that_allows_no_breach(rho1: float, rho2:
 @given(st.lists(gammas, min_size=1, max_size=12))
 def test_gammas_of_a_record_multiply_and_are_never_rounded_down(listed: list[Decimal]) -> None:
     domain = Categories(pa.string(), ["no", "yes"], False)
-    attributes = [described(f"a{i}", domain, "declared", GammaDiagonalSpec.of(g)) for i, g in enumerate(listed)]
-    promised = settling.privacy(attributes, "system")
+    names = [f"a{i}" for i in range(len(listed))]
+    attributes = [described(n, domain, "declared") for n in names]
+    specs = [GammaDiagonalSpec(attributes=[n], gamma=json_gamma(g)) for n, g in zip(names, listed, strict=True)]
+    promised = settling.privacy(settling.Plan(attributes, list(specs), None, []), "system")
     product = math.prod(Fraction(g) for g in listed)
     assert (
         product <= Fraction(repr(promised.perturbed_gamma)) <= product * (1 + len(listed) * Fraction(1, 10**5))
@@ -255,9 +257,8 @@ def test_rounded_down_is_exact_and_never_above(gamma: float, N: int) -> None:
     assert 1 < found <= Decimal(gamma)
     matrix = GammaDiagonal(found, N)
     assert Fraction(*matrix.gamma.as_integer_ratio()) == Fraction(found)
-    spec = GammaDiagonalSpec.of(found)
+    spec = GammaDiagonalSpec(attributes=["x"], gamma=json_gamma(found))
     assert spec.exact == found, "the sidecar's number is the gamma"
-    assert build(spec, N) == matrix
     digits = len(found.normalize().as_tuple().digits)
     assert digits <= DIGITS
     # with one digit more the sampler has no room, or six are all there are

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from ppdm_cli import perturb
 from ppdm_cli.arrays import code_type
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.matrices import GammaDiagonalSpec
 from ppdm_cli.perturbing import shuffle
 from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.settling import Plan, described
@@ -155,7 +155,7 @@ def test_a_sorted_file_is_refused_unless_shuffled_or_said_to_stay() -> None:
 def places(rows: int, seed: int, identifiers: list[str] | None = None) -> np.ndarray:
     """The order that a release of so many rows is given under a key."""
     domain = Categories(pa.int64(), [0, 1], False)
-    plan = Plan([described("x", domain, "declared", GammaDiagonalSpec(9))], None, [])
+    plan = Plan([described("x", domain, "declared")], [GammaDiagonalSpec(attributes=["x"], gamma=9)], None, [])
     who = None if identifiers is None else "id"
     work = Substituter(plan, Key.from_seed(seed), clip=False, identifier=who, shuffle=True)
     batch = pa.RecordBatch.from_pydict({"x": [0] * rows, "id": identifiers or [""] * rows})

@@ -97,8 +97,8 @@ def label_p_value(published: tuple[int, int, int], wrong: bool) -> float:
     label = learnt.sample.label
     true = rng.gamma(2.0, size=(3, 3, 2))
     true /= true.sum(axis=(1, 2), keepdims=True)
-    shown = label.built_matrix.dense()
-    both = label.built_matrix.solve(learnt.shares)[:, None, None] * true  # p(label, a, b)
+    shown = label.matrix.dense()
+    both = label.matrix.solve(learnt.shares)[:, None, None] * true  # p(label, a, b)
     by_published = np.tensordot(shown, both, axes=1) / learnt.shares[:, None, None]
     matrices = tuple(learnt.sample.matrices)
     drawer = Drawer(replace(learnt, model=JointTable((0, 1), matrices, by_published)), "a release")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ppdm_cli.arrays import code_type
-from ppdm_cli.matrices import GammaDiagonal
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 
 EXACT = [("1.5", 2), ("2", 5), ("9", 20), ("21.5", 20), ("1.25", 3), ("1000", 7), ("1.001", 4), ("3", 256)]
 LARGE = [("9.00001", 3000), ("2.00001", 8590), ("9.99999", 10000)]

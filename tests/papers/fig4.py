@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from ppdm_cli import fit_tree, pictures, reconstruct
-from ppdm_cli.matrices import GammaDiagonal
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.trees import Fitted, FromRelease, fit_release
 from tests.papers.common import BUILD, Results, accuracy, binned, data, published

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import ESTIMATORS
-from ppdm_cli.matrices import GammaDiagonal
 
 BUILD = Path("build/papers")
 CASES = [(10_000, 8_000, 9, 20), (10_000, 8_000, 5, 50), (10_000, 8_000, 5, 100), (100_000, 90_000, 2, 100)]
