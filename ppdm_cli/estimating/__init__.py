@@ -24,7 +24,7 @@ from ppdm_cli.estimating.estimators import (
     largest_remainder,
     maximum_likelihood,
 )
-from ppdm_cli.estimating.intervals import Interval, intervals
+from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar
@@ -131,7 +131,7 @@ def estimate(
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
     ]
-    return Estimate(tables, promise, estimator, _remarks(tables))
+    return Estimate(tables, promise, estimator, _remarks(tables, estimator))
 
 
 def matrices_of(group: Group) -> Matrices:
@@ -143,14 +143,14 @@ def _estimated(
     group: Group, by: bool, observed: np.ndarray, estimator: str, truth: np.ndarray | None
 ) -> Estimated:
     matrices = matrices_of(group)
-    return Estimated(
-        group,
-        by,
-        observed,
-        ESTIMATORS[estimator](observed, matrices),
-        intervals(observed, matrices),
-        truth,
-    )
+    estimate, interval = ESTIMATORS[estimator](observed, matrices), intervals(observed, matrices)
+    if any(isinstance(m, Additive) for m in matrices):
+        # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
+        # likeliest counts show it whichever estimator is asked for
+        likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
+        if interval.without(likeliest) or interval.without(np.maximum(estimate, 0.0)):
+            interval = no_intervals(estimate.shape)
+    return Estimated(group, by, observed, estimate, interval, truth)
 
 
 def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
@@ -224,7 +224,7 @@ def _true_counts(
     return counts
 
 
-def _remarks(tables: Sequence[Estimated]) -> list[str]:
+def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
     remarks = []
     noisy = {a.name: m for t in tables for a, m in zip(t.group, matrices_of(t.group), strict=True)}
     blind = [n for n, m in noisy.items() if isinstance(m, Additive) and not m.invertible]
@@ -232,6 +232,27 @@ def _remarks(tables: Sequence[Estimated]) -> list[str]:
         remarks.append(
             f"No intervals where {', '.join(blind)} takes part: noise so wide leaves no unbiased estimate to "
             "centre them on (inspect shows the condition number), only the one that is iterated."
+        )
+    rest = [t for t in tables if not {a.name for a in t.group} & set(blind)]
+    under_noise = [t for t in rest if any(isinstance(m, Additive) for m in matrices_of(t.group))]
+    heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
+    if heaped:
+        remarks.append(
+            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate. Under noise they take "
+            "originals to be spread evenly within their bins, and these are not."
+        )
+    even = [t.name for t in under_noise if t.name not in heaped]
+    if even:
+        remarks.append(
+            f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. Heaped "
+            "ones, such as ages or hours, are seldom in them, and a release under noise may not show it."
+        )
+    outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
+    if estimator != "inverse" and any(outside.values()):
+        which = ", ".join(f"{n} ({count})" for n, count in outside.items() if count)
+        remarks.append(
+            f"Estimates outside their interval: {which}. Intervals are of the unbiased estimate, which "
+            "--estimator inverse shows."
         )
     vague = [t.name for t in tables if t.says_nothing]
     if vague:
