@@ -79,7 +79,18 @@ def test_a_declared_range_of_too_many_labels_is_refused(domain: str, here: Run, 
         "2020-01-01:2024-01-01": pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 2, 19), eager=True),
     }
     pl.DataFrame({"y": columns[domain]}).write_parquet(tmp_path / "t.parquet")
-    wanted = ["perturb", "t.parquet", "-o", "r.parquet", "--gamma", 9, "--class", "y", "--domain", f"y={domain}"]
+    wanted = [
+        "perturb",
+        "t.parquet",
+        "-o",
+        "r.parquet",
+        "--gamma",
+        9,
+        "--class",
+        "y",
+        "--domain",
+        f"y={domain}",
+    ]
     said = here(*wanted, code=4).stderr.decode()
     assert said.count("\n") == 1 and "a class is never binned" in said and "make a column of its groups" in said
     assert not (tmp_path / "r.parquet").exists()

@@ -1,4 +1,4 @@
-"""Intervals under additive noise: not printed where they contradict their own estimate, and never without a word."""
+"""Intervals under additive noise: none that contradict their own estimate, and never any without a word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ import pytest
 from ppdm_cli import estimate, perturb
 from tests.conftest import Run
 
-NOISE: dict[str, Any] = {"scheme": "additive", "noise": "uniform", "sd": "5%", "bins": 20, "keep_order": True, "seed": 1}
+NOISE: dict[str, Any] = {
+    "scheme": "additive",
+    "noise": "uniform",
+    "sd": "5%",
+    "bins": 20,
+    "keep_order": True,
+    "seed": 1,
+}
 
 
 def hours(n: int = 10_000) -> pl.DataFrame:
@@ -74,6 +81,8 @@ def test_estimates_outside_their_intervals_are_told_of() -> None:
     release = perturb(data, gamma=2, attributes=domain, seed=1)
     done = estimate(release.frame, sidecar=release.sidecar)
     outside = done.tables[0].interval.without(done.tables[0].estimate)
-    assert outside and done.remarks[0].startswith(f"Estimates outside their interval: icd ({outside}). Intervals are")
+    assert outside and done.remarks[0].startswith(
+        f"Estimates outside their interval: icd ({outside}). Intervals are"
+    )
     plain = estimate(release.frame, sidecar=release.sidecar, estimator="inverse")
     assert not any("outside their interval" in r for r in plain.remarks)

@@ -30,16 +30,24 @@ def lettered(labels: int, n: int = 12_000, nulls: bool = False) -> pl.DataFrame:
     rng = np.random.default_rng([labels, n])
     shares = 0.8 ** np.arange(labels) if labels > 2 else np.array([0.9, 0.1])
     y = rng.choice(labels, n, p=shares / shares.sum())
-    data = {f"x{j}": np.clip(np.round(y * s + rng.normal(0, 1.5, n)), 0, 11) for j, s in enumerate((0.4, 0.8, 0.2))}
+    data = {
+        f"x{j}": np.clip(np.round(y * s + rng.normal(0, 1.5, n)), 0, 11) for j, s in enumerate((0.4, 0.8, 0.2))
+    }
     frame = pl.DataFrame(data).cast(pl.Int64).with_columns(y=pl.Series(y))
-    return frame.with_columns(pl.when(pl.int_range(n) % 11 == 0).then(None).otherwise("y").alias("y")) if nulls else frame
+    return (
+        frame.with_columns(pl.when(pl.int_range(n) % 11 == 0).then(None).otherwise("y").alias("y"))
+        if nulls
+        else frame
+    )
 
 
 PLAN: dict[str, Any] = {f"x{j}": {"domain": [0, 11], "bins": 12} for j in range(3)}
 
 
 def released(data: pl.DataFrame, gamma: float, matrix: str, label: dict[str, Any]) -> Release:
-    return perturb(data, gamma=gamma, matrix=matrix, class_="y", attributes=PLAN | {"y": label}, rare="publish", seed=4)
+    return perturb(
+        data, gamma=gamma, matrix=matrix, class_="y", attributes=PLAN | {"y": label}, rare="publish", seed=4
+    )
 
 
 def fitted(sample: Sample) -> Learnt:
@@ -60,7 +68,9 @@ def expected(release: Release, raked: bool = True) -> tuple[Expected, np.ndarray
         drawer.rake(table, table.schema.names, "ml", threads=1)
 
     def work(batch: Any) -> tuple[Expected, np.ndarray]:
-        parts = [Expected.of(weighted(drawer._chances(y, z), drawer._weights)) for _, y, z in drawer._drawn(batch)]
+        parts = [
+            Expected.of(weighted(drawer._chances(y, z), drawer._weights)) for _, y, z in drawer._drawn(batch)
+        ]
         drawn = np.bincount(drawer(batch)[0], minlength=len(drawer._weights))
         return sum(parts[1:], parts[0]), drawn
 

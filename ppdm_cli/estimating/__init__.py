@@ -7,7 +7,7 @@ intervals that cover what they say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -201,9 +201,7 @@ def _true_counts(
 ) -> list[np.ndarray]:
     kinds = {a.name: a.kind for g in groups for a in g}
     options = csv or CsvOptions()
-    original = open_table(
-        truth, csv=CsvOptions(options.delimiter, options.encoding, options.nulls, {**kinds, **options.types})
-    )
+    original = open_table(truth, csv=replace(options, types={**kinds, **options.types}))
     for name, kind in kinds.items():
         if name not in original.schema.names:
             raise MismatchError(f"the original has no column {quoted(name)}", "give the release's own original")
@@ -238,14 +236,14 @@ def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
     heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
     if heaped:
         remarks.append(
-            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate. Under noise they take "
-            "originals to be spread evenly within their bins, and these are not."
+            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate. Under noise they "
+            "take originals to be spread evenly within their bins, and these are not."
         )
     even = [t.name for t in under_noise if t.name not in heaped]
     if even:
         remarks.append(
-            f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. Heaped "
-            "ones, such as ages or hours, are seldom in them, and a release under noise may not show it."
+            f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. "
+            "Of heaped ones, such as ages or hours, most may be false without the release showing it."
         )
     outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
     if estimator != "inverse" and any(outside.values()):

@@ -69,6 +69,7 @@ from ppdm_cli.tables import (
 
 __all__ = ["AttributeWish", "OrderState", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
+
 @dataclass(frozen=True)
 class Release:
     """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""

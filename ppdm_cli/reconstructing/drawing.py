@@ -65,7 +65,7 @@ class Drawer:
         return original, drawn
 
     def _drawn(self, batch: Batch) -> Iterator[tuple[slice, Codes, list[np.ndarray]]]:
-        """Yield some records at a time, their published labels and their drawn values: in every pass the same."""
+        """Yield some records at a time with published labels and drawn values, the same in every pass."""
         rng = coins(self._release, "draw", batch.index)
         labels = encoded(batch, self._label.name, self._domains[self._label.name])
         published: list[Codes] = [labels] * self._width  # those that the model has not are never looked at

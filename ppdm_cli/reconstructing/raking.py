@@ -32,10 +32,8 @@ class Expected:
     def of(cls, chances: Floats) -> Expected:
         """From each record's chances of the labels, of shape (records, labels)."""
         totals = chances.sum(axis=0)
-        if chances.shape[1] <= FEW:
-            products = np.einsum("rk,rl->kl", chances, chances)
-        else:
-            products = chances.T @ chances
+        few = chances.shape[1] <= FEW
+        products = np.einsum("rk,rl->kl", chances, chances) if few else chances.T @ chances
         return cls(totals, np.diag(totals) - products)
 
     def __add__(self, other: Expected) -> Expected:
