@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ppdm_cli.chances import Z
+from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
@@ -236,10 +237,11 @@ def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
     heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
     if heaped:
         remarks.append(
-            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate. Under noise they "
-            "take originals to be spread evenly within their bins, and these are not."
+            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate, so none can be "
+            "trusted. Under noise they take originals to be spread evenly within their bins."
         )
-    even = [t.name for t in under_noise if t.name not in heaped]
+    binned = [t for t in under_noise if any(isinstance(a.domain, Bins) for a in t.group)]
+    even = [t.name for t in binned if t.name not in heaped]
     if even:
         remarks.append(
             f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. "
