@@ -16,10 +16,11 @@ import builtins, ctypes, importlib, os, pathlib, pkgutil, signal, sys, tempfile
 import click, cryptography.hazmat.primitives.ciphers, msgspec, numpy
 import polars, pyarrow.csv, pyarrow.parquet, rich.console
 
-UNKNOWN = """O_TMPFILE O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK O_SYNC O_PATH sched_getaffinity getuid geteuid
-getgid fchmod fchown chown lchown fork killpg setsid mkfifo mknod sysconf pathconf statvfs fstatvfs sync fdatasync
-sendfile splice copy_file_range memfd_create posix_fadvise posix_fallocate pread pwrite readv writev getxattr
-setxattr listxattr nice uname ttyname openpty lockf getpgrp tcgetpgrp""".split()
+UNKNOWN = """O_TMPFILE O_DIRECTORY O_NOFOLLOW O_CLOEXEC O_NONBLOCK O_SYNC O_PATH sched_getaffinity getuid
+geteuid getgid fchmod fchown chown lchown fork killpg setsid mkfifo mknod sysconf pathconf
+statvfs fstatvfs sync fdatasync sendfile splice copy_file_range memfd_create posix_fadvise
+posix_fallocate pread pwrite readv writev getxattr setxattr listxattr nice uname ttyname openpty
+lockf getpgrp tcgetpgrp""".split()
 for name in UNKNOWN:
     if hasattr(os, name):
         delattr(os, name)
