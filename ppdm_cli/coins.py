@@ -84,7 +84,8 @@ def save_key(path: Path, key: Key) -> None:
 def _read_key(path: Path) -> Key:
     try:
         with path.open("rb") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            # where there are no users to part, as on Windows, the mode says nothing of who can read it
+            if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise RefusedError(
                     f"the key file {quoted(path)} can be read by others",
                     "make it yours alone with chmod 600, and think of those who may have read it",

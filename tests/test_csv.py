@@ -234,7 +234,7 @@ def test_delimiters(tmp_path: Path) -> None:
         ("", "is empty"),
         ("\n\n", "is empty"),
         ("a,,c\n1,2,3\n", "column 2 of .* has no name"),
-        ("a,b,a\n1,2,3\n", "same name: 'a'"),
+        ("a,b,a\n1,2,3\n", "columns 1 and 3 of .* have the same name"),
         ("a,b\r1,2\r3,4\r", "carriage returns alone"),
         ('a,"b\n1,2\n', "quote that does not pair up"),
         ('a,b"c\n1,2\n', "quote that does not pair up"),

@@ -115,10 +115,10 @@ def _keep_freed_memory() -> None:
 
     Here, not in the library: only a process of our own may be tuned.
     """
-    import ctypes
-
     trim_threshold, mmap_threshold = -1, -3  # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-    with suppress(OSError, AttributeError):
+    with suppress(ImportError, OSError, AttributeError, TypeError):  # whatever another system lacks of it
+        import ctypes
+
         libc = ctypes.CDLL(None)
         libc.mallopt(trim_threshold, 1 << 30)
         libc.mallopt(mmap_threshold, 1 << 25)

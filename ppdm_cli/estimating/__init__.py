@@ -7,13 +7,14 @@ intervals that cover what they say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ppdm_cli.chances import Z
+from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
@@ -24,7 +25,7 @@ from ppdm_cli.estimating.estimators import (
     largest_remainder,
     maximum_likelihood,
 )
-from ppdm_cli.estimating.intervals import Interval, intervals
+from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar
@@ -131,7 +132,7 @@ def estimate(
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
     ]
-    return Estimate(tables, promise, estimator, _remarks(tables))
+    return Estimate(tables, promise, estimator, _remarks(tables, estimator))
 
 
 def matrices_of(group: Group) -> Matrices:
@@ -143,14 +144,14 @@ def _estimated(
     group: Group, by: bool, observed: np.ndarray, estimator: str, truth: np.ndarray | None
 ) -> Estimated:
     matrices = matrices_of(group)
-    return Estimated(
-        group,
-        by,
-        observed,
-        ESTIMATORS[estimator](observed, matrices),
-        intervals(observed, matrices),
-        truth,
-    )
+    estimate, interval = ESTIMATORS[estimator](observed, matrices), intervals(observed, matrices)
+    if any(isinstance(m, Additive) for m in matrices):
+        # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
+        # likeliest counts show it whichever estimator is asked for
+        likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
+        if interval.without(likeliest) or interval.without(np.maximum(estimate, 0.0)):
+            interval = no_intervals(estimate.shape)
+    return Estimated(group, by, observed, estimate, interval, truth)
 
 
 def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
@@ -201,9 +202,7 @@ def _true_counts(
 ) -> list[np.ndarray]:
     kinds = {a.name: a.kind for g in groups for a in g}
     options = csv or CsvOptions()
-    original = open_table(
-        truth, csv=CsvOptions(options.delimiter, options.encoding, options.nulls, {**kinds, **options.types})
-    )
+    original = open_table(truth, csv=replace(options, types={**kinds, **options.types}))
     for name, kind in kinds.items():
         if name not in original.schema.names:
             raise MismatchError(f"the original has no column {quoted(name)}", "give the release's own original")
@@ -224,7 +223,7 @@ def _true_counts(
     return counts
 
 
-def _remarks(tables: Sequence[Estimated]) -> list[str]:
+def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
     remarks = []
     noisy = {a.name: m for t in tables for a, m in zip(t.group, matrices_of(t.group), strict=True)}
     blind = [n for n, m in noisy.items() if isinstance(m, Additive) and not m.invertible]
@@ -232,6 +231,28 @@ def _remarks(tables: Sequence[Estimated]) -> list[str]:
         remarks.append(
             f"No intervals where {', '.join(blind)} takes part: noise so wide leaves no unbiased estimate to "
             "centre them on (inspect shows the condition number), only the one that is iterated."
+        )
+    rest = [t for t in tables if not {a.name for a in t.group} & set(blind)]
+    under_noise = [t for t in rest if any(isinstance(m, Additive) for m in matrices_of(t.group))]
+    heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
+    if heaped:
+        remarks.append(
+            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate, so none can be "
+            "trusted. Under noise they take originals to be spread evenly within their bins."
+        )
+    binned = [t for t in under_noise if any(isinstance(a.domain, Bins) for a in t.group)]
+    even = [t.name for t in binned if t.name not in heaped]
+    if even:
+        remarks.append(
+            f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. "
+            "Of heaped ones, such as ages or hours, most may be false without the release showing it."
+        )
+    outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
+    if estimator != "inverse" and any(outside.values()):
+        which = ", ".join(f"{n} ({count})" for n, count in outside.items() if count)
+        remarks.append(
+            f"Estimates outside their interval: {which}. Intervals are of the unbiased estimate, which "
+            "--estimator inverse shows."
         )
     vague = [t.name for t in tables if t.says_nothing]
     if vague:

@@ -35,7 +35,15 @@ from ppdm_cli.matrices import AdditiveSpec, Noise
 from ppdm_cli.perturbing.noise import NO_NULLS, Scheme, Sd
 from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
+from ppdm_cli.perturbing.settling import (
+    MOST_LABELS,
+    Plan,
+    check_columns,
+    like,
+    privacy,
+    settle,
+    undeclared,
+)
 from ppdm_cli.perturbing.shuffle import Shuffler
 from ppdm_cli.perturbing.sizing import sized
 from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
@@ -60,9 +68,6 @@ from ppdm_cli.tables import (
 )
 
 __all__ = ["AttributeWish", "OrderState", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
-
-MOST_LABELS = 1000
-"""A kept class of more values is no class whose labels a sidecar lists."""
 
 
 @dataclass(frozen=True)

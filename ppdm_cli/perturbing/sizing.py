@@ -33,7 +33,8 @@ def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
     records = _records(table)
     attributes = dict(wishes.attributes)
     for name, wish in perturbed.items():
-        if wish.bins is None and not dtypes.is_discrete(table.schema.field(name).type):
+        binned = name != wishes.class_ and not dtypes.is_discrete(table.schema.field(name).type)
+        if wish.bins is None and binned:
             kind: Kind = wish.matrix or (
                 "band" if wish.half_width is not None else wishes.matrix or "gamma-diagonal"
             )

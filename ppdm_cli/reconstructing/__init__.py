@@ -178,7 +178,7 @@ class Dealer:
             a for a in promise.perturbed if a.name not in drawn and (label is None or a.name != label.name)
         ]
         self._label_deal: _Deal | None = None
-        self.totals: dict[str, list[int]] = {n: [0] * self._domains[n].size for n in drawn}
+        self.totals: dict[str, list[int]] = {}
         self._lock = Lock()
         self.schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
         self._deals = self._planned(table, estimator, threads, progress)
@@ -188,12 +188,14 @@ class Dealer:
     def _planned(
         self, table: Table, estimator: str, threads: int | None, progress: Progress | None
     ) -> dict[str, _Deal]:
-        if not self._others and (self._label is None or self._label.role == "kept" or self._drawer is not None):
-            return {}
         # a partition must be the same records in every pass, and wide tables are cut by the columns read
         columns = list(self._domains)
         if rows_per_partition(len(columns)) != rows_per_partition(len(self._attributes)):
             columns = [a.name for a in self._attributes]
+        if self._drawer is not None and self._label is not None and self._label.role == "perturbed":
+            self._drawer.rake(table, columns, estimator, threads, progress)
+        if not self._others and (self._label is None or self._label.role == "kept" or self._drawer is not None):
+            return {}
 
         def counted(work: Callable[[Batch], list[np.ndarray]]) -> list[np.ndarray]:
             """One pass: for each table that `work` counts, its counts by partition."""
@@ -287,7 +289,7 @@ class Dealer:
             for name, codes in drawn.items():
                 dealt[name] = self._decoded(name, codes, batch)
             self._count(drawn)
-        if self._label is not None and self._label.role == "perturbed":
+        if self._label is not None and self._label.role == "perturbed" and self._drawer is None:
             dealt[self._label.name] = self._decoded(self._label.name, label, batch)
         for attribute in self._others:
             codes = self._dealt(
@@ -304,7 +306,8 @@ class Dealer:
         counts = {n: np.bincount(c, minlength=self._domains[n].size).tolist() for n, c in drawn.items()}
         with self._lock:
             for name, found in counts.items():
-                self.totals[name] = [a + b for a, b in zip(self.totals[name], found, strict=True)]
+                before = self.totals.get(name, [0] * len(found))
+                self.totals[name] = [a + b for a, b in zip(before, found, strict=True)]
 
     def _labels(self, batch: Batch) -> Codes | None:
         """The labels to deal by: as kept, or as reconstructed."""

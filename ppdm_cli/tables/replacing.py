@@ -64,9 +64,13 @@ class Target:
 
     def flush(self) -> None:
         """Everything on the disk, so that what is renamed is whole."""
+        if self._file.closed:
+            return
         with writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
+            if self._temporary is not None:
+                self._file.close()  # Windows renames no file that is open
 
     def rename(self) -> None:
         """Put the flushed file in its place, over what was there."""

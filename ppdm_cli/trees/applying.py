@@ -7,6 +7,7 @@ release, whose single values lie. Memory does not grow with the data.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,7 +54,7 @@ def open_data(
             known = {f.name: dtypes.parse(f.dtype) for f in [*like.features, _class(like)]}
         else:
             known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
-        csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, known | dict(csv.known))
+        csv = replace(csv, known=known | dict(csv.known))
     said: Sidecar | None = None
     beside = None if str(source) == "-" else sidecar_path(Path(source))
     if beside is not None and beside.exists() and Path(source).exists():
@@ -61,7 +62,7 @@ def open_data(
         if said.stage == "perturbed":
             return open_releases(source)
         known = {a.name: a.kind for a in said.attributes}
-        csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, dict(csv.known) | known)
+        csv = replace(csv, known=dict(csv.known) | known, header=True)
     table = open_table(source, csv=csv, standard_format=from_)
     if said is None and table.sidecar is not None:
         table, said = _accepted(table, read_sidecar(None, table.sidecar, table.name), releases)
