@@ -1,8 +1,8 @@
 """With the original: was every value perturbed as the sidecar says, and every coin independent of all else?
 
 Each published cell has a place in its declared law (`law`). In an honest release it is uniform and independent
-of the original, of the record's other attributes, of the other rows and of its own row's number. Six families of
-tests look whether it is so; each has a sixth of `LEVEL`, which its tests share equally (Bonferroni), and their
+of the original, of the record's other attributes, of the other rows and of its own row's number. Six families
+of tests look whether it is so; each has a sixth of `LEVEL`, which its tests share equally (Bonferroni). Their
 p-values hold for every shape of data (`evidence`). What the records cannot show follows from the same levels.
 """
 

@@ -46,6 +46,7 @@ def table_p(counts: np.ndarray, chances: Floats) -> float:
 
 def _cumulants(chances: Floats, scores: Floats) -> tuple[Floats, Floats]:
     """Exponents t, and the logarithms of the means of exp(t score)."""
+    chances, scores = chances[chances > 0], scores[chances > 0]
     steps = np.asarray(_STEPS / max(float(np.sqrt(chances @ scores**2)), 1e-150), np.float64)
     powers = np.outer(steps, scores)
     peak = powers.max(axis=1)
@@ -106,7 +107,7 @@ def stretches(blocks: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def betraying(trials: int, chance: float, level: float) -> float:
-    """Return the smallest chance that a test at `level` finds too large with probability `POWER`; inf if none."""
+    """Return the least chance that a test at `level` finds too large with probability `POWER`; inf if none."""
     low, high = 0, trials + 1
     while low < high:
         middle = (low + high) // 2
