@@ -45,7 +45,7 @@ _WINDOW = 1 << 20
 class State:
     """What was counted of some rows in a run."""
 
-    sums: list[np.ndarray]
+    sums: dict[str, list[np.ndarray]]
     lagged: np.ndarray
     """For attributes a, b the sum over rows of the place of b in the next row less that of a, on the circle."""
     first: np.ndarray
@@ -53,7 +53,7 @@ class State:
     window: list[np.ndarray]
 
     def __add__(self, after: State) -> State:
-        sums = [a + b for a, b in zip(self.sums, after.sums, strict=True)]
+        sums = merged(self.sums, after.sums)
         lagged = self.lagged + after.lagged
         if len(self.last) and len(after.first):
             lagged = lagged + self.last.conj().T @ after.first
@@ -78,12 +78,13 @@ class Audit:
         """Return the counts of a batch."""
         d, n = len(self._targets), len(next(iter(rows.codes.values())))
         kept, coarse = np.empty((n, d), bool), np.empty((n, d), np.uint8)
-        tables, beyond, around = [], [], []
+        tables, stayed, beyond, around = [], [], [], []
         for j, (target, law) in enumerate(zip(self._targets, self._laws, strict=True)):
             places, outside = law.places(rows)
             kept[:, j], coarse[:, j] = places < law.kept, (places * 256).astype(np.uint8)
             true = rows.known[target.name].codes
             tables.append(_table(law.row(true), law.cell(places), law.rows, len(law.cells)))
+            stayed.append(np.bincount(law.row(true)[places < law.stays[true]], minlength=law.rows))
             beyond.append(outside)
             around.append(_around(target.matrix, rows.codes[target.name], true) if target.noise is None else 0)
         number = kept.sum(axis=1)
@@ -100,9 +101,16 @@ class Audit:
         circle = evidence.CIRCLE[coarse]
         window = coarse[: max(0, _WINDOW - rows.first_row)]
         both = kept.astype(np.float64)
-        squares = [both.T @ both, circle.conj().T @ circle, circle.T @ circle]
+        sums = {
+            "tables": tables,
+            "stayed": stayed,
+            "outside": [np.array(beyond), np.array(around)],
+            "numbers": numbers,
+            "blocks": [by_block],
+            "pairs": [both.T @ both, circle.conj().T @ circle, circle.T @ circle],
+        }
         return State(
-            [*squares, np.array(beyond), np.array(around), by_block, *tables, *numbers],
+            sums,
             circle[:-1].conj().T @ circle[1:],
             circle[:1].copy(),
             circle[-1:].copy(),
@@ -111,22 +119,27 @@ class Audit:
 
     def verdicts(self, state: State) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
         """Return a row an attribute, a row a family of further tests, and what they could not have seen."""
-        d = len(self._targets)
-        _, _, _, beyond, around, _, *rest = state.sums
-        attributes = [self._attribute(j, rest[j], int(around[j]), int(beyond[j])) for j in range(d)]
+        attributes = self.laws(state)
+        *values, place = state.sums["numbers"]
         found = [
-            self._record(rest[d]),
+            self._record(place.sum(axis=0)),
             self._pairs(state),
-            self._values(rest[d:-1]),
-            self._place(state, rest[-1]),
+            self._values(values),
+            self._place(place, state.sums["blocks"][0]),
             self._rows(state),
         ]
-        return attributes, [f for f in found if f["tests"]], self._unseen([t.sum(axis=1) for t in rest[:d]])
+        return attributes, [f for f in found if f["tests"]], self._unseen(attributes, state)
 
     # -- the families
 
-    def _attribute(self, j: int, table: np.ndarray, around: int, beyond: int) -> dict[str, Any]:
-        target, law, n = self._targets[j], self._laws[j], int(table.sum())
+    def laws(self, state: State) -> list[dict[str, Any]]:
+        """Return a row an attribute: its transitions against its own law."""
+        return [self._attribute(j, state) for j in range(len(self._targets))]
+
+    def _attribute(self, j: int, state: State) -> dict[str, Any]:
+        target, law, n = self._targets[j], self._laws[j], self._records
+        table, stayed = state.sums["tables"][j], state.sums["stayed"][j]
+        beyond, around = (int(counts[j]) for counts in state.sums["outside"])
         level = _FAMILY / len(self._targets)
         transitions = 0.0 if beyond else evidence.table_p(table, law.cells)
         row = {"attribute": target.name, "records": n}
@@ -137,16 +150,19 @@ class Audit:
             chance, odds = _declared(target.matrix)
             low, high = clopper_pearson(around, n)
             staying_p = binomial_p(around, n, chance)
-            p = min(1.0, 2 * min(transitions, staying_p))
+            each = zip(stayed.tolist(), table.sum(axis=1).tolist(), law.staying.tolist(), strict=True)
+            codes_p = min(1.0, len(stayed) * min(binomial_p(k, m, s) for k, m, s in each))
+            p = min(1.0, 3 * min(transitions, staying_p, codes_p))
             row |= {
                 "declared_gamma": target.matrix.amplification,
                 "gamma": _gamma(around / n, odds),
                 "gamma_low": _gamma(low, odds),
                 "gamma_high": _gamma(high, odds),
-                "gamma_unseen": _gamma(evidence.betraying(n, chance, level / 4), odds),
+                "gamma_unseen": _gamma(evidence.betraying(n, chance, level / 6), odds),
                 "stayed": around / n,
                 "stayed_declared": chance,
                 "stayed_p": staying_p,
+                "codes_p": codes_p,
             }
         return row | {"transitions_p": transitions, "p": p, "honest": p >= level}
 
@@ -156,8 +172,7 @@ class Audit:
         spread = (numbers - self._number @ numbers) ** 2
         return [(numbers == numbers[-1]).astype(np.float64), numbers, -numbers, spread, -spread]
 
-    def _record(self, numbers: np.ndarray) -> dict[str, Any]:
-        counts = numbers.sum(axis=0)
+    def _record(self, counts: np.ndarray) -> dict[str, Any]:
         whole = binomial_at_least(int(counts[-1]), int(counts.sum()), float(self._number[-1]))
         others = [float(evidence.sums_p(counts[None], self._number, s)[0]) for s in self._scores()[1:]]
         return _family("record", {"": np.array([whole, *others])})
@@ -169,8 +184,8 @@ class Audit:
     def _numbers_p(self, counts: np.ndarray) -> np.ndarray:
         return np.stack([evidence.sums_p(counts, self._number, s) for s in self._scores()])
 
-    def _place(self, state: State, numbers: np.ndarray) -> dict[str, Any]:
-        by_block, sizes = state.sums[5], numbers.sum(axis=1)
+    def _place(self, numbers: np.ndarray, by_block: np.ndarray) -> dict[str, Any]:
+        sizes = numbers.sum(axis=1)
         found = {"": [self._numbers_p(part) for part in evidence.stretches(numbers)]}
         for j, target in enumerate(self._targets):
             counts = np.stack([sizes - by_block[:, j], by_block[:, j]], axis=1)
@@ -185,7 +200,7 @@ class Audit:
         )
 
     def _pairs(self, state: State) -> dict[str, Any]:
-        both, apart, together = state.sums[:3]
+        both, apart, together = state.sums["pairs"]
         n, found = self._records, {}
         for a in range(len(self._targets)):
             for b in range(a + 1, len(self._targets)):
@@ -213,18 +228,20 @@ class Audit:
 
     # -- what they could not have seen
 
-    def _unseen(self, originals: Sequence[np.ndarray]) -> dict[str, Any]:
+    def _unseen(self, attributes: Sequence[dict[str, Any]], state: State) -> dict[str, Any]:
         """The largest share of wholly unperturbed records, and factor of all gammas, not to be betrayed."""
         n, level = self._records, _FAMILY / len(self._scores())
         # a code that stays more often than others counts as kept in part only
-        shown = prod(float(law.shown @ o) / n for law, o in zip(self._laws, originals, strict=True))
+        tables = zip(self._laws, state.sums["tables"], strict=True)
+        shown = prod(float(law.kept / law.staying @ t.sum(axis=1)) / n for law, t in tables)
         chance = float(self._number[-1])
         share = (evidence.betraying(n, chance, level) - chance) / max(shown - chance, 1e-300)
+        own = [r["gamma_unseen"] / r["declared_gamma"] for r in attributes if "gamma_unseen" in r]
         return {
             "records": n,
             "power": evidence.POWER,
             "unperturbed": min(share, 1.0),
-            "gamma_factor": self._factor(level),
+            "gamma_factor": min([self._factor(level), *own]),
         }
 
     def _factor(self, level: float) -> float:

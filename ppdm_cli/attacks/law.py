@@ -56,8 +56,8 @@ class Law:
         self.kept = float(self.stays.min())
         """Places below it count as kept: the same share of every code's cells."""
         own = self.row(np.arange(matrix.inputs))
-        self.shown = np.bincount(own, self.kept / self.stays) / np.bincount(own)
-        """By row, the share of values published as they were whose place counts as kept."""
+        self.staying = np.bincount(own, self.stays) / np.bincount(own)
+        """By row, the chance to be published as it was."""
         moved = min(matrix.outputs, GROUPS) - 1 if self._noise is None else round(GROUPS * (1 - _LEAST_NOISE))
         self._moved = moved
         self.cells = np.concatenate([[self.kept], np.full(moved, (1 - self.kept) / moved)])

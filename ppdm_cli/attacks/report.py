@@ -85,13 +85,13 @@ def audited(done: Attacked) -> list[str]:
         visible.append(f"all gammas {unseen['gamma_factor']:.4g} times those declared")
     records = counted(unseen["records"], "record")
     if visible:
-        limit = f"With 19 chances in 20 {records} betray {' or '.join(visible)}: smaller lies less often"
+        limit = f"{records} betray, 19 times in 20, {' or '.join(visible)}; smaller lies less often"
     else:
         limit = f"{records} are too few to betray even a release that is not perturbed at all"
     return [
         "The audit finds nothing against the release: not in each attribute's law, nor in how its coins go "
         "with the other attributes, the rows, the place in the file and the original values.",
-        f"{limit}; coins that someone else can compute, as from a seed, never.",
+        f"{limit}. Coins that someone else can compute, as from a seed, are betrayed by none.",
     ]
 
 

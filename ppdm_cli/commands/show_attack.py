@@ -120,7 +120,7 @@ def _tables(done: Attacked) -> None:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    return "honest" if row["honest"] else "rejected"
+    return "passes" if row["honest"] else "rejected"
 
 
 def _repeated(done: Attacked) -> list[list[Any]]:
