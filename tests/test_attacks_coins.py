@@ -1,4 +1,4 @@
-"""The audit: lies that leave each attribute's own law alone, how small they may be, and what its chances are."""
+"""The audit: lies that leave each attribute's own law alone, how small they may be, and its chances."""
 
 from __future__ import annotations
 
