@@ -40,6 +40,11 @@ class Attacked:
     """The product bound over a record."""
     kept: list[dict[str, Any]]
     audit: list[dict[str, Any]]
+    """A row an attribute: its transitions against its matrix."""
+    coins: list[dict[str, Any]]
+    """A row a family of tests: whether the coins depend on anything."""
+    unseen: dict[str, Any]
+    """The largest lies that so many records would not betray."""
     repeat: list[dict[str, Any]]
     order: list[dict[str, Any]]
     remarks: list[str]
@@ -49,7 +54,7 @@ class Attacked:
     @property
     def honest(self) -> bool | None:
         """Whether the audit found nothing; None without one."""
-        return all(r["honest"] for r in self.audit) if self.audit else None
+        return all(r["honest"] for r in (*self.audit, *self.coins)) if self.audit else None
 
     @property
     def sentences(self) -> list[str]:
@@ -112,6 +117,8 @@ def attack(
         record=_bound(promise, passes.adversary.gamma),
         kept=passes.adversary.kept,
         audit=passes.audit_rows,
+        coins=passes.coins_rows,
+        unseen=passes.unseen,
         repeat=passes.repeat_rows,
         order=passes.order_rows,
         remarks=passes.adversary.remarks,

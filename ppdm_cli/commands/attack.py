@@ -47,7 +47,8 @@ release, a million records at most.""",
     help="""Only this attack; repeatable. spectral, pca: the two on additive noise (Kargupta et al., Huang
 et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes' rule on
 the whole record and the class, with the joint distribution learnt from the release. repeat: perturbing
-again. order: the order of the rows. audit: whether the release is what its sidecar says.""",
+again. order: the order of the rows. audit: whether the release was perturbed as its sidecar says,
+as far as so many records can show.""",
 )
 @click.option(
     "--recovered",
@@ -131,6 +132,6 @@ def command(
         show_attack.show_all(done, tables=output is None)
     if done.honest is False:
         raise MismatchError(
-            "the audit rejects the release: its values did not go through the matrices of its sidecar",
+            "the audit rejects the release: it was not perturbed as its sidecar says",
             "make it again, or fetch it again with its own sidecar and original",
         )
