@@ -204,9 +204,7 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
 
     bins = all(math.isfinite(r["lower"]) for r in rows if r["label"] != "null") and rows[0]["label"] != "null"
     if not bins and len(rows) > _MOST_VALUES:
-        title = f"{title} (the {_MOST_VALUES} commonest of {len(rows):,} values)"
-        least = sorted((r["estimate"] for r in rows), reverse=True)[_MOST_VALUES - 1]
-        rows = [r for r in rows if r["estimate"] >= least][:_MOST_VALUES]
+        title, rows = f"{title} (the {_MOST_VALUES} commonest of {len(rows):,} values)", _commonest(rows)
     thin = len(rows) > _MOST_LABELS
     data = alt.Data(values=_placed(rows) if bins else [{**r, "lower": None, "upper": None} for r in rows])
     base = alt.Chart(data).encode(tooltip=[f"{n}:{'N' if n == 'label' else 'Q'}" for n in _shown(rows)])
@@ -249,6 +247,12 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
             .transform_filter("datum.label == 'null'")
         )
     return alt.layer(*layers).properties(title=title, width=width, height=180)
+
+
+def _commonest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the commonest categories, in their order."""
+    least = sorted((r["estimate"] for r in rows), reverse=True)[_MOST_VALUES - 1]
+    return [r for r in rows if r["estimate"] >= least][:_MOST_VALUES]
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:
