@@ -251,8 +251,8 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
 
 def _commonest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the commonest categories, in their order."""
-    least = sorted((r["estimate"] for r in rows), reverse=True)[_MOST_VALUES - 1]
-    return [r for r in rows if r["estimate"] >= least][:_MOST_VALUES]
+    places = sorted(range(len(rows)), key=lambda i: -rows[i]["estimate"])[:_MOST_VALUES]
+    return [rows[i] for i in sorted(places)]
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:
