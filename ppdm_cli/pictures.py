@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, one_line, quoted
+from ppdm_cli.errors import DataError, UsageError, one_line, quoted
 from ppdm_cli.tables import Target
 from ppdm_cli.tables.replacing import writing
 
@@ -72,27 +73,49 @@ def save(chart: Any, path: Path, force: bool) -> None:
     form = path.suffix.lower()[1:]
     spec = _shown_in(chart.to_dict())
     with Target(path, force) as target:
-        if form == "png":
-            content = vl_convert.vegalite_to_png(spec, scale=2)
-        elif form == "pdf":
-            content = vl_convert.vegalite_to_pdf(spec)
-        elif form == "html":
-            content = vl_convert.vegalite_to_html(spec, bundle=True).encode()
-        else:
-            content = vl_convert.vegalite_to_svg(spec).encode()
+        try:
+            content = _drawn(vl_convert, spec, form)
+        except ValueError:  # its message is Vega's, and may quote a label
+            raise DataError(
+                f"the picture {quoted(path)} cannot be drawn: it is too large for the drawing library",
+                "draw less of it, such as --attribute COL of estimate, or name a table with -o instead",
+            ) from None
         with writing(path):
             target.file.write(content)
         target.flush()
         target.rename()
 
 
+def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
+    if form == "png":
+        return bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    if form == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(spec))
+    if form == "svg":
+        return str(vl_convert.vegalite_to_svg(spec)).encode()
+    # The page holds the specification as it is. What could end its script travels as characters of private
+    # use, which no name has any more (`_shown_in`), and arrives as escapes.
+    page = str(vl_convert.vegalite_to_html(_mapped(spec, lambda t: t.translate(_MARKS)), bundle=True))
+    for mark, stand_in in _MARKS.items():
+        page = page.replace(stand_in, f"\\u{mark:04x}")
+    return page.encode()
+
+
+_MARKS = {ord("<"): "\ue000", ord(">"): "\ue001", ord("&"): "\ue002"}
+
+
 def _shown_in(part: Any) -> Any:
     """With control characters of names and labels spelt out: a drawing that had one could not be read."""
+    return _mapped(part, one_line)
+
+
+def _mapped(part: Any, change: Callable[[str], str]) -> Any:
+    """Return the same with every text in it changed."""
     if isinstance(part, dict):
-        return {k: _shown_in(v) for k, v in part.items()}
+        return {k: _mapped(v, change) for k, v in part.items()}
     if isinstance(part, list):
-        return [_shown_in(v) for v in part]
-    return one_line(part) if isinstance(part, str) else part
+        return [_mapped(v, change) for v in part]
+    return change(part) if isinstance(part, str) else part
 
 
 def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
@@ -128,6 +151,8 @@ def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None
 _SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
 _MOST_LABELS = 25
 """Labels below a panel; of more, every second, third, ... is shown."""
+_MOST_VALUES = 100
+"""Categories in a panel; of more, the commonest are drawn."""
 _BIN = re.compile(r"\[[^,]*, [^,]*[\])]")
 """The label of a bin of dates or times; its beginning is shown."""
 
@@ -178,6 +203,8 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
         )
 
     bins = all(math.isfinite(r["lower"]) for r in rows if r["label"] != "null") and rows[0]["label"] != "null"
+    if not bins and len(rows) > _MOST_VALUES:
+        title, rows = f"{title} (the {_MOST_VALUES} commonest of {len(rows):,} values)", _commonest(rows)
     thin = len(rows) > _MOST_LABELS
     data = alt.Data(values=_placed(rows) if bins else [{**r, "lower": None, "upper": None} for r in rows])
     base = alt.Chart(data).encode(tooltip=[f"{n}:{'N' if n == 'label' else 'Q'}" for n in _shown(rows)])
@@ -220,6 +247,12 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
             .transform_filter("datum.label == 'null'")
         )
     return alt.layer(*layers).properties(title=title, width=width, height=180)
+
+
+def _commonest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the commonest categories, in their order."""
+    places = sorted(range(len(rows)), key=lambda i: -rows[i]["estimate"])[:_MOST_VALUES]
+    return [rows[i] for i in sorted(places)]
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:

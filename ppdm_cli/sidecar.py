@@ -7,6 +7,8 @@ matrix that cannot be is refused with one line, and no size in it decides how mu
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from functools import cached_property
 from itertools import pairwise
@@ -347,5 +349,6 @@ def json_schema() -> bytes:
 
 
 def display_json(value: Any) -> bytes:
-    """JSON for programs, as `--json` prints it."""
-    return msgspec.json.format(_ENCODER.encode(value), indent=2)
+    """Return JSON for programs, as `--json` prints it: in ASCII, so that nothing in it moves a terminal."""
+    text = msgspec.json.format(_ENCODER.encode(value), indent=2).decode()
+    return re.sub(r"[^ -~\n]", lambda c: json.dumps(c[0])[1:-1], text).encode()

@@ -28,7 +28,7 @@ from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.record import Record, told_by_class
 from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.targets import Target
-from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.engine import Batch, Progress, fold, step
 from ppdm_cli.errors import DataError, listed
 from ppdm_cli.estimating import count, maximum_likelihood
 from ppdm_cli.sidecar import Attribute, Sidecar
@@ -145,7 +145,9 @@ class Adversary:
         if not joint.usable(self._promise, label):
             self.remarks.append("record: no perturbed attribute besides the class is small enough: left out.")
             return
-        learnt = joint.learn(joint.read(self._table, self._promise, label, threads, progress))
+        sample = joint.read(self._table, self._promise, label, threads, progress)
+        with step(progress, "learning"):
+            learnt = joint.learn(sample)
         found = Record(learnt, self.targets, self._by_class, self.gamma)
         if not found.inside:
             self.remarks.append(

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.errors import Exit, PpdmError
+from ppdm_cli.errors import Exit, PpdmError, one_line
 from ppdm_cli.version import __version__
 
 SUBCOMMANDS = {
@@ -83,9 +83,13 @@ def main() -> None:
         error.show()
         code = int(Exit.USAGE)
     except click.ClickException as error:
+        message = one_line(error.format_message())  # it quotes arguments
+        error.format_message = lambda: message  # type: ignore[method-assign]
         error.show()
         code = int(Exit.USAGE)
     except (KeyboardInterrupt, click.Abort):
+        if sys.stderr.isatty():
+            click.echo("\r", nl=False, err=True)  # over the ^C that the terminal shows
         _say("interrupted: nothing was written")
         code = int(Exit.INTERRUPTED)
     except BrokenPipeError:

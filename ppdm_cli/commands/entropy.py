@@ -147,4 +147,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
         f"rho1 {rows[0]['rho1']:g}",
         [titles[k] for k in shown],
         [[r[k] for k in shown] for r in rows],
+        keys=1 if "attribute" in shown else 2,
     )

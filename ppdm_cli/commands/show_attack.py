@@ -65,16 +65,16 @@ def _tables(done: Attacked) -> None:
         "attack",
         "attribute",
         "exact %",
-        "prior",
+        "exact prior",
         "near %",
-        "prior",
+        "near prior",
         "RMSE",
         "of sd",
         "belief %",
         "bound",
     ]
     if rows:
-        show.table(out, f"Guesses, {title}", columns, rows)
+        show.table(out, f"Guesses, {title}", columns, rows, keys=2)
     if done.kept:
         show.table(
             out,

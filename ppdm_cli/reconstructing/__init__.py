@@ -23,7 +23,7 @@ from msgspec import UNSET
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Batch, Progress, map_partitions, scan
+from ppdm_cli.engine import Batch, Progress, map_partitions, scan, step
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import (
     DEFAULT,
@@ -91,7 +91,9 @@ def reconstruct(
         table = rewound(table, stack)
         drawer = None
         if label is not None and method in (None, "joint") and usable(promise, label):
-            learnt = learn(read(table, promise, label, threads, progress), cells)
+            sample = read(table, promise, label, threads, progress)
+            with step(progress, "learning"):
+                learnt = learn(sample, cells)
             drawer = Drawer(learnt, promise.release) if learnt.model is not None else None
         dealer = Dealer(table, promise, label, drawer, estimator, spread, threads, progress)
         method = "global" if label is None else "by-class" if drawer is None else "joint"

@@ -71,6 +71,13 @@ def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None)
     return pa.schema([pa.field(f.name, normal_or_same(f)) for f in raw])
 
 
+def no_utf8(where: str) -> DataError:
+    return DataError(
+        f"{quoted(where)} has a name that is not in UTF-8: its own, or a column's",
+        "rename the file or the column",
+    )
+
+
 def normal_or_same(column: pa.Field) -> pa.DataType:
     try:
         kind = dtypes.normal(column.type, column.name)

@@ -27,6 +27,7 @@ from ppdm_cli.tables.csv_blocks import chain, first_record, opened, record_start
 from ppdm_cli.tables.csv_header import PAIR_UP, column_names
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
+_RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
 _FAMILIES = {
     "int64": "number",
     "double": "number",
@@ -199,22 +200,13 @@ class CsvTable:
                 "it has a quote that does not pair up: a cell that is never closed, or a quote inside one",
                 PAIR_UP,
             )
-        ragged: list[int] = []
-        names = self._names
-
-        def note(row: pacsv.InvalidRow) -> str:
-            ragged.append((row.number or 1) - 1)
-            ragged.append(row.actual_columns)
-            return "error"
-
-        options = self._options
+        names, options = self._names, self._options
         try:
             return pacsv.read_csv(
                 pa.py_buffer(block),
                 pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
                 pacsv.ParseOptions(
                     delimiter=options.delimiter,
-                    invalid_row_handler=note,
                     ignore_empty_lines=len(names) > 1,
                     newlines_in_values=b'"' in block,
                 ),
@@ -227,17 +219,18 @@ class CsvTable:
                 ),
             )
         except pa.ArrowException as error:
-            if ragged:
-                start = "first row" if options.header is False else "header"
-                raise RowTrouble(
-                    ragged[0],
-                    f"it has {ragged[1]} cells where the {start} has {len(names)}",
-                    "mend the row, or say --delimiter",
-                ) from None
             raise self._unconverted(str(error), types) from None
 
     def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
         """What pyarrow's message says of the place; never what it says of the cell."""
+        ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
+        if ragged is not None:
+            start = "first row" if self._options.header is False else "header"
+            return RowTrouble(
+                int(ragged[1]) - 1,
+                f"it has {ragged[2]} cells where the {start} has {len(self._names)}",
+                "mend the row, or say --delimiter",
+            )
         place = _PLACE.search(message)
         if place is None:
             return DataError(f"a block of {quoted(self.name)} is no CSV", "check its delimiter and its quotes")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, normal_schema, normalised, rows_per_partition
+from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
 
 
 class ArrowTable:
@@ -28,7 +28,10 @@ class ArrowTable:
         files: tuple[Path, ...] = (),
     ) -> None:
         self.name, self.rows, self.rewindable, self.files = name, rows, rewindable, files
-        self.schema = normal_schema(schema, name)
+        try:
+            self.schema = normal_schema(schema, name)
+        except UnicodeError:
+            raise no_utf8(name) from None
         self.sidecar: bytes | None = (schema.metadata or {}).get(METADATA_KEY)
         self._batches = batches
 
@@ -79,6 +82,8 @@ def open_ipc_file(path: Path) -> ArrowTable:
     try:
         opened = reader()
         rows = opened.count_rows()
+    except UnicodeError:
+        raise no_utf8(str(path)) from None
     except (pa.ArrowException, OSError):
         raise _damaged(str(path)) from None
     return ArrowTable(str(path), opened.schema, batches, rows, True, (path,))

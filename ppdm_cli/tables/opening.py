@@ -45,6 +45,7 @@ def open_table(
 
 def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     files: list[Path] = []
+    labels: dict[Path, str] = {}
     root: Path | None = None
     for path in paths:
         if path.is_dir():
@@ -60,6 +61,9 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
                 )
             root = path if len(paths) == 1 else None
             files.extend(parts)
+            for number, part in enumerate(parts, 1):
+                if "=" in str(part.relative_to(path).parent):  # a hive key is a cell: such parts go by number
+                    labels[part] = f"{path}, part {number}"
         elif not path.exists():
             raise DataError(f"{quoted(path)} does not exist", "check its name")
         elif not path.is_file():
@@ -69,14 +73,15 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     forms = {Format.CSV if format_of(f).is_csv else format_of(f) for f in files}
     if len(forms) > 1:
         raise UsageError("the parts are of different formats", "give parts of one format")
-    for file in files:
+    names = [labels.get(f, str(f)) for f in files]
+    for file, name in zip(files, names, strict=True):
         try:
             file.open("rb").close()
         except OSError as error:
-            raise DataError(f"{quoted(file)} cannot be read: {error.strerror}", "check its rights") from None
+            raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
     match forms.pop():
         case Format.PARQUET:
-            return ParquetTable(files, root)
+            return ParquetTable(files, root, names)
         case Format.ARROW:
             if len(files) > 1:
                 raise UsageError("several Arrow files are given", "several parts may be Parquet or CSV")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ppdm_cli.engine import Progress
+from ppdm_cli.engine import Progress, step
 from ppdm_cli.errors import UsageError, listed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Table, open_table
@@ -115,7 +115,8 @@ def fit_tree(
     )
     if sidecar is not None:
         records = at_edges(records, sidecar)
-    return fit_records(records, options, threads)
+    with step(progress, "growing"):
+        return fit_records(records, options, threads)
 
 
 def _check(options: Options) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Progress
+from ppdm_cli.engine import Progress, step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
 from ppdm_cli.matrices import Additive
@@ -124,7 +124,9 @@ def fit_table(
     progress: Progress | None = None,
 ) -> FromRelease:
     label = label_of(promise, class_)
-    learnt = learn(read(table, promise, label, threads, progress), cells)
+    sample = read(table, promise, label, threads, progress)
+    with step(progress, "learning"):
+        learnt = learn(sample, cells)
     remarks = []
     kept = [a.name for a in promise.kept if a.name != label.name]
     large = [a.name for a in promise.perturbed if a.name != label.name]
@@ -133,7 +135,8 @@ def fit_table(
         remarks.append(f"{listed(kept)} took no part: columns that were not perturbed.")
     if large:
         remarks.append(f"{listed(large)} took no part: too many values.")
-    return _taught(learnt, label.name, remarks)
+    with step(progress, "growing"):
+        return _taught(learnt, label.name, remarks)
 
 
 def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
