@@ -27,6 +27,7 @@ FALSE_ALARM = 1e-4
 """The chance that a file in random order is refused, all attributes, lags and tests together."""
 TELLING = 0.1
 """Share of the possible excess of likeness (or of difference) that is refused, if chance does not explain it."""
+Column = np.ndarray | pa.Array
 LAGS = (*range(1, 13), 24, 28, 30, 31, 48, 52, 60, 96, 100, 168, 365)
 """Steps between the rows compared: all short ones, and the hours, days, weeks and months of series."""
 BLOCK = 1 << 10
@@ -45,16 +46,14 @@ class Sample:
     names: list[str]
     seen: int
     """Rows of the table so far."""
-    pieces: list[pa.RecordBatch]
-    """The numbers of the rows kept, then the columns."""
+    pieces: list[list[Column]]
+    """The numbers of the rows kept, then their columns."""
 
     @classmethod
-    def of(cls, first_row: int, rows: int, columns: Mapping[str, np.ndarray | pa.Array]) -> Sample:
+    def of(cls, first_row: int, rows: int, columns: Mapping[str, Column]) -> Sample:
         sample = cls(list(columns), first_row + rows, [])
         places = _kept(first_row, rows, sample._stride)
-        taken = pa.array(places - first_row)
-        arrays = [_comparable(pa.array(c).take(taken)) for c in columns.values()]
-        sample.pieces = [sample._piece([pa.array(places), *arrays])]
+        sample.pieces = [[places, *(_short(_taken(c, places - first_row)) for c in columns.values())]]
         return sample
 
     @property
@@ -65,26 +64,23 @@ class Sample:
             stride *= 2
         return stride
 
-    def _piece(self, arrays: Sequence[pa.Array]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
-
     def merge(self, after: Sample) -> None:
         """Add what was kept of the rows that follow."""
         before = self._stride
         self.pieces += after.pieces
         self.seen = after.seen
         if len(self.pieces) > 64 or self._stride > before:
-            self.pieces = self._joined().to_batches()
+            self.pieces = [self._joined()]
 
-    def _joined(self) -> pa.Table:
-        whole = pa.Table.from_batches(self.pieces)
-        blocks = whole.column(0).to_numpy() // BLOCK
-        return whole.filter(pa.array(blocks % self._stride == 0)).combine_chunks()
+    def _joined(self) -> list[Column]:
+        whole = [_concatenated(parts) for parts in zip(*self.pieces, strict=True)]
+        rows = np.flatnonzero(whole[0] // BLOCK % self._stride == 0)
+        return [_taken(c, rows) for c in whole]
 
-    def columns(self) -> tuple[np.ndarray, dict[str, pa.ChunkedArray]]:
+    def columns(self) -> tuple[np.ndarray, dict[str, Column]]:
         """The numbers of the rows kept, and their columns."""
-        whole = self._joined()
-        return whole.column(0).to_numpy(), dict(zip(self.names, whole.columns[1:], strict=True))
+        places, *columns = self._joined()
+        return places, dict(zip(self.names, columns, strict=True))
 
 
 def _kept(first: int, rows: int, stride: int) -> np.ndarray:
@@ -94,30 +90,49 @@ def _kept(first: int, rows: int, stride: int) -> np.ndarray:
     return places[(places >= first) & (places < first + rows)]
 
 
-def _comparable(array: pa.Array) -> pa.Array:
+def _taken(column: Column, rows: np.ndarray) -> Column:
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    # not pa.array(), which would load pandas
+    return column.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
+
+
+def _concatenated(parts: Sequence[Column]) -> Column:
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
+
+
+def _short(column: Column) -> Column:
     """A column that can be ranked and takes a bounded space."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return pc.utf8_slice_codeunits(array, 0, _TEXT) if pa.types.is_string(array.type) else array
+    if isinstance(column, np.ndarray):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return pc.utf8_slice_codeunits(column, 0, _TEXT) if pa.types.is_string(column.type) else column
+
+
+def _ranks(column: pa.Array, ties: str) -> np.ndarray:
+    return np.frombuffer(pc.rank(column, tiebreaker=ties).buffers()[1], np.uint64).astype(np.int64) - 1
 
 
 def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
     """The perturbed attributes whose codes the order of the rows gives away, beyond what the kept columns tell."""
     places, columns = sample.columns()
     test = _Test(places, None, len(perturbed))
-    codes = {n: columns[n].to_numpy() for n in perturbed}
-    found = [n for n in perturbed if test.tells(codes[n])]
+    found = [n for n in perturbed if test.tells(columns[n])]
     if not found or not kept:
         return found
     groups = [_groups(columns[n]) for n in kept]
     given = _strata([g for g in groups if test.tells(g)])
-    return found if given is None else [n for n in found if _Test(places, given, len(perturbed)).tells(codes[n])]
+    if given is None:
+        return found
+    test = _Test(places, given, len(perturbed))
+    return [n for n in found if test.tells(columns[n])]
 
 
 def ascending(sample: Sample, name: str) -> bool:
     """Whether the rows are in the order of a column."""
     _, columns = sample.columns()
-    steps = np.diff(pc.rank(columns[name], tiebreaker="dense").to_numpy().astype(np.int64))
+    steps = np.diff(_ranks(columns[name], "dense"))
     return len(steps) > 1 and bool((steps >= 0).all() or (steps <= 0).all()) and bool(steps.any())
 
 
@@ -168,7 +183,9 @@ class _Test:
         for lag, (paired, pairs, shared) in self._pairs.items():
             seen = float(np.count_nonzero((codes[lag:] == codes[:-lag]) & paired))
             mean, variance = of_equals.moments(n, pairs, shared)
-            found.append((lag, *_judged(seen - mean, float(pairs.sum()) - mean if seen > mean else mean, variance)))
+            found.append(
+                (lag, *_judged(seen - mean, float(pairs.sum()) - mean if seen > mean else mean, variance))
+            )
             seen = float(np.einsum("i,i,i", score[lag:], score[:-lag], paired))  # a product of BLAS would wait
             mean, variance = of_ranks.moments(n, pairs, shared)
             found.append((lag, *_judged(seen - mean, float((pairs * squares / n).sum()), variance)))
@@ -205,15 +222,15 @@ def _judged(excess: float, possible: float, variance: float) -> tuple[float, flo
     return (abs(excess) / possible if possible > 1e-9 else 0.0), bound
 
 
-def _groups(column: pa.ChunkedArray) -> np.ndarray:
+def _groups(column: pa.Array) -> np.ndarray:
     """A kept column's values, or where they are many, ranges of about as many records each."""
     n = len(column)
     if pa.types.is_null(column.type):
         return np.zeros(n, np.int64)
-    values = pc.rank(column, tiebreaker="dense").to_numpy().astype(np.int64) - 1
+    values = _ranks(column, "dense")
     if values.max() < min(256, n // 8):
         return values
-    return (pc.rank(column, tiebreaker="min").to_numpy().astype(np.int64) - 1) * max(2, min(32, n // 32)) // n
+    return _ranks(column, "min") * max(2, min(32, n // 32)) // n
 
 
 def _strata(columns: list[np.ndarray]) -> np.ndarray | None:
