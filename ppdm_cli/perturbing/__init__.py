@@ -33,7 +33,7 @@ from ppdm_cli.errors import (
 )
 from ppdm_cli.matrices import AdditiveSpec, Noise
 from ppdm_cli.perturbing.noise import NO_NULLS, Scheme, Sd
-from ppdm_cli.perturbing.order import telling
+from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
 from ppdm_cli.perturbing.shuffle import Shuffler
@@ -77,6 +77,8 @@ class Release:
     """Attributes whose rare values went to a commoner one (--rare merge)."""
     telling_order: list[str]
     """Attributes whose row order tells, published all the same (--keep-order)."""
+    in_order_of: str | None
+    """The dropped identifier that the rows are in the order of."""
     clipped: bool
     shuffled: bool
     sized: bool
@@ -200,8 +202,8 @@ def perturb(
             found.extend(_telling(checks, settled))
             if found and not keep_order:
                 raise RefusedError(
-                    f"the order of the rows gives away {listed(found)}: records next to each other, or some rows "
-                    "apart, are too much alike, or too little",
+                    f"the order of the rows gives away {listed(found)}: records next to each other, or "
+                    "some rows apart, are too much alike, or too little",
                     "say --shuffle, or --keep-order if it must stay",
                 )
             if table.rows is not None and checks.rows != table.rows:
@@ -219,6 +221,7 @@ def perturb(
         settled.dropped,
         sorted(settled.merging),
         found,
+        id if checks.order and id in settled.dropped and in_order(checks.order, str(id)) else None,
         clip,
         shuffle,
         asked.bins == "auto",

@@ -1,4 +1,4 @@
-"""Does the order of the rows give private values back? Blocks of rows are kept beside the perturbing and tested.
+"""Does the order of the rows give private values back? Blocks of rows are kept on the way and tested.
 
 A file sorted by a private column publishes it, whatever gamma says: the rows around a record tell its
 value. So the true codes of rows some steps apart are compared with what a random order of the same
@@ -14,8 +14,10 @@ codes that hardly any record has, where the normal one is wrong by orders of mag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import exp, log1p
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +28,7 @@ from ppdm_cli.arrays import Codes, Floats
 FALSE_ALARM = 1e-4
 """The chance that a file in random order is refused, all attributes, lags and tests together."""
 TELLING = 0.1
-"""Share of the possible excess of likeness (or of difference) that is refused, if chance does not explain it."""
-Column = np.ndarray | pa.Array
+"""Share of the possible excess of likeness, or of difference, that is refused if chance does not explain it."""
 LAGS = (*range(1, 13), 24, 28, 30, 31, 48, 52, 60, 96, 100, 168, 365)
 """Steps between the rows compared: all short ones, and the hours, days, weeks and months of series."""
 BLOCK = 1 << 10
@@ -35,6 +36,8 @@ BLOCK = 1 << 10
 _MOST_ROWS, _MOST_CELLS = 1 << 16, 1 << 24
 _JUMP = 2.0
 """Moving one record changes two pairs, each by at most 1."""
+Column = Any
+"""A NumPy or an Arrow array."""
 _TEXT = 64
 """Characters of a kept text that are looked at."""
 
@@ -115,8 +118,10 @@ def _ranks(column: pa.Array, ties: str) -> np.ndarray:
 
 
 def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
-    """The perturbed attributes whose codes the order of the rows gives away, beyond what the kept columns tell."""
+    """The perturbed attributes that the order of the rows gives away, beyond what the kept columns tell."""
     places, columns = sample.columns()
+    if not len(places):
+        return []
     test = _Test(places, None, len(perturbed))
     found = [n for n in perturbed if test.tells(columns[n])]
     if not found or not kept:
@@ -129,11 +134,13 @@ def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) 
     return [n for n in found if test.tells(columns[n])]
 
 
-def ascending(sample: Sample, name: str) -> bool:
-    """Whether the rows are in the order of a column."""
-    _, columns = sample.columns()
-    steps = np.diff(_ranks(columns[name], "dense"))
-    return len(steps) > 1 and bool((steps >= 0).all() or (steps <= 0).all()) and bool(steps.any())
+def in_order(sample: Sample, name: str) -> bool:
+    """Whether the rows are in the order of a column, up or down; digits in text are taken for numbers."""
+    column = sample.columns()[1][name]
+    with suppress(pa.ArrowInvalid):
+        column = pc.cast(column, pa.float64())
+    steps = np.diff(_ranks(column, "dense"))
+    return len(steps) > 1 and bool((steps > 0).all() or (steps < 0).all())
 
 
 class _Test:
@@ -173,7 +180,7 @@ class _Test:
         ranks /= max(np.abs(ranks).max(), 1e-300)
 
         def total(each: Floats) -> Floats:
-            return np.bincount(of, each * counts, len(n))
+            return np.bincount(of, each * counts, len(n)).astype(np.float64)
 
         equals = total(counts - 1)
         squares, fourths = total(ranks**2), total(ranks**4)
@@ -183,9 +190,8 @@ class _Test:
         for lag, (paired, pairs, shared) in self._pairs.items():
             seen = float(np.count_nonzero((codes[lag:] == codes[:-lag]) & paired))
             mean, variance = of_equals.moments(n, pairs, shared)
-            found.append(
-                (lag, *_judged(seen - mean, float(pairs.sum()) - mean if seen > mean else mean, variance))
-            )
+            possible = float(pairs.sum()) - mean if seen > mean else mean
+            found.append((lag, *_judged(seen - mean, possible, variance)))
             seen = float(np.einsum("i,i,i", score[lag:], score[:-lag], paired))  # a product of BLAS would wait
             mean, variance = of_ranks.moments(n, pairs, shared)
             found.append((lag, *_judged(seen - mean, float((pairs * squares / n).sum()), variance)))
