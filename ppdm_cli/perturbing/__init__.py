@@ -33,7 +33,7 @@ from ppdm_cli.errors import (
 )
 from ppdm_cli.matrices import AdditiveSpec, Noise
 from ppdm_cli.perturbing.noise import NO_NULLS, Scheme, Sd
-from ppdm_cli.perturbing.order import OrderState
+from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import (
     MOST_LABELS,
@@ -67,7 +67,7 @@ from ppdm_cli.tables import (
     sidecar_path,
 )
 
-__all__ = ["AttributeWish", "OrderState", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
+__all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class Release:
     """Attributes whose rare values went to a commoner one (--rare merge)."""
     telling_order: list[str]
     """Attributes whose row order tells, published all the same (--keep-order)."""
+    in_order_of: str | None
+    """The dropped identifier that the rows are in the order of."""
     clipped: bool
     shuffled: bool
     sized: bool
@@ -198,8 +200,17 @@ def perturb(
             else (one.batch for one in done)
         )
 
+        found: list[str] = []
+
         def check() -> int:
-            _check(checks, settled, keep_order or shuffle, clip)
+            _check(checks, settled, clip)
+            found.extend(_telling(checks, settled))
+            if found and not keep_order:
+                raise RefusedError(
+                    f"the order of the rows gives away {listed(found)}: records next to each other, or "
+                    "some rows apart, are too much alike, or too little",
+                    "say --shuffle, or --keep-order if it must stay",
+                )
             if table.rows is not None and checks.rows != table.rows:
                 raise DataError(
                     f"{quoted(table.name)} changed while it was read", "run this again when it is finished"
@@ -209,13 +220,13 @@ def perturb(
             return checks.rows
 
         release = target.write(batches, work.schema, release, check)
-    telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
     return Release(
         release,
         target.frame,
         settled.dropped,
         sorted(settled.merging),
-        telling,
+        found,
+        id if checks.order and id in settled.dropped and in_order(checks.order, str(id)) else None,
         clip,
         shuffle,
         asked.bins == "auto",
@@ -299,8 +310,8 @@ def _plan(
 
 
 def _release_id(key: Key, plan: Plan) -> str:
-    """A random UUID; where the key is given, one that follows from it, so that bytes repeat."""
-    if key.origin == "system":
+    """A random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
+    if key.origin != "seeded":
         return str(uuid.uuid4())
     return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
 
@@ -321,7 +332,7 @@ def _shuffled(
     yield from shuffler.batches()
 
 
-def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None:
+def _check(checks: Checks, plan: Plan, clip: bool) -> None:
     """What only the whole data can show; nothing is published before this has passed."""
     if checks.rows == 0:
         raise DataError("the table has no records", "there is nothing to perturb")
@@ -349,10 +360,11 @@ def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None
                 "would get equal answers",
                 "give every record an identifier of its own",
             )
-    telling = [n for n, s in checks.order.items() if s.telling]
-    if telling and not order_may_tell:
-        raise RefusedError(
-            f"the order of the rows gives away {listed(telling)}: neighbouring records are too "
-            "much alike, or too little",
-            "say --shuffle, or --keep-order if it must stay",
-        )
+
+
+def _telling(checks: Checks, plan: Plan) -> list[str]:
+    """The attributes whose values the order of the rows gives away; none where it is not the data's."""
+    if checks.order is None:
+        return []
+    by_role = {r: [a.name for a in plan.attributes if a.role == r] for r in ("perturbed", "kept")}
+    return telling(checks.order, by_role["perturbed"], by_role["kept"])
