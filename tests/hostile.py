@@ -1,0 +1,456 @@
+"""Small inputs that ask for much: each is a folder's files and a command, made by a function of its name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+Case = Callable[[Path], list[str]]
+CASES: dict[str, Case] = {}
+
+
+def case(make: Case) -> Case:
+    CASES[make.__name__.replace("_", " ")] = make
+    return make
+
+
+# -- trees
+
+
+def leaf() -> dict[str, Any]:
+    return {"label": "A", "counts": [1, 0]}
+
+
+def full(depth: int, tests: list[str]) -> list[dict[str, Any]]:
+    """A full tree; level d tests the d-th attribute, counted round."""
+    inner = [
+        {
+            "label": "A",
+            "counts": [1, 1],
+            "test": tests[((i + 1).bit_length() - 1) % len(tests)],
+            "cut": i,
+            "child": 2 * i + 1,
+        }
+        for i in range(2**depth - 1)
+    ]
+    return inner + [leaf() for _ in range(2**depth)]
+
+
+def chain(length: int) -> list[dict[str, Any]]:
+    nodes: list[dict[str, Any]] = []
+    for i in range(length):
+        test = {"label": "A", "counts": [length - i, 1], "test": "x", "cut": i, "child": 2 * i + 1}
+        nodes += [test, leaf()] if i == 0 else [test, leaf()]
+    # a test's children are the leaf before the next test and that test
+    ordered = [nodes[0]]
+    for i in range(1, length):
+        ordered += [leaf(), nodes[2 * i]]
+    return [*ordered, leaf(), leaf()]
+
+
+def tree(folder: Path, nodes: list[Any], names: list[str], labels: list[str] | None = None) -> None:
+    features = [{"name": n, "dtype": "double", "numeric": True} for n in names]
+    said = {"format": "ppdm-tree", "version": 1, "tool": "ppdm 0.1.0", "options": {}}
+    said["class"] = {"name": "c", "dtype": "string", "labels": labels or ["A", "B"]}
+    (folder / "t.json").write_text(json.dumps(said | {"features": features, "nodes": nodes}))
+
+
+PREDICT = ["predict", "t.json", "d.csv", "-o", "o.csv"]
+
+
+@case
+def a_full_tree_and_an_empty_column(folder: Path) -> list[str]:
+    tree(folder, full(16, ["x"]), ["x"])
+    (folder / "d.csv").write_text("x,y\n" + ",1\n" * 1000)
+    return PREDICT
+
+
+@case
+def a_full_tree_and_one_column_of_two(folder: Path) -> list[str]:
+    """No subtree is without the column that is there."""
+    tree(folder, full(14, ["x"] * 13 + ["y"]), ["x", "y"])
+    (folder / "d.csv").write_text("x,y\n" + "".join(f",{i}\n" for i in range(1000)))
+    return PREDICT
+
+
+@case
+def a_tree_like_a_chain(folder: Path) -> list[str]:
+    tree(folder, chain(20_000), ["x"])
+    (folder / "d.csv").write_text("x,y\n" + "1e9,1\n" * 500 + ",1\n" * 500)
+    return PREDICT
+
+
+@case
+def a_tree_of_a_leaf_with_60000_labels(folder: Path) -> list[str]:
+    labels = [f"l{i}" for i in range(60_000)]
+    tree(folder, [{"label": "l0", "counts": [1] * 60_000}], ["x"], labels)
+    (folder / "d.csv").write_text("x,c\n" + "1,l5\n" * 1000)
+    return PREDICT
+
+
+@case
+def a_tree_of_many_labels_and_many_records(folder: Path) -> list[str]:
+    labels = [f"l{i}" for i in range(1000)]
+    tree(folder, [{"label": "l0", "counts": [1] * 1000}], ["x"], labels)
+    (folder / "d.csv").write_text("x,c\n" + "1,l5\n" * 300_000)
+    return PREDICT
+
+
+@case
+def a_tree_of_many_attributes(folder: Path) -> list[str]:
+    names = [f"x{i}" for i in range(2000)]
+    nodes = full(12, ["x0"])
+    for i, node in enumerate(nodes):
+        if "test" in node:
+            node["test"] = names[i % 2000]
+    tree(folder, nodes, names)
+    (folder / "d.csv").write_text(",".join(names) + "\n" + (",".join(["1"] * 2000) + "\n") * 500)
+    return PREDICT
+
+
+# -- sidecars
+
+
+def sidecar(folder: Path, attributes: list[dict[str, Any]], epsilon: float | None, records: int = 10) -> None:
+    """Seeded where `epsilon` is None: nothing is promised, so nothing must be right."""
+    promise = {"perturbed_gamma": None, "perturbed_epsilon": None, "kept": [], "coins": "seeded"}
+    if epsilon is not None:
+        promise |= {"perturbed_gamma": "inf", "perturbed_epsilon": "inf", "coins": "system"}
+    promise["kept"] = [a["name"] for a in attributes if a["role"] == "kept"]
+    said = {"format": "ppdm-sidecar", "version": 1, "tool": "ppdm 0.1.0", "stage": "perturbed"}
+    said |= {"release": "12345678-1234-4234-8234-123456789abc", "records": records, "privacy": promise}
+    (folder / "r.csv.ppdm.json").write_text(json.dumps(said | {"attributes": attributes}))
+
+
+def category(name: str, N: int) -> dict[str, Any]:
+    same = {"role": "perturbed", "type": "discrete", "dtype": "int64", "nulls": False, "domain_from": "declared"}
+    return {"name": name, "N": N, "categories": list(range(N)), "matrix": {"kind": "gamma-diagonal", "gamma": 9}} | same
+
+
+def binned(name: str, N: int, matrix: dict[str, Any]) -> dict[str, Any]:
+    same = {"role": "perturbed", "type": "continuous", "dtype": "double", "nulls": False, "domain_from": "declared"}
+    return {"name": name, "N": N, "edges": list(range(N + 1)), "representative": "center", "matrix": matrix} | same
+
+
+def release(folder: Path, attributes: list[dict[str, Any]], rows: int = 10, seed: int = 1) -> None:
+    sidecar(folder, attributes, None, rows)
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(0, a["N"], rows) + (0.5 if "edges" in a else 0) for a in attributes]
+    lines = [",".join(a["name"] for a in attributes), *(",".join(map(str, row)) for row in zip(*columns, strict=True))]
+    (folder / "r.csv").write_text("\n".join(lines) + "\n")
+
+
+@case
+def forty_noisy_attributes_of_1024_bins(folder: Path) -> list[str]:
+    noise = {"kind": "additive", "noise": "normal", "sd": 100.0, "dtype": "double"}
+    sidecar(folder, [binned(f"a{i}", 1024, noise | {"sd": 100.0 + i}) for i in range(40)], None)
+    return ["inspect", "r.csv.ppdm.json"]
+
+
+@case
+def many_noisy_attributes_of_64_bins(folder: Path) -> list[str]:
+    noise = {"kind": "additive", "noise": "normal", "dtype": "double"}
+    sidecar(folder, [binned(f"a{i}", 64, noise | {"sd": 9.0 + i / 100}) for i in range(5000)], None)
+    return ["inspect", "r.csv.ppdm.json"]
+
+
+@case
+def forty_bands_of_2048_bins(folder: Path) -> list[str]:
+    bands = [binned(f"a{i}", 2048, {"kind": "band", "gamma": 9, "half_width": 3 + i}) for i in range(40)]
+    for a in bands:
+        reach = a["matrix"]["half_width"]
+        a["beyond"] = {"dtype": "double", "below": list(range(-reach, 0)), "above": list(range(2049, 2049 + reach))}
+    sidecar(folder, bands, None)
+    return ["inspect", "r.csv.ppdm.json"]
+
+
+@case
+def sixty_thousand_attributes(folder: Path) -> list[str]:
+    sidecar(folder, [category(f"a{i}", 2) for i in range(60_000)], None)
+    return ["inspect", "r.csv.ppdm.json"]
+
+
+@case
+def sixty_thousand_attributes_as_json(folder: Path) -> list[str]:
+    return [*sixty_thousand_attributes(folder), "--json"]
+
+
+@case
+def a_long_list_of_kept_columns(folder: Path) -> list[str]:
+    kept = [{"name": f"k{i}" * 20, "role": "kept", "type": "discrete", "dtype": "int64"} for i in range(30_000)]
+    sidecar(folder, [category("a", 2), *kept], None)
+    return ["inspect", "r.csv.ppdm.json"]
+
+
+# -- releases of large domains
+
+
+def large(folder: Path, *sizes: int) -> None:
+    release(folder, [category(f"a{i}", n) for i, n in enumerate(sizes)])
+
+
+@case
+def two_domains_of_65536_attacked(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536)
+    return ["attack", "r.csv"]
+
+
+@case
+def two_domains_of_65536_attacked_with_the_original(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536)
+    (folder / "truth.csv").write_bytes((folder / "r.csv").read_bytes())
+    return ["attack", "r.csv", "--truth", "truth.csv"]
+
+
+@case
+def two_domains_of_65536_estimated(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536)
+    return ["estimate", "r.csv"]
+
+
+@case
+def two_domains_of_65536_reconstructed(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536)
+    return ["reconstruct", "r.csv", "-o", "o.csv"]
+
+
+@case
+def two_domains_of_65536_trained_on(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536, 2)
+    return ["train-tree", "r.csv", "--class", "a2", "-o", "t.json"]
+
+
+@case
+def a_class_of_65536_labels_trained_on(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536, 2)
+    return ["train-tree", "r.csv", "--class", "a0", "-o", "t.json"]
+
+
+@case
+def a_class_of_65536_labels_estimated_by(folder: Path) -> list[str]:
+    large(folder, 65_536, 60, 60, 60)
+    return ["estimate", "r.csv", "--by", "a0"]
+
+
+@case
+def the_entropy_of_two_domains_of_65536(folder: Path) -> list[str]:
+    large(folder, 65_536, 65_536)
+    return ["entropy", "r.csv"]
+
+
+@case
+def a_joint_domain_of_8000_by_8000(folder: Path) -> list[str]:
+    large(folder, 8000, 8000)
+    return ["estimate", "r.csv", "--joint", "a0,a1"]
+
+
+@case
+def a_joint_domain_of_2048_by_2048(folder: Path) -> list[str]:
+    large(folder, 2048, 2048)
+    return ["estimate", "r.csv", "--joint", "a0,a1"]
+
+
+@case
+def a_joint_domain_of_2048_by_2048_written(folder: Path) -> list[str]:
+    large(folder, 2047, 2047)
+    return ["estimate", "r.csv", "--joint", "a0,a1", "-o", "e.parquet"]
+
+
+@case
+def a_joint_domain_of_three(folder: Path) -> list[str]:
+    large(folder, 160, 160, 160)
+    return ["estimate", "r.csv", "--joint", "a0,a1,a2"]
+
+
+@case
+def two_thousand_columns_attacked(folder: Path) -> list[str]:
+    release(folder, [category(f"a{i}", 3) for i in range(2000)], 50)
+    return ["attack", "r.csv"]
+
+
+@case
+def two_thousand_columns_estimated(folder: Path) -> list[str]:
+    release(folder, [category(f"a{i}", 3) for i in range(2000)], 50)
+    return ["estimate", "r.csv"]
+
+
+@case
+def two_thousand_columns_reconstructed(folder: Path) -> list[str]:
+    release(folder, [category(f"a{i}", 3) for i in range(2000)], 50)
+    return ["reconstruct", "r.csv", "-o", "o.csv"]
+
+
+@case
+def two_thousand_columns_trained_on(folder: Path) -> list[str]:
+    release(folder, [category(f"a{i}", 3) for i in range(2000)], 50)
+    return ["train-tree", "r.csv", "--class", "a0", "-o", "t.json"]
+
+
+@case
+def noise_of_1024_bins_attacked(folder: Path) -> list[str]:
+    noise = {"kind": "additive", "noise": "normal", "sd": 100.0, "dtype": "double"}
+    release(folder, [binned(f"a{i}", 1024, noise | {"sd": 100.0 + i}) for i in range(4)])
+    return ["attack", "r.csv"]
+
+
+@case
+def noise_of_1024_bins_estimated(folder: Path) -> list[str]:
+    noise = {"kind": "additive", "noise": "normal", "sd": 100.0, "dtype": "double"}
+    release(folder, [binned(f"a{i}", 1024, noise | {"sd": 100.0 + i}) for i in range(4)])
+    return ["estimate", "r.csv"]
+
+
+# -- tables
+
+PERTURB = ["perturb", "--gamma", "9", "-o", "o.parquet"]
+
+
+@case
+def a_header_that_opens_a_quote(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b'"' + b"\n" * (300 << 20), 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def a_record_of_quotes_and_newlines(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b'a,b\n1,"' + b'""\n' * (40 << 20), 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def a_header_of_many_columns(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b",".join(b"%x" % i for i in range(6_000_000)) + b"\n", 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def a_header_of_60000_columns(folder: Path) -> list[str]:
+    header = b",".join(b"c%d" % i for i in range(60_000))
+    (folder / "d.csv").write_bytes(header + b"\n" + (b"1," * 59_999 + b"2\n") * 3)
+    return [*PERTURB, "d.csv"]
+
+
+@case
+def a_cell_of_60_mib(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1," + b"x" * (60 << 20) + b"\n2,y\n", 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def a_line_without_an_end(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1," + b"x" * (300 << 20), 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def empty_lines_without_end(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" + b"\n" * (400 << 20), 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def a_row_of_many_cells(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" + b"," * (60 << 20) + b"\n", 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def a_parquet_string_of_400_mib(folder: Path) -> list[str]:
+    text = pa.array(["x" * (400 << 20), "y"], pa.string())
+    pq.write_table(pa.table({"a": pa.array([1, 2]), "b": text}), folder / "d.parquet", compression="zstd")
+    return [*PERTURB, "d.parquet"]
+
+
+@case
+def an_arrow_string_of_400_mib(folder: Path) -> list[str]:
+    text = pa.array(["x" * (400 << 20), "y"], pa.string())
+    feather.write_feather(pa.table({"a": pa.array([1, 2]), "b": text}), folder / "d.arrow", compression="zstd")
+    return [*PERTURB, "d.arrow"]
+
+
+@case
+def a_parquet_of_2000_columns(folder: Path) -> list[str]:
+    rng = np.random.default_rng(1)
+    table = pa.table({f"c{i}": pa.array(rng.integers(0, 5, 200)) for i in range(2000)})
+    pq.write_table(table, folder / "d.parquet")
+    return [*PERTURB, "d.parquet"]
+
+
+@case
+def a_parquet_of_two_billion_nulls(folder: Path) -> list[str]:
+    pq.write_table(pa.table({"a": pa.nulls(40_000_000, pa.int64())}), folder / "d.parquet", compression="zstd")
+    return [*PERTURB, "d.parquet", "--domain", "a=0:9"]
+
+
+@case
+def many_hive_keys(folder: Path) -> list[str]:
+    place = folder / "d"
+    for i in range(300):
+        place = place / f"k{i}=1" if i % 20 == 0 else place
+    place.mkdir(parents=True)
+    for i in range(600):
+        pq.write_table(pa.table({"a": [i % 3]}), place / f"p{i}.parquet")
+    return [*PERTURB, "d", "--keep-order"]
+
+
+# -- plans and options
+
+
+@case
+def a_plan_nested_deep(folder: Path) -> list[str]:
+    (folder / "d.csv").write_text("a\n1\n2\n" * 9)
+    (folder / "p.toml").write_text("a=" + "[" * 100_000 + "]" * 100_000)
+    return [*PERTURB, "d.csv", "--plan", "p.toml"]
+
+
+@case
+def a_plan_of_many_attributes(folder: Path) -> list[str]:
+    (folder / "d.csv").write_text("a\n1\n2\n" * 9)
+    (folder / "p.toml").write_text("".join(f"[attributes.a{i}]\ngamma = 5\n" for i in range(30_000)))
+    return [*PERTURB, "d.csv", "--plan", "p.toml"]
+
+
+@case
+def a_plan_of_a_dotted_key(folder: Path) -> list[str]:
+    (folder / "d.csv").write_text("a\n1\n2\n" * 9)
+    (folder / "p.toml").write_text(".".join(["a"] * 50_000) + " = 1\n")
+    return [*PERTURB, "d.csv", "--plan", "p.toml"]
+
+
+@case
+def a_domain_of_many_lines(folder: Path) -> list[str]:
+    (folder / "d.csv").write_text("a\n" + "1\n2\n" * 99)
+    (folder / "v.csv").write_text("a\n" + "".join(f"{i}\n" for i in range(3_000_000)))
+    return [*PERTURB, "d.csv", "--domain", "a=@v.csv"]
+
+
+@case
+def a_key_file_of_64_mib(folder: Path) -> list[str]:
+    (folder / "d.csv").write_text("i,a\n" + "".join(f"{i},{i % 3}\n" for i in range(99)))
+    (folder / "k").write_text("a" * (64 << 20))
+    (folder / "k").chmod(0o600)
+    return [*PERTURB, "d.csv", "--key-file", "k", "--id", "i"]
+
+
+@case
+def the_entropy_of_every_gamma_and_bin(folder: Path) -> list[str]:
+    return ["entropy", "--gamma", "2:100000:1", "--bins", "2:60000:1", "--records", "1000"]
+
+
+@case
+def the_entropy_of_wide_bands(folder: Path) -> list[str]:
+    return ["entropy", "--gamma", "2:100:1", "--bins", "2:2000:20", "--records", "1000", "--matrix", "band"]
+
+
+@case
+def a_sidecar_nested_deep(folder: Path) -> list[str]:
+    (folder / "r.csv.ppdm.json").write_text("[" * 1_000_000 + "]" * 1_000_000)
+    return ["inspect", "r.csv.ppdm.json"]
