@@ -345,6 +345,19 @@ def a_cell_of_60_mib(folder: Path) -> list[str]:
 
 
 @case
+def a_cell_of_15_mib(folder: Path) -> list[str]:
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1," + b"x" * (15 << 20) + b"\n2,y\n", 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
+def cells_of_15_mib(folder: Path) -> list[str]:
+    rows = b"1," + b"x" * (15 << 20) + b"\n2,y\n"
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n" + rows * 20, 9))
+    return [*PERTURB, "d.csv.gz"]
+
+
+@case
 def a_line_without_an_end(folder: Path) -> list[str]:
     (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1," + b"x" * (300 << 20), 9))
     return [*PERTURB, "d.csv.gz"]

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
+from ppdm_cli.arrays import code_type
 from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.tables import Table
@@ -146,6 +147,9 @@ class Descent:
             if not record.size:
                 continue
             child = self._child(outcomes, record, node)
+            if child.min() >= 0:
+                waiting.append((record, tree.first_child[node] + child, weight))
+                continue
             parts = np.where(child < 0, tree.children[node].astype(np.int64), 1)
             if parts.sum() > max(PLACES, rows) and record.min() < record.max():
                 low = record <= (int(record.min()) + int(record.max())) // 2
@@ -160,7 +164,7 @@ class Descent:
 
     def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
         """The child that each record goes to, -1 where its value is missing."""
-        tested = self.tree.feature[node]
+        tested = self.tree.feature[node].astype(code_type(len(self.tree.features)))
         child = np.empty(len(record), np.int64)
         order = np.argsort(tested, kind="stable")
         for here in np.split(order, np.flatnonzero(np.diff(tested[order])) + 1):
@@ -225,12 +229,14 @@ def _add(
     chances: np.ndarray, record: np.ndarray, node: np.ndarray, weight: np.ndarray, mixed: np.ndarray
 ) -> None:
     """Add what records have of the nodes where they ended."""
-    order = np.argsort(record, kind="stable")
+    if (record[1:] < record[:-1]).any():
+        order = np.argsort(record, kind="stable")
+        record, node, weight = record[order], node[order], weight[order]
     step = max(1, CELLS // chances.shape[1])
-    for start in range(0, len(order), step):
-        some = order[start : start + step]
-        records, first = np.unique(record[some], return_index=True)
-        chances[records] += np.add.reduceat(mixed[node[some]] * weight[some, None], first, axis=0)
+    for some in (slice(start, start + step) for start in range(0, len(record), step)):
+        first = np.flatnonzero(np.diff(record[some], prepend=-1))
+        sums = np.add.reduceat(mixed[node[some]] * weight[some, None], first, axis=0)
+        chances[record[some][first]] += sums
 
 
 def as_columns(tree: Tree, predicted: Predicted) -> dict[str, Any]:
