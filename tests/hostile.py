@@ -353,7 +353,7 @@ def a_cell_of_15_mib(folder: Path) -> list[str]:
 @case
 def cells_of_15_mib(folder: Path) -> list[str]:
     rows = b"1," + b"x" * (15 << 20) + b"\n2,y\n"
-    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n" + rows * 20, 9))
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n" + rows * 5, 9))
     return [*PERTURB, "d.csv.gz"]
 
 

@@ -19,7 +19,7 @@ from ppdm_cli.tables import Table, open_releases
 from ppdm_cli.trees.estimated import Teacher
 from ppdm_cli.trees.expecting import Expected, expected, rightness
 from ppdm_cli.trees.packing import packed
-from ppdm_cli.trees.tree import MOST_CLASSES, Tree
+from ppdm_cli.trees.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +92,6 @@ def label_of(promise: Sidecar, class_: str | None) -> Attribute:
         raise UsageError(
             f"{quoted(name)} is no class: its labels are bins, or numbers with fractions",
             "name a column of labels",
-        )
-    if label.domain.size > MOST_CLASSES:
-        raise UsageError(
-            f"{quoted(name)} is no class: it has {label.N} labels, more than {MOST_CLASSES}", "name another"
         )
     return label
 
