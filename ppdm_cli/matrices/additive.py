@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, erf, inf, isfinite, sqrt
+from math import ceil, inf, isfinite, sqrt
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -31,7 +31,6 @@ _NORMAL_REACH = 9.0
 _EXTREME = 1e6
 _NARROW = 1e-4
 """A bin of fewer standard deviations is as good as its middle; there differences would be all rounding."""
-_erf = np.vectorize(erf, otypes=[np.float64])
 
 Extents = tuple[tuple[float, float], ...]
 """Between which numbers the values of each code lie; of a single value, it twice."""
@@ -199,7 +198,10 @@ class Additive:
         """F(t), the chance that the noise is less than t standard deviations."""
         if self.noise == "uniform":
             return np.clip(t / sqrt(3), -1, 1) / 2 + 0.5
-        return 0.5 + 0.5 * _erf(t / sqrt(2))
+        from scipy.special import ndtr  # on first use: it costs a tenth of a second
+
+        below: Floats = ndtr(t)
+        return below
 
     def _summed(self, t: Floats) -> Floats:
         """F integrated up to t."""
