@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,18 @@ HANG = 60.0
 """Seconds after which a child is taken for hung; generous, as a test machine may be busy."""
 _ALLOWED = 6 << 30
 """Bytes of addresses that a child may have, so that no test takes the machine with it."""
+_MAIN = """
+import re, sys
+from ppdm_cli.commands import main
+told = sys.argv[1]
+sys.argv = ["ppdm", *sys.argv[2:]]
+try:
+    main()
+finally:
+    status = open("/proc/self/status").read()
+    open(told, "w").write(re.search(r"VmHWM:\\s*(\\d+)", status)[1])
+"""
+"""The command line, which says at its end what its own memory was: the kernel's figure has the parent's in it."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +55,14 @@ def stray(said: bytes) -> bool:
 
 def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -> Child:
     """Run `ppdm` with these arguments in a folder."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
+    with ExitStack() as stack:
+        out, err, given = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        told = stack.enter_context(tempfile.NamedTemporaryFile())
         given.write(stdin)
         given.seek(0)
         began = time.monotonic()
         run = subprocess.Popen(
-            [sys.executable, "-m", "ppdm_cli", *map(str, args)],
+            [sys.executable, "-c", _MAIN, told.name, *map(str, args)],
             cwd=cwd,
             stdin=given,
             stdout=out,
@@ -57,11 +71,11 @@ def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -
         )
         timer = threading.Timer(seconds, run.kill)
         timer.start()
-        _, status, used = os.wait4(run.pid, 0)
+        code = run.wait()
         timer.cancel()
-        run.returncode = code = os.waitstatus_to_exitcode(status)
         took = time.monotonic() - began
         out.seek(0)
         err.seek(0)
         stopped = code == -signal.SIGKILL
-        return Child(None if stopped else code, out.read(), err.read(), took, used.ru_maxrss / 1024)
+        mib = int(told.read() or 0) / 1024
+        return Child(None if stopped else code, out.read(), err.read(), took, mib)

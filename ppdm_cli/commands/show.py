@@ -94,7 +94,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """The figures of attributes (`promise.of_attribute`), a row each; a column is named by its title.
+    """The figures of attributes (`promise.of_attributes`), a row each; a column is named by its title.
 
     A title's last word says which figure it is of, where something goes before it.
     """

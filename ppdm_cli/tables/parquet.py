@@ -19,6 +19,8 @@ from ppdm_cli.tables.base import Partition, normal_schema, normalised, rows_per_
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """A hive key that is a number: whose text is the number's, so that 007 stays text."""
+LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
+"""A row group may unpack to so many bytes, and to so many times the size of its file more."""
 
 
 class ParquetTable:
@@ -31,6 +33,8 @@ class ParquetTable:
         self.name = str(root or files[0])
         self._metadata = [_opened(f) for f in self.files]
         self._keys = _hive_keys(self.files, root)
+        for file, metadata in zip(self.files, self._metadata, strict=True):
+            _check_size(file, metadata)
         own, *others = (_schema(m, f) for m, f in zip(self._metadata, self.files, strict=True))
         for file, other in zip(self.files[1:], others, strict=True):
             _check_same(own, other, self.files[0], file)
@@ -146,6 +150,17 @@ def _opened(file: Path) -> pq.FileMetaData:
         return pq.read_metadata(file)
     except (pa.ArrowException, OSError):
         raise _damaged(file) from None
+
+
+def _check_size(file: Path, metadata: pq.FileMetaData) -> None:
+    """DataError where a row group says that it unpacks to much more than the file."""
+    sizes = [metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)]
+    if max(sizes, default=0) > LEAST_UNPACKED + MOST_UNPACKED * file.stat().st_size:
+        raise DataError(
+            f"{quoted(file)} holds rows that unpack to {max(sizes) >> 20} MiB, over {MOST_UNPACKED} times the "
+            "size of the file",
+            "write it again in smaller row groups, and leave out columns of very long values",
+        )
 
 
 def _schema(metadata: pq.FileMetaData, file: Path) -> pa.Schema:
