@@ -29,7 +29,7 @@ finally:
     status = open("/proc/self/status").read()
     open(told, "w").write(re.search(r"VmHWM:\\s*(\\d+)", status)[1])
 """
-"""The command line, which says at its end what its own memory was: the kernel's figure has the parent's in it."""
+"""It says at its end what its own memory was: the kernel's figure for a child has the parent's in it."""
 
 
 @dataclass(frozen=True)

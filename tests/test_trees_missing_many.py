@@ -15,7 +15,9 @@ from ppdm_cli.trees.tree import Tree
 from tests.tree_strategies import trees
 
 
-def defined(tree: Tree, outcome: dict[int, float], node: int = 0, parent: np.ndarray | None = None) -> np.ndarray:
+def defined(
+    tree: Tree, outcome: dict[int, float], node: int = 0, parent: np.ndarray | None = None
+) -> np.ndarray:
     """The chances of one record, by recursion."""
     held = tree.counts[node].sum()
     own = tree.counts[node] / held if held > 0 else parent

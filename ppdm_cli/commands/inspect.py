@@ -9,9 +9,6 @@ import click
 from ppdm_cli.commands.options import FILE, json_option, sidecar_option
 from ppdm_cli.errors import UsageError
 
-_ROWS = 1000
-"""Attributes that are shown as a table."""
-
 
 @click.command(
     "inspect",
@@ -66,8 +63,6 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
         out,
         f"{promised.stage}, {records} records, release {promised.release}",
         [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
-        promise.of_attributes(promised.perturbed[:_ROWS], prior),
+        promise.of_attributes(promised.perturbed, prior),
     )
-    if len(promised.perturbed) > _ROWS:
-        show.say(out, [f"... and {len(promised.perturbed) - _ROWS} more; --json has all."])
     show.say(out, promise.sentences(promised, prior))

@@ -20,6 +20,9 @@ from ppdm_cli.promise import at_most, percent
 _WIDE = 120
 """Columns where nobody reads on a terminal, and the most of a table on a narrower one."""
 
+MOST_ROWS = 1000
+"""Rows of a table that are shown."""
+
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
 
@@ -37,7 +40,9 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
     still has longer lines than it likes.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
-    cells = [[Text(cell_text(cell)) for cell in row] for row in rows]
+    cells = [[Text(cell_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        say(out, [f"The first {MOST_ROWS} of {len(rows)} rows; --json has all."])
     titles, gap = [one_line(name) for name in columns], 2
     widest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(titles))]
     if _width(titles, widest, gap) > out.width:

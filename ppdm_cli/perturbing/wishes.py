@@ -286,7 +286,7 @@ def from_plan(path: Path) -> Wishes:
     except UnicodeError:
         raise UsageError(f"the plan {quoted(path)} is not in UTF-8", "convert it") from None
     except RecursionError:
-        raise UsageError(f"the plan {quoted(path)} is nested too deep", "a plan has settings and tables") from None
+        raise UsageError(f"the plan {quoted(path)} is nested too deep", "mend it") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(

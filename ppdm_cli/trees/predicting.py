@@ -24,7 +24,6 @@ from ppdm_cli.tables import Table
 from ppdm_cli.trees.records import floats
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
-
 CELLS = 1 << 22
 """Chances, a record's of all classes, that are held at a time."""
 PLACES = 1 << 18
