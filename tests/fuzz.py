@@ -133,7 +133,7 @@ def once(case: int, kind: str, args: list[str]) -> Found:
     wrong = [
         *(["a code that is not of the table"] if code not in CODES else []),
         *(["a stray word"] if stray(said) else []),
-        *(["a private value"] if CANARY.search(said) else []),
+        *(["a private value"] if CANARY.search(said) and (code or args[0] != "train-tree") else []),
         *(["too long"] if min(took, used) > SECONDS else []),
         *(["too much memory"] if mib > MIB else []),
         *(["more than a line"] if code not in (0, None) and kind != "attack" and _lines(said) > 1 else []),

@@ -16,13 +16,13 @@ PERTURB = ["perturb", "--gamma", "9", "-o", "o.parquet"]
 
 @case
 def a_header_that_opens_a_quote(folder: Path) -> list[str]:
-    (folder / "d.csv.gz").write_bytes(gzip.compress(b'"' + b"\n" * (300 << 20), 9))
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b'"' + b"\n" * (80 << 20), 9))
     return [*PERTURB, "d.csv.gz"]
 
 
 @case
 def a_record_of_quotes_and_newlines(folder: Path) -> list[str]:
-    (folder / "d.csv.gz").write_bytes(gzip.compress(b'a,b\n1,"' + b'""\n' * (40 << 20), 9))
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b'a,b\n1,"' + b'""\n' * (20 << 20), 9))
     return [*PERTURB, "d.csv.gz"]
 
 
@@ -60,7 +60,7 @@ def cells_of_15_mib(folder: Path) -> list[str]:
 
 @case
 def a_line_without_an_end(folder: Path) -> list[str]:
-    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1," + b"x" * (300 << 20), 9))
+    (folder / "d.csv.gz").write_bytes(gzip.compress(b"a,b\n1," + b"x" * (80 << 20), 9))
     return [*PERTURB, "d.csv.gz"]
 
 

@@ -38,8 +38,8 @@ def test_a_small_input_costs_little(what: str, tmp_path: Path) -> None:
 
 def test_a_hog_would_be_seen(tmp_path: Path) -> None:
     """The measure sees what a run takes, and a run that does not end."""
-    (tmp_path / "d.csv").write_text("a\n" + "1\n2\n" * 10)
-    args = ("perturb", "d.csv", "-o", "o.csv", "--gamma", "9")
+    (tmp_path / "d.csv").write_text("a\n" + "1\n2\n2\n1\n1\n" * 10)
+    args = ("perturb", "d.csv", "-o", "o.csv", "--gamma", "9", "--keep-order")
     done = child(*args, cwd=tmp_path)
     assert done.code == 0 and done.clean and 20 < done.mib < MIB
     assert child(*args, "--force", cwd=tmp_path, seconds=0.01).code is None

@@ -33,8 +33,6 @@ class ParquetTable:
         self.name = str(root or files[0])
         self._metadata = [_opened(f) for f in self.files]
         self._keys = _hive_keys(self.files, root)
-        for file, metadata in zip(self.files, self._metadata, strict=True):
-            _check_size(file, metadata)
         own, *others = (_schema(m, f) for m, f in zip(self._metadata, self.files, strict=True))
         for file, other in zip(self.files[1:], others, strict=True):
             _check_same(own, other, self.files[0], file)
@@ -42,6 +40,8 @@ class ParquetTable:
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
         self.rows: int | None = sum(m.num_rows for m in self._metadata)
+        for file, metadata in zip(self.files, self._metadata, strict=True):
+            _check_unpacked(self.name, file.stat().st_size, metadata)
         carried = (m.metadata[METADATA_KEY] for m in self._metadata if METADATA_KEY in (m.metadata or {}))
         self.sidecar: bytes | None = next(carried, None)
 
@@ -152,17 +152,6 @@ def _opened(file: Path) -> pq.FileMetaData:
         raise _damaged(file) from None
 
 
-def _check_size(file: Path, metadata: pq.FileMetaData) -> None:
-    """DataError where a row group says that it unpacks to much more than the file."""
-    sizes = [metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)]
-    if max(sizes, default=0) > LEAST_UNPACKED + MOST_UNPACKED * file.stat().st_size:
-        raise DataError(
-            f"{quoted(file)} holds rows that unpack to {max(sizes) >> 20} MiB, over {MOST_UNPACKED} times the "
-            "size of the file",
-            "write it again in smaller row groups, and leave out columns of very long values",
-        )
-
-
 def _schema(metadata: pq.FileMetaData, file: Path) -> pa.Schema:
     try:
         raw = metadata.schema.to_arrow_schema()
@@ -214,3 +203,13 @@ def _hive_value(text: str) -> str | None:
 def _key_type(values: list[Any]) -> pa.DataType:
     whole = any(isinstance(v, int) for v in values)
     return dtypes.parse("int64" if whole else "string")
+
+
+def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
+    """DataError where a row group says that it unpacks to much more than the file has."""
+    most = max((metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)), default=0)
+    if most > LEAST_UNPACKED + MOST_UNPACKED * size:
+        raise DataError(
+            f"{quoted(name)} holds rows that unpack to {most >> 20} MiB, over {MOST_UNPACKED} times their file",
+            "write it again in smaller row groups, and leave out columns of very long values",
+        )
