@@ -18,7 +18,7 @@ PRIOR = 0.05
 """The prior that worst posteriors are shown for, unless asked otherwise."""
 
 
-MOST_ENTRIES = 1 << 23
+MOST_ENTRIES = 1 << 22
 """Entries of matrices without closed forms, of all attributes, that are worked out for their figures."""
 
 

@@ -77,8 +77,8 @@ def a_row_of_many_cells(folder: Path) -> list[str]:
 
 
 @case
-def a_parquet_string_of_400_mib(folder: Path) -> list[str]:
-    text = pa.array(["x" * (400 << 20), "y"], pa.string())
+def a_parquet_string_of_200_mib(folder: Path) -> list[str]:
+    text = pa.array(["x" * (200 << 20), "y"], pa.string())
     pq.write_table(pa.table({"a": pa.array([1, 2]), "b": text}), folder / "d.parquet", compression="zstd")
     return [*PERTURB, "d.parquet"]
 

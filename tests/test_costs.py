@@ -22,7 +22,7 @@ QUICK = {
     "a joint domain of 8000 by 8000": 2,
     "a header that opens a quote": 1,
     "a cell of 60 mib": 1,
-    "a parquet string of 400 mib": 1,
+    "a parquet string of 200 mib": 1,
     "a parquet of 10 million nulls": 1,
     "a plan nested deep": 2,
     "a plan of a dotted key": 2,
