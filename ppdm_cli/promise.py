@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Context
 from math import isfinite
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from ppdm_cli.domain import Bins
-from ppdm_cli.matrices import Additive, AdditiveSpec, Band
+from ppdm_cli.matrices import Additive, AdditiveSpec, Band, GammaDiagonalSpec
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Attribute, Sidecar
 
@@ -17,11 +18,27 @@ PRIOR = 0.05
 """The prior that worst posteriors are shown for, unless asked otherwise."""
 
 
-def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
-    """The figures of one perturbed attribute."""
+MOST_ENTRIES = 1 << 22
+"""Entries of matrices without closed forms, of all attributes, that are worked out for their figures."""
+
+
+def of_attributes(attributes: Sequence[Attribute], prior: float = PRIOR) -> list[dict[str, Any]]:
+    """The figures of perturbed attributes; None for what would take too long together."""
+    figures, entries = [], 0
+    for attribute in attributes:
+        closed = isinstance(attribute.matrix, GammaDiagonalSpec)
+        if not closed and attribute.N is not UNSET:
+            entries += (attribute.N + 64) ** 2  # so that many small ones count too
+        figures.append(_of_attribute(attribute, prior, closed or entries <= MOST_ENTRIES))
+    return figures
+
+
+def _of_attribute(attribute: Attribute, prior: float, whole: bool) -> dict[str, Any]:
+    """The figures of one; `whole` tells whether the entries of its matrix may be worked out."""
     matrix = attribute.built_matrix
     gamma = matrix.amplification
     noise = matrix if isinstance(matrix, Additive) else None
+    closed = whole or noise is None
     return {
         "attribute": attribute.name,
         "type": attribute.type,
@@ -35,10 +52,10 @@ def of_attribute(attribute: Attribute, prior: float = PRIOR) -> dict[str, Any]:
         "interval_share": None if noise is None else noise.interval / _width(attribute),
         "gamma": _finite(gamma),
         "epsilon": _finite(epsilon(gamma)),
-        "staying": matrix.staying,
+        "staying": matrix.staying if closed else None,
         "neighbourhood": matrix.neighbourhood if isinstance(matrix, Band) else None,
-        "condition_number": _finite(matrix.condition_number),
-        "entropy": matrix.entropy(),
+        "condition_number": _finite(matrix.condition_number) if whole else None,
+        "entropy": matrix.entropy() if closed else None,
         "prior": prior,
         "worst_posterior": worst_posterior(gamma, prior),
         "domain_from": attribute.domain_from,
@@ -83,7 +100,7 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
         "records": sidecar.records,
         "class": None if sidecar.class_ is UNSET else sidecar.class_,
         "record": of_record(sidecar, prior),
-        "attributes": [of_attribute(a, prior) for a in sidecar.perturbed],
+        "attributes": of_attributes(sidecar.perturbed, prior),
         "kept": [{"attribute": a.name, "dtype": a.dtype} for a in sidecar.kept],
     }
 

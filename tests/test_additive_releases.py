@@ -89,7 +89,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
     assert seeded.privacy.perturbed_gamma is None  # type: ignore[union-attr]
     warned = promise.sentences(seeded)
     assert "rules out every original further from it" in warned[0] and "The coins came from a seed" in warned[1]
-    ages = promise.of_attribute(seeded.perturbed[0])
+    ages = promise.of_attributes(seeded.perturbed)[0]
     assert ages["interval"] == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
 
 

@@ -261,9 +261,10 @@ def test_gzip_is_read_and_a_truncated_one_is_an_error(tmp_path: Path) -> None:
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_blocks, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(csv_blocks, "LONGEST_HEADER", 1000)
     monkeypatch.setattr(csv_blocks, "BLOCK", 500)
     assert "line of more than" in trouble("a,b\n1," + "x" * 5000 + "\n", tmp_path)
-    assert "line of more than" in trouble("x" * 5000, tmp_path)
+    assert "header of more than" in trouble("x" * 5000, tmp_path)
     assert "row 2 of" in trouble('a,b\n1,2\n3,"' + "x" * 5000, tmp_path)
 
 

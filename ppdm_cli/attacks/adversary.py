@@ -30,11 +30,13 @@ from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.targets import Target
 from ppdm_cli.engine import Batch, Progress, fold, step
 from ppdm_cli.errors import DataError, listed
-from ppdm_cli.estimating import count, maximum_likelihood
+from ppdm_cli.estimating import MOST_CELLS, count, maximum_likelihood
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import Table
 
 LINEAR = {"spectral": spectral.estimator, "pca": pca.estimator, "bayes-linear": bayes_linear.estimator}
+MOST_CORRELATED = 1 << 9
+"""Attributes of the linear attacks, whose time grows with the cube of their number."""
 MOST_LABELS = 32
 """Without a class an attribute of so many published values may take its place for `record`."""
 
@@ -55,12 +57,15 @@ class Adversary:
         """The class, or whatever attribute of few values can stand for it where the whole record is read."""
         named = next((a for a in self._promise.attributes if a.name == self._promise.class_), None)
         if named is not None and named.has_domain:
-            return named
+            cells = named.published_domain.size * sum(a.built_matrix.outputs for a in self._promise.perturbed)
+            if cells <= MOST_CELLS:
+                return named
         few = [a for a in self._promise.perturbed if a.built_matrix.outputs <= MOST_LABELS]
         if "record" not in self._asked or not few or len(self._promise.perturbed) < 2:
             return None
         label = min(few, key=lambda a: a.built_matrix.outputs)
-        self.remarks.append(f"record: the sidecar lists no class; {label.name}, of few values, stands for it.")
+        lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
+        self.remarks.append(f"record: the sidecar lists {lists}; {label.name}, of few values, stands for it.")
         return label
 
     def learn(self, threads: int | None, progress: Progress | None) -> None:
@@ -91,7 +96,8 @@ class Adversary:
             ]
 
     def _learn_linear(self, threads: int | None, progress: Progress | None) -> None:
-        chosen, out = [], dict[str, list[str]]()
+        chosen: list[Target] = []
+        out = dict[str, list[str]]()
         for target in self.targets.values():
             if not target.ordered or target.domain.nulls:
                 why = "no numbers" if not target.ordered else "with nulls"
@@ -99,6 +105,8 @@ class Adversary:
                 why = "of numbers too large or too small for their squares"
             elif constant(target, self.counts[target.name]):
                 why = "constant as far as the release tells"
+            elif len(chosen) == MOST_CORRELATED:
+                why = f"beyond the first {MOST_CORRELATED}"
             else:
                 chosen.append(target)
                 continue

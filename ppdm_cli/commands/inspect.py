@@ -63,6 +63,6 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
         out,
         f"{promised.stage}, {records} records, release {promised.release}",
         [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
-        [promise.of_attribute(a, prior) for a in promised.perturbed],
+        promise.of_attributes(promised.perturbed, prior),
     )
     show.say(out, promise.sentences(promised, prior))

@@ -220,7 +220,7 @@ def _report(release: Any, output: Path, bands_asked: bool) -> None:
     from ppdm_cli.commands import show
 
     out = show.console(stderr=True)
-    rows = [promise.of_attribute(a) for a in release.sidecar.perturbed]
+    rows = promise.of_attributes(release.sidecar.perturbed)
     if promise.additive(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column

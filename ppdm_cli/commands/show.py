@@ -23,6 +23,9 @@ from ppdm_cli.promise import at_most, percent
 _WIDE = 120
 """Columns where nobody reads on a terminal."""
 
+MOST_ROWS = 1000
+"""Rows of a table that are shown."""
+
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
 
@@ -45,7 +48,9 @@ def table(
     beside them, it gets a line a cell.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
-    cells = [[Text(cell_text(cell)) for cell in row] for row in rows]
+    cells = [[Text(cell_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        say(out, [f"The first {MOST_ROWS} of {len(rows)} rows; --json has all."])
     titles, gap = [one_line(name) for name in columns], 2
     widest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(titles))]
     if sum(_widths(titles, widest, gap)) - gap > out.width:
@@ -134,7 +139,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """The figures of attributes (`promise.of_attribute`), a row each; a column is named by its title.
+    """The figures of attributes (`promise.of_attributes`), a row each; a column is named by its title.
 
     A title's last word says which figure it is of, where something goes before it.
     """

@@ -17,7 +17,7 @@ from ppdm_cli.chances import Z
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
-from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
+from ppdm_cli.estimating.counts import MOST_CELLS, Group, count, encoded, joint_codes
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
     ESTIMATORS,
@@ -34,6 +34,7 @@ from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
 __all__ = [
     "DEFAULT",
     "ESTIMATORS",
+    "MOST_CELLS",
     "Estimate",
     "Estimated",
     "count",

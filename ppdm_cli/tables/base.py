@@ -14,6 +14,7 @@ from ppdm_cli.errors import DataError, listed, quoted
 
 MOST_ROWS = 1 << 18
 MOST_CELLS = 1 << 22
+MOST_COLUMNS = 1 << 16
 
 
 def rows_per_partition(columns: int) -> int:
@@ -65,6 +66,11 @@ def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None)
         raise DataError(
             f"{quoted(where)} has columns of the same name: {listed(sorted(set(doubled)))}",
             "rename them, so that each name means one column",
+        )
+    if len(raw.names) > MOST_COLUMNS:
+        raise DataError(
+            f"{quoted(where)} has {len(raw.names)} columns; a sidecar holds at most {MOST_COLUMNS}",
+            "give the columns that matter",
         )
     if not raw.names:
         raise DataError(f"{quoted(where)} has no columns", "check that it is the file you meant")

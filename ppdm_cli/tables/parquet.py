@@ -19,6 +19,8 @@ from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, 
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """A hive key that is a number: whose text is the number's, so that 007 stays text."""
+LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
+"""A row group may unpack to so many bytes, and to so many times the size of its file more."""
 
 
 class ParquetTable:
@@ -41,6 +43,8 @@ class ParquetTable:
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
         self.rows: int | None = sum(m.num_rows for m in self._metadata)
+        for file, metadata in zip(self.files, self._metadata, strict=True):
+            _check_unpacked(self.name, file.stat().st_size, metadata)
         carried = (m.metadata[METADATA_KEY] for m in self._metadata if METADATA_KEY in (m.metadata or {}))
         self.sidecar: bytes | None = next(carried, None)
 
@@ -195,3 +199,13 @@ def _hive_value(text: str) -> str | None:
 def _key_type(values: list[Any]) -> pa.DataType:
     whole = any(isinstance(v, int) for v in values)
     return dtypes.parse("int64" if whole else "string")
+
+
+def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
+    """DataError where a row group says that it unpacks to much more than the file has."""
+    most = max((metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)), default=0)
+    if most > LEAST_UNPACKED + MOST_UNPACKED * size:
+        raise DataError(
+            f"{quoted(name)} holds rows that unpack to {most >> 20} MiB, over {MOST_UNPACKED} times their file",
+            "write it again in smaller row groups, and leave out columns of very long values",
+        )

@@ -23,9 +23,9 @@ from ppdm_cli.trees.growing import Options, grow
 from ppdm_cli.trees.measuring import Measured, importance
 from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.predicting import (
+    Descent,
     Predicted,
     as_columns,
-    chances_of,
     predict_table,
 )
 from ppdm_cli.trees.pruning import Pruner, collapse
@@ -164,7 +164,7 @@ def _confusion(records: Records, tree: Tree) -> np.ndarray:
             columns[number] = np.append(column.values, np.nan)[column.codes]
         else:
             columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
-    key = records.classes * classes + Predicted(chances_of(tree, columns, records.rows)).label
+    key = records.classes * classes + Descent(tree).predicted(columns, records.rows).label
     counts = np.bincount(key, records.weights, classes * classes)
     return counts.reshape(classes, classes).astype(np.float64)
 
@@ -184,5 +184,6 @@ def predict(
     tree = tree if isinstance(tree, Tree) else tree.tree
     table: Table = data if hasattr(data, "partitions") else open_table(data, csv=csv)
     found = predict_table(tree, table, threads=threads, progress=progress)
-    chances = {f"chance of {v}": found.chances[:, i] for i, v in enumerate(tree.labels)}
-    return pl.from_arrow(pa.table(as_columns(tree, found) | {n: pa.array(c) for n, c in chances.items()}))
+    chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
+    columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}
+    return pl.from_arrow(pa.table(columns))

@@ -31,7 +31,7 @@ from ppdm_cli.tables import (
     sidecar_path,
 )
 from ppdm_cli.trees.measuring import Measured
-from ppdm_cli.trees.predicting import as_columns, check_columns, predict_batch
+from ppdm_cli.trees.predicting import Descent, as_columns, check_columns
 from ppdm_cli.trees.tree import Feature, Tree
 
 PREDICTED, CONFIDENCE = "predicted", "confidence"
@@ -107,7 +107,7 @@ class Labeller:
     """
 
     def __init__(self, tree: Tree, table: Table, written: bool = True) -> None:
-        self.tree = tree
+        self.tree, self._descent = tree, Descent(tree)
         check_columns(tree, table.schema)
         used = {tree.class_name, *(tree.features[i].name for i in tree.feature[tree.feature >= 0])}
         names = table.schema.names
@@ -130,7 +130,7 @@ class Labeller:
             self._labels = dtypes.from_carrier(np.array(values), self._kind)
 
     def __call__(self, batch: Batch) -> tuple[pa.RecordBatch, Measured | None]:
-        predicted = predict_batch(self.tree, batch)
+        predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
         columns = [*batch.columns.columns, *as_columns(self.tree, predicted).values()]
         names = [*batch.columns.schema.names, PREDICTED, CONFIDENCE]
         measured = None

@@ -21,12 +21,11 @@ from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.tree import MOST_WEIGHT, Feature
+from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature
 
 LEAST_CUTS = 1024
 """Quantiles into which a number with too many values is cut, unless a 64th of the records is more."""
 MOST_VALUES = 1 << 16
-MOST_CLASSES = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)

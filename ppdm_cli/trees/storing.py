@@ -28,7 +28,7 @@ from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut
 
 FORMAT, VERSION = "ppdm-tree", 1
-LARGEST = 256 << 20
+LARGEST = 64 << 20
 """Bytes of JSON that are read at most."""
 _TABLES = (".parquet", ".csv", ".csv.gz", ".arrow", ".feather")
 
@@ -175,7 +175,13 @@ class TreeFile:
         if isinstance(self._into, Output):
             fill_frame(self._into, as_frame(tree), sidecar_of(tree))
         else:
-            self._into.put(encode(tree))
+            data = encode(tree)
+            if len(data) > LARGEST:
+                raise UsageError(
+                    f"the tree has {tree.size} nodes: as .json it is larger than {LARGEST >> 20} MiB",
+                    "store it as .parquet",
+                )
+            self._into.put(data)
 
     def publish(self) -> None:
         if isinstance(self._into, Output):

@@ -17,6 +17,8 @@ from ppdm_cli.errors import PpdmError
 
 MOST_WEIGHT = 1e100
 """So that no sum overflows."""
+MOST_CLASSES = 1 << 11
+"""Labels of a class at most: a confusion matrix has their square."""
 
 
 def majority(weights: np.ndarray) -> np.ndarray:
@@ -127,6 +129,8 @@ class Tree:
     def _check_words(self) -> None:
         if not self.labels or len(set(self.labels)) != len(self.labels):
             raise ValueError("the class has no labels, or the same one twice")
+        if len(self.labels) > MOST_CLASSES:
+            raise ValueError(f"the class has {len(self.labels)} labels, more than {MOST_CLASSES}")
         names = [f.name for f in self.features] + [self.class_name]
         if len(set(names)) != len(names):
             raise ValueError("two columns have the same name")
