@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.perturbing import Release, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
-    from ppdm_cli.trees import Fitted, Tree, fit_tree, predict
+    from ppdm_cli.trees import Fitted, Tree, predict, train_tree
 
 __all__ = [
     "Attacked",
@@ -27,10 +27,10 @@ __all__ = [
     "__version__",
     "attack",
     "estimate",
-    "fit_tree",
     "perturb",
     "predict",
     "reconstruct",
+    "train_tree",
 ]
 
 _WHERE = {
@@ -42,7 +42,7 @@ _WHERE = {
     "Estimate": "ppdm_cli.estimating",
     "reconstruct": "ppdm_cli.reconstructing",
     "Reconstructed": "ppdm_cli.reconstructing",
-    "fit_tree": "ppdm_cli.trees",
+    "train_tree": "ppdm_cli.trees",
     "predict": "ppdm_cli.trees",
     "Fitted": "ppdm_cli.trees",
     "Tree": "ppdm_cli.trees",

@@ -14,7 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
-from ppdm_cli.attacks.pairing import Paired, open_original
+from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.passes import ATTACKS, Passes
 from ppdm_cli.attacks.report import sentences, write
 from ppdm_cli.engine import Progress
@@ -22,7 +22,7 @@ from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, open_releases, rewound
+from ppdm_cli.tables import CsvOptions, Output, open_original, open_releases, rewound
 
 __all__ = ["ATTACKS", "Attacked", "attack", "write"]
 
@@ -88,13 +88,17 @@ def attack(
             raise UsageError(f"{quoted(name)} is no attack", f"one of {', '.join(ATTACKS)}")
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
+    if isinstance(truth, (str, Path)) and str(truth) == "-":
+        raise UsageError(
+            "the original is read more than once, and private data is never spooled", "give it as a file"
+        )
     with ExitStack() as stack:
         table, promise = open_releases(data, sidecar, from_)
         if not promise.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
             )
-        original = None if truth is None else open_original(truth, promise, csv)
+        original = None if truth is None else open_original(truth, promise.attributes, csv)
         target = None
         if recovered is not False:
             inputs = [*table.files, *(original.files if original is not None else ())]

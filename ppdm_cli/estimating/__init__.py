@@ -28,7 +28,7 @@ from ppdm_cli.estimating.intervals import Interval, intervals
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar
-from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
+from ppdm_cli.tables import OWN, CsvOptions, open_original, open_releases
 
 __all__ = [
     "DEFAULT",
@@ -126,7 +126,7 @@ def estimate(
     observed = count(table, groups, threads=threads, progress=progress)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
-        true_counts = _true_counts(truth, groups, table, observed, csv, threads, progress)
+        true_counts = _true_counts(truth, groups, observed, csv, threads, progress)
     tables = [
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
@@ -193,33 +193,19 @@ def _with_domain(attribute: Attribute) -> Attribute:
 def _true_counts(
     truth: Any,
     groups: Sequence[Group],
-    release: Table,
     observed: Sequence[np.ndarray],
     csv: CsvOptions | None,
     threads: int | None,
     progress: Progress | None,
 ) -> list[np.ndarray]:
-    kinds = {a.name: a.kind for g in groups for a in g}
-    options = csv or CsvOptions()
-    original = open_table(
-        truth, csv=CsvOptions(options.delimiter, options.encoding, options.nulls, {**kinds, **options.types})
-    )
-    for name, kind in kinds.items():
-        if name not in original.schema.names:
-            raise MismatchError(f"the original has no column {quoted(name)}", "give the release's own original")
-        found = original.schema.field(name).type
-        if found != kind:
-            raise MismatchError(
-                f"in the original {quoted(name)} is of type {found}, in the release {kind}",
-                "give the release's own original",
-            )
-    same = "give the release's own original; where values were clipped or merged for it, do the same to them"
+    original = open_original(truth, [a for g in groups for a in g], csv)
+    same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same, threads=threads, progress=progress)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
         raise MismatchError(
             f"the original has {counted(rows, 'record')}, the release {expected}",
-            "give the release's own original",
+            OWN,
         )
     return counts
 

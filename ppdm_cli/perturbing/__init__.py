@@ -54,6 +54,7 @@ from ppdm_cli.tables import (
     CsvOptions,
     Output,
     Table,
+    is_promised,
     open_table,
     read_sidecar,
     sidecar_path,
@@ -152,7 +153,7 @@ def perturb(
             "leave the other settings away, or give a --plan",
         )
     table = open_table(data, csv=_csv(csv, asked, earlier, id), standard_format=from_)
-    if table.sidecar is not None or any(sidecar_path(f).exists() for f in table.files):
+    if is_promised(table):
         raise RefusedError(
             f"{quoted(table.name)} is a release already: perturbing it again would leave "
             "a sidecar that speaks of the second time only",
