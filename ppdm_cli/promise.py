@@ -104,6 +104,16 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     said = []
     if sidecar.privacy is UNSET:
         return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
+    if sidecar.reconstruction is not UNSET:
+        row = (
+            "The rows were shuffled, but each is a guess about the person in some row of the release"
+            if sidecar.reconstruction.shuffled
+            else "Each row is a guess about the person in the same row of the release"
+        )
+        said.append(
+            f"{row}, and many of its values are right. Whoever has the release can make the same guesses: "
+            "handle this file as you would the release."
+        )
     many, noisy = len(sidecar.perturbed), additive(sidecar)
     if noisy:
         said.append(

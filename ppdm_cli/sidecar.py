@@ -193,12 +193,14 @@ class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(sidecar.stage, sidecar.release, sidecar.records, sidecar.tool)
 
 
-class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a data set was made from a release (stage "reconstructed")."""
 
     method: Literal["joint", "by-class", "global"]
     estimator: Literal["set-scale", "simplex", "ml"]
     spread: bool
+    shuffled: bool = False
+    """Whether the rows are in an order of their own; else row i is a guess about row i of the release."""
 
 
 class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -36,7 +36,6 @@ from ppdm_cli.perturbing.noise import NO_NULLS, Scheme, Sd
 from ppdm_cli.perturbing.order import OrderState
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
-from ppdm_cli.perturbing.shuffle import Shuffler
 from ppdm_cli.perturbing.sizing import sized
 from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
 from ppdm_cli.perturbing.wishes import (
@@ -53,6 +52,7 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
     Output,
+    Shuffler,
     Table,
     is_promised,
     open_table,

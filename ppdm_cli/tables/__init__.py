@@ -14,6 +14,7 @@ from ppdm_cli.tables.opening import open_table, read_sidecar, sidecar_path
 from ppdm_cli.tables.output import Output, fill_frame, write_frame
 from ppdm_cli.tables.release import OWN, check_fit, is_promised, open_original, open_release
 from ppdm_cli.tables.replacing import Target
+from ppdm_cli.tables.shuffle import Shuffler
 from ppdm_cli.tables.together import open_data, open_releases, rewound
 from ppdm_cli.tables.writing import Writer, open_writer
 
@@ -24,6 +25,7 @@ __all__ = [
     "Output",
     "Partition",
     "RowTrouble",
+    "Shuffler",
     "Table",
     "Target",
     "Writer",
