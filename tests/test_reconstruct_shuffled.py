@@ -1,4 +1,4 @@
-"""Rows of a reconstruction are guesses about the persons in them; shuffled, they are in a fresh random order."""
+"""Rows of a reconstruction are guesses about the persons in them; shuffled, they are in a random order."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -27,8 +27,12 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.intervals import Interval, intervals
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.matrices import Additive
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import OWN, CsvOptions, open_original, open_releases
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "DEFAULT",
@@ -46,8 +50,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Estimated:
+@dataclass(frozen=True, repr=False)
+class Estimated(Shown):
     """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
 
     group: Group
@@ -67,6 +71,10 @@ class Estimated:
                 seen = seen.take(matrix.unchanged, axis)
         return seen
 
+    def _words(self) -> list[str]:
+        by = [f"by {quoted(self.group[0].name)}"] if self.by else []
+        return [self.name, *by, counted(self.estimate.size, "count")]
+
     @property
     def name(self) -> str:
         return " x ".join(a.name for a in self.group[self.by :])
@@ -85,8 +93,8 @@ class Estimated:
         return Z * float(self.interval.std_error.mean()) > float(self.observed.mean())
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """What `estimate` gives."""
 
     tables: list[Estimated]
@@ -95,9 +103,16 @@ class Estimate:
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> pl.DataFrame:
         """A polars DataFrame, as `-o` writes it."""
         return as_frame(self.tables)
+
+    def _words(self) -> list[str]:
+        records = counted(int(self.tables[0].observed.sum()), "record")
+        return [records, f"estimator {self.estimator}", *(t.name for t in self.tables)]
+
+    def _body(self) -> Any:
+        return self.frame
 
 
 def estimate(

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,7 @@ from ppdm_cli.perturbing.wishes import (
     merged,
     whole_or_auto,
 )
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
@@ -60,18 +61,21 @@ from ppdm_cli.tables import (
     sidecar_path,
 )
 
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = ["AttributeWish", "OrderState", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
 MOST_LABELS = 1000
 """A kept class of more values is no class whose labels a sidecar lists."""
 
 
-@dataclass(frozen=True)
-class Release:
+@dataclass(frozen=True, repr=False)
+class Release(Shown):
     """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""
 
     sidecar: Sidecar
-    frame: Any
+    frame: pl.DataFrame | None
     """A polars DataFrame, or None where the release was written to a file."""
     dropped: list[str]
     merged: list[str]
@@ -82,6 +86,12 @@ class Release:
     shuffled: bool
     sized: bool
     """The number of bins was chosen (--bins auto)."""
+
+    def _words(self) -> list[str]:
+        return self.sidecar._words()
+
+    def _body(self) -> Any:
+        return self.sidecar if self.frame is None else self.frame
 
 
 def perturb(

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -39,24 +39,40 @@ from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone, split
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Attribute, Past, Reconstruction, Sidecar
 from ppdm_cli.tables import Output, Shuffler, Table, open_releases, rewound, rows_per_partition
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Method = Literal["joint", "by-class", "global"]
 __all__ = ["Reconstructed", "reconstruct"]
 
 
-@dataclass(frozen=True)
-class Reconstructed:
+@dataclass(frozen=True, repr=False)
+class Reconstructed(Shown):
     """What `reconstruct` gives: the sidecar, the table where no output was named, and the totals."""
 
     sidecar: Sidecar
-    frame: Any
+    frame: pl.DataFrame | None
     how: Reconstruction
     totals: dict[str, list[int]]
     """Of each perturbed attribute, how many records have each value now."""
     drawn: list[str]
     """The attributes that were drawn from the joint model; the others were dealt."""
+
+    def _words(self) -> list[str]:
+        shuffled = ["shuffled"] if self.how.shuffled else []
+        return [
+            f"method {self.how.method}",
+            f"estimator {self.how.estimator}",
+            *shuffled,
+            *self.sidecar._words(),
+        ]
+
+    def _body(self) -> Any:
+        return self.sidecar if self.frame is None else self.frame
 
 
 def reconstruct(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ppdm_cli.engine import Progress
-from ppdm_cli.errors import UsageError, listed
+from ppdm_cli.errors import UsageError, counted, listed
 from ppdm_cli.joint import CELLS
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, open_data
 from ppdm_cli.trees.applying import classify, figures, open_records
@@ -64,8 +65,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted(Shown):
     """A tree and how it does on its own training records."""
 
     tree: Tree
@@ -78,6 +79,13 @@ class Fitted:
     @property
     def measured(self) -> Measured:
         return Measured(self.tree.labels, self.confusion)
+
+    def _words(self) -> list[str]:
+        right = f"right on {100 * self.accuracy:.1f} % of its training records"
+        return [*self.tree._words(), counted(self.records, "record"), right, *self.remarks]
+
+    def _body(self) -> list[str]:
+        return self.tree._body()
 
     def figures(self) -> dict[str, Any]:
         """Return what --json says of the training."""

@@ -14,6 +14,7 @@ from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
 from ppdm_cli.matrices import Additive
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.estimated import Teacher
@@ -22,8 +23,8 @@ from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.tree import Tree
 
 
-@dataclass(frozen=True, eq=False)
-class FromRelease:
+@dataclass(frozen=True, eq=False, repr=False)
+class FromRelease(Shown):
     """A tree from a release, and what was learnt on the way."""
 
     tree: Tree
@@ -35,6 +36,12 @@ class FromRelease:
     gain: float
     """Bits a record by which the model makes the class likelier, on records held back."""
     remarks: list[str] = field(default_factory=list)
+
+    def _words(self) -> list[str]:
+        return [*self.tree._words(), *self.sentences(), *self.remarks]
+
+    def _body(self) -> list[str]:
+        return [*self.sentences(), *self.tree._body()]
 
     def figures(self) -> dict[str, Any]:
         """For programs."""
