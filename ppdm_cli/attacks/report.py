@@ -65,7 +65,7 @@ def sentences(done: Attacked) -> list[str]:
         said.append("The audit finds nothing wrong: the release is what its sidecar declares.")
     order = [r["attribute"] for r in done.order if r["published_tells"] or r.get("neighbours_tell")]
     if order:
-        said.append(f"The order of the rows tells values of {', '.join(order)}: publish with --shuffle.")
+        said.append(f"The order of the rows tells values of {', '.join(order)}: use perturb --shuffle.")
     return [*said, learnt(done)]
 
 
