@@ -10,6 +10,8 @@ from ppdm_cli.errors import one_line
 
 MOST = 300
 """Characters that a result prints at most."""
+ROWS = 10
+"""Rows of a frame that a notebook shows."""
 
 
 class Shown:
@@ -23,7 +25,7 @@ class Shown:
 
     def _body(self) -> Any:
         """Return a polars frame, or lines of text."""
-        return ()
+        return []
 
     def __repr__(self) -> str:
         text = one_line(f"<{type(self).__name__}: {', '.join(self._words())}>")
@@ -31,8 +33,14 @@ class Shown:
 
     def _repr_html_(self) -> str:
         body = self._body()
-        if hasattr(body, "_repr_html_"):
-            below = body._repr_html_()
+        if hasattr(body, "rows"):  # the frame's own HTML would leave control characters in
+            lines = [body.columns, *body.head(ROWS).rows()]
+            below = "".join(f"<tr>{''.join(f'<td>{_safe(c)}</td>' for c in line)}</tr>" for line in lines)
+            below = f"<table>{below}</table>{body.height} rows"
         else:
-            below = "<pre>" + "\n".join(escape(one_line(line)) for line in body) + "</pre>" if body else ""
-        return f"<p>{escape(repr(self)[1:-1])}</p>{below}"
+            below = "<pre>" + "\n".join(map(_safe, body)) + "</pre>"
+        return f"<p>{_safe(repr(self)[1:-1])}</p>{below}"
+
+
+def _safe(text: object) -> str:
+    return escape(one_line(str(text)))

@@ -338,7 +338,7 @@ def test_no_result_prints_over_300_characters() -> None:
     estimated = ppdm_cli.estimate(frame, sidecar=sidecar, truth=data)
     usable = ppdm_cli.reconstruct(frame, sidecar=sidecar, method="global")
     fitted, taught = (
-        ppdm_cli.train_tree(data, "group", prune=False),
+        ppdm_cli.train_tree(data, "group", prune=False, mdl=False),
         ppdm_cli.train_tree(frame, sidecar=sidecar),
     )
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")

@@ -58,7 +58,7 @@ some numbers a record; of a release a million records' codes and the joint table
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Two branches of a test need as many.",
+    help="The fewest training records in at least two branches of a test.",
 )
 @click.option("--max-depth", type=click.IntRange(0), help="Tests from the root to a leaf.  [default: any]")
 @click.option(
@@ -66,7 +66,7 @@ some numbers a record; of a release a million records' codes and the joint table
     type=click.FloatRange(0, 0.5, min_open=True),
     default=0.25,
     show_default=True,
-    help="Of the pruning: a smaller one prunes more.",
+    help="The confidence of pruning; a smaller one prunes more.",
 )
 @click.option("--no-prune", is_flag=True, help="Leave the tree as it was grown.")
 @click.option("--no-mdl", is_flag=True, help="Without release 8's charge for numeric cuts.")
@@ -103,8 +103,8 @@ def command(
     accuracy to expect, by published records that were held back.
 
     On other data it is C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category,
-    missing values as fractional records, pessimistic pruning. The options --no-mdl and --criterion gain leave
-    parts of it away. Of equally good tests the first column's is taken, and of its cuts the lowest.
+    missing values as fractional records, pessimistic pruning. --no-mdl and --criterion gain switch parts of
+    it off. Of equally good tests the first column's is taken, and of its cuts the lowest.
     """
     from contextlib import ExitStack
 

@@ -91,7 +91,7 @@ class Release(Shown):
         return self.sidecar._words()
 
     def _body(self) -> Any:
-        return self.sidecar if self.frame is None else self.frame
+        return self.sidecar._body() if self.frame is None else self.frame
 
 
 def perturb(

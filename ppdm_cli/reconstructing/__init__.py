@@ -72,7 +72,7 @@ class Reconstructed(Shown):
         ]
 
     def _body(self) -> Any:
-        return self.sidecar if self.frame is None else self.frame
+        return self.sidecar._body() if self.frame is None else self.frame
 
 
 def reconstruct(
