@@ -112,7 +112,7 @@ def from_arrow(data: Any) -> ArrowTable:
         import polars as pl
 
         if not isinstance(data, pl.LazyFrame):
-            raise UsageError(f"a {type(data).__name__} is not a table", AS_TABLE)
+            raise UsageError(f"an object of type {type(data).__name__} is not a table", AS_TABLE)
         try:
             data = data.collect(engine="streaming")
         except (pl.exceptions.PolarsError, OSError):
