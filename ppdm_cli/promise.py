@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from math import isfinite
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from ppdm_cli.domain import Bins
+from ppdm_cli.errors import UsageError
 from ppdm_cli.matrices import Additive, AdditiveSpec, Band, GammaDiagonalSpec
 from ppdm_cli.privacy import epsilon, worst_posterior
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.shown import Shown
+from ppdm_cli.sidecar import SUFFIX, Attribute, Sidecar
+from ppdm_cli.tables import open_release, read_sidecar
+
+if TYPE_CHECKING:
+    import polars as pl
 
 PRIOR = 0.05
 """The prior that worst posteriors are shown for, unless asked otherwise."""
@@ -20,6 +28,47 @@ PRIOR = 0.05
 
 MOST_ENTRIES = 1 << 22
 """Entries of matrices without closed forms, of all attributes, that are worked out for their figures."""
+
+
+@dataclass(frozen=True, repr=False)
+class Inspected(Shown):
+    """What `inspect` gives: a sidecar, and what it promises against an adversary of some prior belief."""
+
+    sidecar: Sidecar
+    prior: float
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        return figures(self.sidecar, self.prior)
+
+    @property
+    def sentences(self) -> list[str]:
+        return sentences(self.sidecar, self.prior)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A polars DataFrame of the perturbed attributes' figures."""
+        import polars as pl
+
+        rows = of_attributes(self.sidecar.perturbed, self.prior)
+        return pl.DataFrame(rows, infer_schema_length=None, strict=False)
+
+    def _words(self) -> list[str]:
+        return [*self.sidecar._words(), *self.sentences]
+
+    def _body(self) -> list[str]:
+        return self.sentences
+
+
+def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR) -> Inspected:
+    """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar."""
+    if not 0 < prior < 1:
+        raise UsageError("the prior must lie between 0 and 1", "such as --prior 0.05")
+    if isinstance(data, Sidecar):
+        return Inspected(data, prior)
+    if isinstance(data, (str, Path)) and str(data).endswith((SUFFIX, ".json")):
+        return Inspected(read_sidecar(Path(data), None, str(data)), prior)
+    return Inspected(open_release(data, sidecar, stages=None)[1], prior)
 
 
 def of_attributes(attributes: Sequence[Attribute], prior: float = PRIOR) -> list[dict[str, Any]]:
@@ -121,6 +170,16 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     said = []
     if sidecar.privacy is UNSET:
         return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
+    if sidecar.reconstruction is not UNSET:
+        row = (
+            "The rows were shuffled, but each is a guess about the person in some row of the release"
+            if sidecar.reconstruction.shuffled
+            else "Each row is a guess about the person in the same row of the release"
+        )
+        said.append(
+            f"{row}, and many of its values are right. Whoever has the release can make the same guesses: "
+            "handle this file as you would the release."
+        )
     many, noisy = len(sidecar.perturbed), additive(sidecar)
     if noisy:
         said.append(

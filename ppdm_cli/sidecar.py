@@ -22,8 +22,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
-from ppdm_cli.errors import MismatchError, PpdmError, quoted
+from ppdm_cli.errors import MismatchError, PpdmError, counted, quoted
 from ppdm_cli.matrices import Additive, AdditiveSpec, AnyMatrix, Extents, MatrixSpec, build
+from ppdm_cli.shown import Shown
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
@@ -50,7 +51,9 @@ class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
 
 
-class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+class Attribute(
+    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True
+):
     """One column of the release: what its values are, and what was done to them."""
 
     name: Name
@@ -103,6 +106,10 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
             raise ValueError(f"{quoted(self.name)}: {error.what}") from None
         except (ValueError, ArithmeticError) as error:
             raise ValueError(f"{quoted(self.name)}: {error}") from None
+
+    def _words(self) -> list[str]:
+        matrix = [] if self.matrix is UNSET else [self.matrix.kind]
+        return [quoted(self.name), self.role, f"{self.type} {self.dtype}", *matrix, f"N {self.N or 'unknown'}"]
 
     @property
     def has_domain(self) -> bool:
@@ -195,12 +202,14 @@ class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(sidecar.stage, sidecar.release, sidecar.records, sidecar.tool)
 
 
-class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a data set was made from a release (stage "reconstructed")."""
 
     method: Literal["joint", "by-class", "global"]
     estimator: Literal["set-scale", "simplex", "ml"]
     spread: bool
+    shuffled: bool = False
+    """Whether the rows are in an order of their own; else row i is a guess about row i of the release."""
 
 
 class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -211,7 +220,7 @@ class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sidecar(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
 ):
     """A whole sidecar."""
 
@@ -274,6 +283,15 @@ class Sidecar(
     @cached_property
     def kept(self) -> list[Attribute]:
         return [a for a in self.attributes if a.role == "kept"]
+
+    def _words(self) -> list[str]:
+        attributes = [f"{counted(len(self.perturbed), 'attribute')} perturbed", f"{len(self.kept)} kept"]
+        gamma = [] if self.privacy is UNSET else [f"gamma {self.privacy.perturbed_gamma}"]
+        records = "unknown" if self.records is None else self.records
+        return [self.stage, f"{records} records", *attributes, *gamma, f"release {self.release}"]
+
+    def _body(self) -> list[str]:
+        return [repr(a) for a in self.attributes]
 
     def encode(self) -> bytes:
         """Canonical JSON, one attribute a line: the bytes that file and metadata both hold."""

@@ -216,7 +216,7 @@ def test_an_original_that_is_another_s_is_refused(release: Path, here: Run) -> N
     people(ROWS).with_columns(region=pl.lit(WORD)).write_parquet(release / "outside.parquet")
     for name, words in (
         ("fewer", "has 3999 records, the release 4000"),
-        ("column", "has no column 'age'"),
+        ("column", "lacks the columns 'age'"),
         ("type", "of type double"),
         ("outside", "outside"),
     ):

@@ -16,10 +16,9 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
 from ppdm_cli.matrices import GammaDiagonalSpec
-from ppdm_cli.perturbing import shuffle
 from ppdm_cli.perturbing.settling import Plan, described
-from ppdm_cli.perturbing.shuffle import Shuffler
 from ppdm_cli.perturbing.substitution import Substituter
+from ppdm_cli.tables import Shuffler, shuffle
 from tests.chances import LEVEL, chi_square
 
 

@@ -12,23 +12,27 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ppdm_cli.attacks.pairing import Paired, open_original
+from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.passes import ATTACKS, Passes
 from ppdm_cli.attacks.report import sentences, write
 from ppdm_cli.engine import Progress
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, open_releases, rewound
+from ppdm_cli.tables import CsvOptions, Output, open_original, open_releases, rewound
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["ATTACKS", "Attacked", "attack", "write"]
 
 
-@dataclass(frozen=True)
-class Attacked:
+@dataclass(frozen=True, repr=False)
+class Attacked(Shown):
     """What `attack` gives."""
 
     sidecar: Sidecar
@@ -48,7 +52,7 @@ class Attacked:
     repeat: list[dict[str, Any]]
     order: list[dict[str, Any]]
     remarks: list[str]
-    recovered: Any = None
+    recovered: pl.DataFrame | None = None
     """The best guesses as a polars DataFrame, where they were asked for without a file."""
 
     @property
@@ -62,11 +66,17 @@ class Attacked:
         return sentences(self)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> pl.DataFrame:
         """A polars DataFrame, as `-o` writes it."""
         import polars as pl
 
         return pl.DataFrame(self.rows, infer_schema_length=None)
+
+    def _words(self) -> list[str]:
+        return ["measured" if self.measured else "expected", counted(len(self.rows), "row"), *self.sentences]
+
+    def _body(self) -> Any:
+        return self.frame if self.rows else self.sentences
 
 
 def attack(
@@ -93,13 +103,17 @@ def attack(
             raise UsageError(f"{quoted(name)} is no attack", f"one of {', '.join(ATTACKS)}")
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
+    if isinstance(truth, (str, Path)) and str(truth) == "-":
+        raise UsageError(
+            "the original is read more than once, and private data is never spooled", "give it as a file"
+        )
     with ExitStack() as stack:
         table, promise = open_releases(data, sidecar, from_)
         if not promise.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
             )
-        original = None if truth is None else open_original(truth, promise, csv)
+        original = None if truth is None else open_original(truth, promise.attributes, csv)
         target = None
         if recovered is not False:
             inputs = [*table.files, *(original.files if original is not None else ())]

@@ -58,7 +58,7 @@ def sentences(done: Attacked) -> list[str]:
     said = audited(done) if done.audit else []
     order = [r["attribute"] for r in done.order if r["published_tells"] or r.get("neighbours_tell")]
     if order:
-        said.append(f"The order of the rows tells values of {', '.join(order)}: publish with --shuffle.")
+        said.append(f"The order of the rows tells values of {', '.join(order)}: use perturb --shuffle.")
     return [*said, learnt(done)]
 
 

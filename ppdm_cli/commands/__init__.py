@@ -1,4 +1,4 @@
-"""The command line: one file a subcommand, which parses, calls one library function and shows.
+"""The command line: one file a subcommand, which parses, calls the library and shows.
 
 Nothing heavy is imported before a subcommand runs. Every failure ends here: one line that says
 what, where and the next step, and the exit code of the design.

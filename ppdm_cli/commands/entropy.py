@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from ppdm_cli.commands.options import FILE, force_option, json_option, numbers, sidecar_option, whole_numbers
-from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
 
@@ -83,43 +82,28 @@ def command(
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
 
-    if not 0 < rho1 < 1:
-        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
     if plot is not None:
         pictures.check(plot, force)
-    source = None
-    if release is not None:
-        if (gamma, bins, matrix, prior, records) != (None,) * 5:
-            raise UsageError(
-                "a release has its own gammas, bins, matrices, prior and records",
-                "leave --gamma, --bins, --matrix, --prior and --records away",
-            )
-        from ppdm_cli.tables import open_release
-
-        with show.progress() as progress:
-            opened, source = open_release(release, sidecar)
-            rows = guide.of_release(opened, source, rho1=rho1, progress=progress)
-    else:
-        shares = None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")]
-        sizes = (
-            [] if prior is not None and bins is None else whole_numbers(bins or BINS, "--bins 5,10,30:100:10")
-        )
-        rows = guide.of_grid(
-            numbers(gamma or GAMMAS, "--gamma 2:21"),
-            sizes,
-            rho1=rho1,
+    with show.progress() as progress:
+        done = guide.entropy(
+            release,
+            gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
+            bins=None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10"),
+            matrix=matrix,
             records=records,
-            prior=shares,
-            kind=matrix or "gamma-diagonal",
+            prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
+            rho1=rho1,
+            sidecar=sidecar,
+            progress=progress,
         )
     if output is not None:
-        guide.write(rows, source, output, force, [release] if release is not None else [])
+        guide.write(done.rows, done.sidecar, output, force, [release] if release is not None else [])
     if plot is not None:
-        pictures.entropy(rows, plot, force)
+        pictures.entropy(done.rows, plot, force)
     if as_json:
-        click.echo(display_json({"rows": rows}))
+        click.echo(display_json({"rows": done.rows}))
     elif output is None:
-        _show(rows)
+        _show(done.rows)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

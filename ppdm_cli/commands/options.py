@@ -78,13 +78,11 @@ def _csv_reading(
     types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...], header: bool | None
 ) -> Any:
     """The library's options from the command's."""
-    from ppdm_cli import dtypes
     from ppdm_cli.tables import CsvOptions
 
     pairs = dict(pair(t, "--type", "zip=string") for t in types)
     delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
-    kinds = {n: dtypes.parse(t) for n, t in pairs.items()}
-    return CsvOptions(delimiter, encoding, ("", *nulls), kinds, header=header)
+    return CsvOptions(delimiter, encoding, ("", *nulls), pairs, header=header)
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:

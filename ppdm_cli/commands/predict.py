@@ -65,12 +65,12 @@ def command(
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import Output
-    from ppdm_cli.trees import classify, load, open_data
+    from ppdm_cli.trees import classify, load, open_records
 
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     loaded = load(tree)
-    table, _ = open_data(data, csv, from_, loaded)
+    table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack, show.progress() as progress:
         labelled = Output(stack, output, None, force, to, (*table.files, tree), promised=False)
         measured = classify(loaded, table, labelled, progress=progress)

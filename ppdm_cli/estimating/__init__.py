@@ -7,9 +7,9 @@ intervals that cover what they say.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,8 +28,12 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
 from ppdm_cli.estimating.results import as_frame, write
 from ppdm_cli.matrices import Additive
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Attribute, Sidecar
-from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
+from ppdm_cli.tables import OWN, CsvOptions, open_original, open_releases
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "DEFAULT",
@@ -48,8 +52,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Estimated:
+@dataclass(frozen=True, repr=False)
+class Estimated(Shown):
     """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
 
     group: Group
@@ -69,6 +73,10 @@ class Estimated:
                 seen = seen.take(matrix.unchanged, axis)
         return seen
 
+    def _words(self) -> list[str]:
+        by = [f"by {quoted(self.group[0].name)}"] if self.by else []
+        return [self.name, *by, counted(self.estimate.size, "count")]
+
     @property
     def name(self) -> str:
         return " x ".join(a.name for a in self.group[self.by :])
@@ -87,8 +95,8 @@ class Estimated:
         return Z * float(self.interval.std_error.mean()) > float(self.observed.mean())
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """What `estimate` gives."""
 
     tables: list[Estimated]
@@ -97,9 +105,16 @@ class Estimate:
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> pl.DataFrame:
         """A polars DataFrame, as `-o` writes it."""
         return as_frame(self.tables)
+
+    def _words(self) -> list[str]:
+        records = counted(int(self.tables[0].observed.sum()), "record")
+        return [records, f"estimator {self.estimator}", *(t.name for t in self.tables)]
+
+    def _body(self) -> Any:
+        return self.frame
 
 
 def estimate(
@@ -128,7 +143,7 @@ def estimate(
     observed = count(table, groups, threads=threads, progress=progress)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
-        true_counts = _true_counts(truth, groups, table, observed, csv, threads, progress)
+        true_counts = _true_counts(truth, groups, observed, csv, threads, progress)
     tables = [
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
@@ -195,31 +210,19 @@ def _with_domain(attribute: Attribute) -> Attribute:
 def _true_counts(
     truth: Any,
     groups: Sequence[Group],
-    release: Table,
     observed: Sequence[np.ndarray],
     csv: CsvOptions | None,
     threads: int | None,
     progress: Progress | None,
 ) -> list[np.ndarray]:
-    kinds = {a.name: a.kind for g in groups for a in g}
-    options = csv or CsvOptions()
-    original = open_table(truth, csv=replace(options, types={**kinds, **options.types}))
-    for name, kind in kinds.items():
-        if name not in original.schema.names:
-            raise MismatchError(f"the original has no column {quoted(name)}", "give the release's own original")
-        found = original.schema.field(name).type
-        if found != kind:
-            raise MismatchError(
-                f"in the original {quoted(name)} is of type {found}, in the release {kind}",
-                "give the release's own original",
-            )
-    same = "give the release's own original; where values were clipped or merged for it, do the same to them"
+    original = open_original(truth, [a for g in groups for a in g], csv)
+    same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same, threads=threads, progress=progress)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
         raise MismatchError(
             f"the original has {counted(rows, 'record')}, the release {expected}",
-            "give the release's own original",
+            OWN,
         )
     return counts
 

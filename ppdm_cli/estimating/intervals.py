@@ -14,15 +14,20 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.chances import Z
+from ppdm_cli.errors import counted
 from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
 from ppdm_cli.matrices import Additive
+from ppdm_cli.shown import Shown
 
 
-@dataclass(frozen=True)
-class Interval:
+@dataclass(frozen=True, repr=False)
+class Interval(Shown):
     std_error: Floats
     low: Floats
     high: Floats
+
+    def _words(self) -> list[str]:
+        return [counted(self.low.size, "interval")]
 
     def possible(self, n: Floats | float) -> Interval:
         """Cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""

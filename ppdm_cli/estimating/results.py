@@ -17,10 +17,12 @@ from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.tables import Output, write_frame
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ppdm_cli.estimating import Estimate, Estimated
 
 
-def as_frame(tables: Sequence[Estimated]) -> Any:
+def as_frame(tables: Sequence[Estimated]) -> pl.DataFrame:
     """All tables below each other; jointly estimated attributes have a column of their own."""
     import polars as pl
 

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.sidecar import Evaluated, Sidecar
 from ppdm_cli.tables import write_frame
@@ -22,6 +20,8 @@ def write(
     inputs: Sequence[Path] = (),
 ) -> None:
     """The rows, and a sidecar at stage "evaluated"."""
+    import polars as pl
+
     said = Sidecar(
         format="ppdm-sidecar",
         version=1,

@@ -3,10 +3,7 @@
 A kind is two things: a `spec` (what the sidecar says: its name and parameters) and, for a domain
 of N codes, a `Matrix` (what perturbs, and what estimating needs). A matrix maps the input codes
 0..inputs-1 to the output codes 0..outputs-1. Nothing here supposes that both are equal, that the
-matrix is symmetric, or that a code belongs to one attribute: a band has more outputs than inputs,
-a dense matrix draws by alias tables from the same 128 coins a cell, and attributes perturbed
-together are one matrix over the codes of their product. `outputs x inputs` numbers are only
-built by `dense`, which small matrices offer to tests.
+matrix is symmetric: a band and additive noise have more outputs than inputs.
 """
 
 from __future__ import annotations

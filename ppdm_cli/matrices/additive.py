@@ -135,10 +135,6 @@ class Additive:
         """Whether there is an unbiased estimate that says anything."""
         return self.condition_number <= LARGEST_CONDITION
 
-    @property
-    def smallest_support(self) -> int:
-        return int((self._matrix > 0).sum(axis=1).min())
-
     def added(self, values: Floats, words: Words) -> Floats:
         """Values with their noise, from four 32-bit words each.
 

@@ -144,10 +144,6 @@ class Band:
         values = np.linalg.eigvalsh(self._gram(np.ones(self.outputs)))
         return float(np.sqrt(values[-1] / values[0]))
 
-    @property
-    def smallest_support(self) -> int:
-        return self.inputs
-
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 

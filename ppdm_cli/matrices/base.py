@@ -44,9 +44,6 @@ class Matrix(Protocol):
 
     @property
     def condition_number(self) -> float: ...
-    @property
-    def smallest_support(self) -> int:
-        """K(M) of Ma & Sivakumar: the fewest non-zero entries in a row."""
 
     def entropy(self, prior: Floats | None = None) -> float:
         """H(M) = sum_k prior_k H(column k), in bits; uniform prior without one."""

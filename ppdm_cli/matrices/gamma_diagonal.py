@@ -102,10 +102,6 @@ class GammaDiagonal:
     def condition_number(self) -> float:
         return 1 / self.lam
 
-    @property
-    def smallest_support(self) -> int:
-        return self.N
-
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Replace each code k by h with probability exactly M[h, k].
 

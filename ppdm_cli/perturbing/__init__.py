@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -44,7 +44,6 @@ from ppdm_cli.perturbing.settling import (
     settle,
     undeclared,
 )
-from ppdm_cli.perturbing.shuffle import Shuffler
 from ppdm_cli.perturbing.sizing import sized
 from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
 from ppdm_cli.perturbing.wishes import (
@@ -57,25 +56,31 @@ from ppdm_cli.perturbing.wishes import (
     merged,
     whole_or_auto,
 )
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
     Output,
+    Shuffler,
     Table,
+    is_promised,
     open_table,
     read_sidecar,
     sidecar_path,
 )
 
+if TYPE_CHECKING:
+    import polars as pl
+
 __all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
 
-@dataclass(frozen=True)
-class Release:
+@dataclass(frozen=True, repr=False)
+class Release(Shown):
     """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""
 
     sidecar: Sidecar
-    frame: Any
+    frame: pl.DataFrame | None
     """A polars DataFrame, or None where the release was written to a file."""
     dropped: list[str]
     merged: list[str]
@@ -88,6 +93,12 @@ class Release:
     shuffled: bool
     sized: bool
     """The number of bins was chosen (--bins auto)."""
+
+    def _words(self) -> list[str]:
+        return self.sidecar._words()
+
+    def _body(self) -> Any:
+        return self.sidecar._body() if self.frame is None else self.frame
 
 
 def perturb(
@@ -159,7 +170,7 @@ def perturb(
             "leave the other settings away, or give a --plan",
         )
     table = open_table(data, csv=_csv(csv, asked, earlier, id), standard_format=from_)
-    if table.sidecar is not None or any(sidecar_path(f).exists() for f in table.files):
+    if is_promised(table):
         raise RefusedError(
             f"{quoted(table.name)} is a release already: perturbing it again would leave "
             "a sidecar that speaks of the second time only",

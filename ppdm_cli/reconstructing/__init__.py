@@ -1,19 +1,21 @@
 """The miner's second half: a data set that any mining tool can read (Algorithm 2 of Dowd et al.).
 
-Two passes: count, then deal. The totals are exactly the estimated distribution in whole numbers; which
-record of a published value gets which original one is decided by coins, attribute by attribute. By
-class, every label is a table of its own; a label that was perturbed is reconstructed first. Attributes
-that a joint model has are drawn record by record instead.
+Passes that count (and learn, where there is a joint model) come first, then one that deals. The totals of
+what is dealt are exactly the estimated distribution in whole numbers; which record of a published value gets
+which original one is decided by coins, attribute by attribute. By class, every label is a table of its own; a
+label that was perturbed is reconstructed first. Attributes that a joint model has are drawn record by record
+instead.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -37,24 +39,40 @@ from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone, split
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Attribute, Past, Reconstruction, Sidecar
-from ppdm_cli.tables import Output, Table, open_releases, rewound, rows_per_partition
+from ppdm_cli.tables import Output, Shuffler, Table, open_releases, rewound, rows_per_partition
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Method = Literal["joint", "by-class", "global"]
 __all__ = ["Reconstructed", "reconstruct"]
 
 
-@dataclass(frozen=True)
-class Reconstructed:
+@dataclass(frozen=True, repr=False)
+class Reconstructed(Shown):
     """What `reconstruct` gives: the sidecar, the table where no output was named, and the totals."""
 
     sidecar: Sidecar
-    frame: Any
+    frame: pl.DataFrame | None
     how: Reconstruction
     totals: dict[str, list[int]]
     """Of each perturbed attribute, how many records have each value now."""
     drawn: list[str]
     """The attributes that were drawn from the joint model; the others were dealt."""
+
+    def _words(self) -> list[str]:
+        shuffled = ["shuffled"] if self.how.shuffled else []
+        return [
+            f"method {self.how.method}",
+            f"estimator {self.how.estimator}",
+            *shuffled,
+            *self.sidecar._words(),
+        ]
+
+    def _body(self) -> Any:
+        return self.sidecar._body() if self.frame is None else self.frame
 
 
 def reconstruct(
@@ -64,6 +82,7 @@ def reconstruct(
     method: Method | None = None,
     estimator: str = DEFAULT,
     spread: bool = False,
+    shuffle: bool = False,
     cells: int = CELLS,
     sidecar: Sidecar | str | Path | None = None,
     output_sidecar: str | Path | None = None,
@@ -77,7 +96,8 @@ def reconstruct(
 
     Where the sidecar names a class by the joint distribution ("joint"), as far as the release tells it, else
     or as `method` "by-class"; without a class "global": the paper's literal reading. `cells` bounds the joint
-    table.
+    table. Row i is a guess about row i of the release; `shuffle` puts the rows in a fresh random order, which
+    hides nothing from whoever holds the release.
     """
     if estimator not in ESTIMATORS or estimator == "inverse":
         raise UsageError(
@@ -97,7 +117,7 @@ def reconstruct(
             drawer = Drawer(learnt, promise.release) if learnt.model is not None else None
         dealer = Dealer(table, promise, label, drawer, estimator, spread, threads, progress)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
-        how = Reconstruction(method, estimator, spread)  # type: ignore[arg-type]
+        how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         done = _described(promise, how)
         rows = 0
 
@@ -108,8 +128,26 @@ def reconstruct(
                 yield batch
 
         batches = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
-        done = target.write(counted(batches), dealer.schema, done, lambda: rows)
+        batches = counted(batches)
+        if shuffle:
+            batches = _shuffled(stack, batches, dealer.schema, table.rows, target.folder)
+        done = target.write(batches, dealer.schema, done, lambda: rows)
     return Reconstructed(done, target.frame, how, dealer.totals, drawer.names if drawer else [])
+
+
+def _shuffled(
+    stack: ExitStack,
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    rows: int | None,
+    folder: Path | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows in an order from the operating system's coins: nothing repeats it."""
+    shuffler = stack.enter_context(Shuffler(schema, rows, folder))
+    for batch in batches:
+        places = np.frombuffer(secrets.token_bytes(8 * batch.num_rows), np.uint64)
+        shuffler.add(batch.cast(schema), places)
+    yield from shuffler.batches()
 
 
 def _label(promise: Sidecar, method: Method | None) -> Attribute | None:

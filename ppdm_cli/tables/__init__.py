@@ -12,17 +12,20 @@ from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.memory import from_arrow
 from ppdm_cli.tables.opening import open_table, read_sidecar, sidecar_path
 from ppdm_cli.tables.output import Output, fill_frame, write_frame
-from ppdm_cli.tables.release import check_fit, open_release
+from ppdm_cli.tables.release import OWN, check_fit, is_promised, open_original, open_release
 from ppdm_cli.tables.replacing import Target
-from ppdm_cli.tables.together import open_releases, rewound
+from ppdm_cli.tables.shuffle import Shuffler
+from ppdm_cli.tables.together import open_data, open_releases, rewound
 from ppdm_cli.tables.writing import Writer, open_writer
 
 __all__ = [
+    "OWN",
     "CsvOptions",
     "Format",
     "Output",
     "Partition",
     "RowTrouble",
+    "Shuffler",
     "Table",
     "Target",
     "Writer",
@@ -30,6 +33,9 @@ __all__ = [
     "fill_frame",
     "format_of",
     "from_arrow",
+    "is_promised",
+    "open_data",
+    "open_original",
     "open_release",
     "open_releases",
     "open_table",

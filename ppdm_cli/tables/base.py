@@ -55,7 +55,7 @@ class Table(Protocol):
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
 
 
-def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None) -> pa.Schema:
+def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
     """A schema of normal types, without metadata; columns that cannot be read are left as they are.
 
     Whether an unreadable column matters is for those who use it: it may be dropped.

@@ -19,6 +19,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
@@ -57,8 +58,8 @@ class CsvOptions:
 
     delimiter: str = ","
     encoding: str = "utf-8"
-    nulls: tuple[str, ...] = ("",)
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    nulls: Sequence[str] = ("",)
+    types: Mapping[str, pa.DataType | str] = field(default_factory=dict)
     known: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Types from elsewhere, such as a sidecar, of columns that need not be there."""
     unread: frozenset[str] = frozenset()
@@ -69,16 +70,17 @@ class CsvOptions:
     """Whether the first line names the columns; None: it does, and one that looks like a record is refused."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "nulls", (self.nulls,) if isinstance(self.nulls, str) else tuple(self.nulls))
+        parsed = {n: dtypes.parse(t) if isinstance(t, str) else t for n, t in self.types.items()}
+        object.__setattr__(self, "types", parsed)
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
-            raise UsageError(
-                "the delimiter must be one ASCII character, and no quote", "such as --delimiter ';'"
-            )
+            raise UsageError("the delimiter must be one ASCII character, and no quote", "such as ';'")
         try:
             b"any bytes".decode(self.encoding, "replace")
             codecs.getincrementaldecoder(self.encoding)
         except (LookupError, ValueError):
             raise UsageError(
-                f"{quoted(self.encoding)} is no encoding that Python knows", "such as --encoding latin-1"
+                f"{quoted(self.encoding)} is no encoding that Python knows", "such as latin-1"
             ) from None
 
 

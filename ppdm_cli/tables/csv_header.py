@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ppdm_cli.errors import DataError, RefusedError, quoted
@@ -50,7 +51,7 @@ def column_names(first: bytes, options: CsvOptions, where: str) -> list[str]:
     return cells
 
 
-def looks_like_data(cell: str, nulls: tuple[str, ...] = ()) -> bool:
+def looks_like_data(cell: str, nulls: Sequence[str] = ()) -> bool:
     """Return whether a cell is a number, a date, a truth value or no value, as no name of a column is."""
     text = _LETTERS_OF_NUMBERS.sub("", cell.strip())
     number = any(c.isdigit() for c in text) and not any(c.isalpha() or c == "_" for c in text)

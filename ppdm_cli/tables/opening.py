@@ -12,7 +12,7 @@ from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv import CsvOptions, CsvTable
 from ppdm_cli.tables.formats import Format, format_of
-from ppdm_cli.tables.memory import from_arrow, open_ipc_file, open_ipc_stream
+from ppdm_cli.tables.memory import AS_TABLE, from_arrow, open_ipc_file, open_ipc_stream
 from ppdm_cli.tables.parquet import ParquetTable
 
 STANDARD = "-"
@@ -25,7 +25,13 @@ def open_table(
     standard_format: Literal["arrow", "csv"] | None = None,
     standard_input: IO[bytes] | None = None,
 ) -> Table:
-    """Open a path, several paths (parts of one table), "-" (standard input), or an Arrow object."""
+    """Open a path, several paths (parts of one table), "-" (standard input), or an Arrow object.
+
+    What is open already stays as it is.
+    """
+    if hasattr(source, "rewindable"):
+        opened: Table = source
+        return opened
     csv = csv or CsvOptions()
     if isinstance(source, (str, Path)):
         source = [source]
@@ -33,6 +39,8 @@ def open_table(
         return from_arrow(source)
     if not source:
         raise UsageError("no input is named", "name a file, or - for standard input")
+    if not all(isinstance(s, (str, Path)) for s in source):
+        raise UsageError(f"a {type(source).__name__} of objects is not a table", AS_TABLE)
     if [str(s) for s in source] == [STANDARD]:
         stream = standard_input or sys.stdin.buffer
         if standard_format == "csv":

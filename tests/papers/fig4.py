@@ -16,10 +16,10 @@ from typing import Any
 
 import polars as pl
 
-from ppdm_cli import fit_tree, pictures, reconstruct
+from ppdm_cli import pictures, reconstruct, train_tree
 from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.trees import Fitted, FromRelease, fit_release
+from ppdm_cli.trees import Fitted, FromRelease
 from tests.papers.common import BUILD, Results, accuracy, binned, data, published
 from tests.papers.fig2 import GAMMAS, SIZES
 
@@ -45,7 +45,7 @@ def all_together(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> pl.DataF
 
 
 def joint(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> FromRelease:
-    return fit_release(release, sidecar=sidecar)
+    return train_tree(release, sidecar=sidecar)
 
 
 METHODS = {
@@ -81,7 +81,7 @@ def one(name: str, seed: int, N: int, gamma: float, method: str) -> tuple[float,
     else:
         release = published(original, gamma, N, seed, **METHODS[method].plan)
         usable = METHODS[method].train(release.frame, release.sidecar, seed)
-    fitted = usable if isinstance(usable, (Fitted, FromRelease)) else fit_tree(usable, original.class_)
+    fitted = usable if isinstance(usable, (Fitted, FromRelease)) else train_tree(usable, original.class_)
     return accuracy(fitted, original.test, original.class_), fitted.tree.leaves
 
 
