@@ -16,15 +16,16 @@ from typing import Any, Literal
 
 from ppdm_cli.attacks.pairing import Paired, open_original
 from ppdm_cli.attacks.passes import ATTACKS, Passes
-from ppdm_cli.attacks.report import sentences, write
+from ppdm_cli.attacks.report import fill, sentences
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.files import one_run
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Output, open_releases, rewound
 
-__all__ = ["ATTACKS", "Attacked", "attack", "write"]
+__all__ = ["ATTACKS", "Attacked", "attack", "fill", "sentences"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Attacked:
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
 
+@one_run()
 def attack(
     data: Any,
     *,
@@ -97,8 +99,7 @@ def attack(
         original = None if truth is None else open_original(truth, promise, csv)
         target = None
         if recovered is not False:
-            inputs = [*table.files, *(original.files if original is not None else ())]
-            target = Output(stack, None if recovered is True else recovered, force=force, inputs=inputs)
+            target = Output(stack, None if recovered is True else recovered, force=force)
         table = rewound(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
         passes = Passes(table, Paired(table, original, promise), promise, asked, original is not None)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Partition, RowTrouble, Table, open_table
+from ppdm_cli.tables import CsvOptions, Partition, RowTrouble, Table, is_stream, open_table
 
 PUBLISHED, ORIGINAL = "published:", "original:"
 OWN = "give the release's own original"
@@ -28,7 +28,7 @@ UNPAIRED = (
 
 def open_original(truth: Any, promise: Sidecar, csv: CsvOptions | None) -> Table:
     """The original, if it has the release's columns in their types."""
-    if str(truth) == "-":
+    if is_stream(truth):
         raise UsageError(
             "the original is read more than once, and private data is never spooled", "give it as a file"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +83,15 @@ def command(
     from ppdm_cli import guide, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, open_release, publish
 
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
     if not 0 < rho1 < 1:
         raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
-    if plot is not None:
-        pictures.check(plot, force)
+    stack = click.get_current_context().with_resource(ExitStack())
+    table = Output(stack, output, force=force) if output is not None else None
+    picture = pictures.opened(stack, plot, force) if plot is not None else None
     source = None
     if release is not None:
         if (gamma, bins, matrix, prior, records) != (None,) * 5:
@@ -94,8 +99,6 @@ def command(
                 "a release has its own gammas, bins, matrices, prior and records",
                 "leave --gamma, --bins, --matrix, --prior and --records away",
             )
-        from ppdm_cli.tables import open_release
-
         with show.progress() as progress:
             opened, source = open_release(release, sidecar)
             rows = guide.of_release(opened, source, rho1=rho1, progress=progress)
@@ -112,10 +115,11 @@ def command(
             prior=shares,
             kind=matrix or "gamma-diagonal",
         )
-    if output is not None:
-        guide.write(rows, source, output, force, [release] if release is not None else [])
-    if plot is not None:
-        pictures.entropy(rows, plot, force)
+    if table is not None:
+        guide.fill(rows, source, table)
+    if picture is not None:
+        pictures.entropy(rows, picture)
+    publish(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json({"rows": rows}))
     elif output is None:

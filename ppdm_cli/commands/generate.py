@@ -48,10 +48,10 @@ def command(
     from contextlib import ExitStack
 
     from ppdm_cli import synthetic
-    from ppdm_cli.tables import Output
+    from ppdm_cli.tables import Output, publish
 
     batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
     with ExitStack() as stack:
-        target = Output(stack, output, None, force, to, promised=False, spooled=False)
+        target = Output(stack, output, None, force, to, spooled=False)
         target.fill(batches, synthetic.SCHEMA)
-        target.publish()
+        publish(target)

@@ -16,7 +16,7 @@ from ppdm_cli.commands.options import (
     from_option,
     json_option,
 )
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError
 
 _OF_DATA = ("drop", "criterion", "min_records", "max_depth", "confidence", "no_prune", "no_mdl", "cuts")
 
@@ -114,7 +114,7 @@ def command(
 
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output
+    from ppdm_cli.tables import Output, is_stream, publish
     from ppdm_cli.trees import (
         Export,
         Measured,
@@ -129,25 +129,21 @@ def command(
         plain,
     )
 
-    named = [output, *exports, *([predicted] if predicted else [])]
-    if any(str(p) == "-" for p in named):
+    if "-" in map(str, (output, predicted, *exports)):
         raise UsageError("a tree goes to a file, not to standard output", "name files")
-    if len({p.resolve() for p in named}) < len(named):
-        raise UsageError(f"two outputs have the same name, such as {quoted(output)}", "name each once")
-    if str(data) == "-" and str(test if predicted is None else test or data) == "-":
+    if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
     table, said = open_data(data, csv, from_, releases=True)
     release = said is not None and said.stage == "perturbed"
     _check_options(release)
     if release and predicted is not None and test is None:
         raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
-    inputs = [*table.files, *([test] if test is not None and test.exists() else [])]
     with ExitStack() as stack:
-        files: list[TreeFile | Export] = [Export(stack, path, force, inputs) for path in exports]
-        files.append(TreeFile(stack, output, force, inputs))
+        files: list[TreeFile | Export] = [Export(stack, path, force) for path in exports]
+        files.append(TreeFile(stack, output, force))
         labelled = None
         if predicted is not None:
-            labelled = Output(stack, predicted, force=force, inputs=inputs, promised=False)
+            labelled = Output(stack, predicted, force=force)
         label = "" if release else named_class(class_, said)
         other = open_data(test, csv, like=table)[0] if test is not None else None
         with show.progress() as progress:
@@ -175,10 +171,7 @@ def command(
         for file in files:
             file.fill(tree)
         # all is written: only now is anything put in its place
-        if labelled is not None:
-            labelled.publish()
-        for file in files:
-            file.publish()
+        publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
     trained = None if release else Measured(tree.labels, fitted.confusion)
     worth = importance(tree)
     if as_json:

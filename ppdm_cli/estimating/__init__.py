@@ -25,7 +25,8 @@ from ppdm_cli.estimating.estimators import (
     maximum_likelihood,
 )
 from ppdm_cli.estimating.intervals import Interval, intervals
-from ppdm_cli.estimating.results import as_frame, write
+from ppdm_cli.estimating.results import as_frame, fill
+from ppdm_cli.files import one_run
 from ppdm_cli.matrices import Additive
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
@@ -38,11 +39,11 @@ __all__ = [
     "count",
     "encoded",
     "estimate",
+    "fill",
     "joint_codes",
     "largest_remainder",
     "matrices_of",
     "maximum_likelihood",
-    "write",
 ]
 
 
@@ -100,6 +101,7 @@ class Estimate:
         return as_frame(self.tables)
 
 
+@one_run()
 def estimate(
     data: Any,
     *,

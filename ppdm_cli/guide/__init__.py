@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ppdm_cli.guide.surfaces import of_grid, of_release
-from ppdm_cli.guide.writing import write
+from ppdm_cli.guide.writing import fill
 
-__all__ = ["of_grid", "of_release", "write"]
+__all__ = ["fill", "of_grid", "of_release"]

@@ -14,7 +14,7 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import format_of
-from ppdm_cli.tables.opening import STANDARD, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
 
 
 def open_release(
@@ -24,7 +24,7 @@ def open_release(
     stages: Sequence[str] | None = ("perturbed",),
 ) -> tuple[Table, Sidecar]:
     """Open a release with its sidecar; the sidecar's types govern how a CSV is read."""
-    path = None if str(source) == STANDARD else Path(source)
+    path = None if is_stream(source) else Path(source)
     if path is not None and not path.exists():
         raise DataError(f"{quoted(path)} does not exist", "check its name")
     beside = sidecar if sidecar is not None else sidecar_path(path) if path is not None else None

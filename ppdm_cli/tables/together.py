@@ -17,7 +17,7 @@ from ppdm_cli.matrices import AdditiveSpec, BandSpec, MatrixSpec
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
 from ppdm_cli.tables.base import Partition, Table
 from ppdm_cli.tables.memory import ArrowTable, from_arrow
-from ppdm_cli.tables.opening import STANDARD
+from ppdm_cli.tables.opening import is_stream
 from ppdm_cli.tables.release import check_fit, open_release
 from ppdm_cli.tables.replacing import spool, writing
 
@@ -119,7 +119,7 @@ def open_releases(
         raise UsageError("one sidecar is named for several releases", "put each one's beside it")
     if isinstance(sidecar, Sidecar):
         raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
-    places = [s if str(s) == STANDARD else Path(s).resolve() for s in sources]
+    places = [s if is_stream(s) else Path(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
         raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")

@@ -23,6 +23,7 @@ from ppdm_cli.tables import (
     CsvOptions,
     Output,
     Table,
+    is_stream,
     open_release,
     open_releases,
     open_table,
@@ -55,7 +56,7 @@ def open_data(
             known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
         csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, known | dict(csv.known))
     said: Sidecar | None = None
-    beside = None if str(source) == "-" else sidecar_path(Path(source))
+    beside = None if is_stream(source) else sidecar_path(Path(source))
     if beside is not None and beside.exists() and Path(source).exists():
         table, said = _accepted(*open_release(source, stages=None), releases)
         if said.stage == "perturbed":
@@ -65,7 +66,7 @@ def open_data(
     table = open_table(source, csv=csv, standard_format=from_)
     if said is None and table.sidecar is not None:
         table, said = _accepted(table, read_sidecar(None, table.sidecar, table.name), releases)
-        if said.stage == "perturbed" and str(source) != "-":
+        if said.stage == "perturbed" and not is_stream(source):
             return open_releases(source)
     return table, said
 
