@@ -39,7 +39,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 OLD = ("out.parquet", "out.csv", "out.arrow", "out.csv.gz")
 KINDS = ("open", "write", "fsync", "link", "rename", "unlink")
 NAMELESS: int = getattr(os, "O_TMPFILE", 0) or -1
-CALLS = {"write": "write,pwrite64", "fsync": "fsync", "link": "link,linkat", "rename": "rename,renameat,renameat2"}
+CALLS = {
+    "write": "write,pwrite64",
+    "fsync": "fsync",
+    "link": "link,linkat",
+    "rename": "rename,renameat,renameat2",
+}
 
 Points = Counter[str]
 Ran = tuple[int, str]
@@ -147,12 +152,15 @@ def _traced(folder: Path, log: Path, args: tuple[str, ...]) -> Points:
         code = "ENOSPC" if kind == "write" else "EIO"
         for at in range(1, 1000):
             inject = f"inject={calls}:error={code}:when={at}"
-            ran = _run(folder, *args, before=("strace", "-f", "-o", str(log), "-e", inject))
-            failed = re.findall(r"\(INJECTED\)", log.read_text())
+            ran = _run(folder, *args, before=("strace", "-f", "-y", "-o", str(log), "-e", inject))
+            failed = re.findall(r".*\(INJECTED\)", log.read_text())
+            if any("anon_inode" in line for line in failed):  # threads wake each other so: that is no file
+                ran = (ran[0], "ppdm: threads; stopped\n")
+            else:
+                points[kind] += len(failed)
             check(folder, old, new, ran, kind)
             if not failed:
                 break
-            points[kind] += len(failed)
     return points
 
 

@@ -153,6 +153,35 @@ def test_a_fault_found_late_leaves_nothing_and_is_said_once(
     assert capfd.readouterr() == ("", "") and listing(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("link", "rename"),
+    [(errno.EPERM, errno.EPERM), (errno.EXDEV, errno.EBUSY)],
+    ids=["immutable", "bind mount"],
+)
+@pytest.mark.parametrize("fixed", ["r.csv", "r.csv.ppdm.json"])
+def test_a_file_that_cannot_be_replaced_keeps_its_sidecar(
+    fixed: str, link: int, rename: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "r.csv"
+    perturb(people(), out, gamma=9)
+    before = listing(tmp_path)
+
+    def refusing(real: Callable[..., Any], number: int) -> Callable[..., Any]:
+        def call(source: Any, target: Any, **options: Any) -> None:
+            if fixed in (Path(source).name, Path(target).name) and Path(tmp_path / fixed).exists():
+                raise OSError(number, os.strerror(number))
+            real(source, target, **options)
+
+        return call
+
+    for name, number in (("link", link), ("rename", rename), ("replace", rename)):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name), number))
+    with pytest.raises(DataError, match="cannot be written"):
+        perturb(people(), out, gamma=9, force=True)
+    assert listing(tmp_path) == before
+    open_release(out)
+
+
 @pytest.mark.parametrize("place", ["/sys/r.parquet", "file/r.parquet", "nosuch/r.parquet"])
 def test_a_folder_that_cannot_be_written_to_is_said(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
