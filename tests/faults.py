@@ -1,8 +1,8 @@
 """Faults injected into the commands that write files: the n-th call of each kind fails, for every n.
 
 After each the old files are there or the new ones, byte for byte, never a mixture, and nothing else; the exit
-code is 1 with one line, or 0 where the command got by. `tests/test_injected.py` does so within the process,
-for some n; `python -m tests.faults`, or `make faults`, for every n, and by strace where it is installed.
+code is 1 with one line, or 0 where the command got by. `tests/test_injected.py` stands between the commands
+and Python's calls; `make faults` has strace do it, which sees every call of the system.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import errno
 import io
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +46,8 @@ CALLS = {
     "rename": "rename,renameat,renameat2",
 }
 
+HUNG = -1
+
 Points = Counter[str]
 Ran = tuple[int, str]
 
@@ -65,7 +67,7 @@ class Injector:
     """Counts the calls on files below a folder, with or without nameless ones, and makes one of them fail."""
 
     def __init__(self, folder: Path, nameless: bool = True, kind: str = "", at: int = 0) -> None:
-        self._folder, self._nameless, self._kind, self._at = str(folder), nameless, kind, at
+        self._folder, self._nameless, self._kind, self._at = str(folder.resolve()), nameless, kind, at
         self.points: Points = Counter()
 
     def called(self, kind: str) -> None:
@@ -86,7 +88,7 @@ class Injector:
                 return super().write(data)
 
         def opened(path: Any, flags: int, *rest: Any, **options: Any) -> int:
-            if flags & os.O_RDWR and os.path.abspath(path).startswith(self._folder):
+            if flags & os.O_RDWR and str(Path(path).resolve()).startswith(self._folder):
                 if flags & NAMELESS == NAMELESS and not self._nameless:
                     raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
                 self.called("open")
@@ -135,15 +137,22 @@ def check(folder: Path, old: dict[str, bytes], new: dict[str, bytes], ran: Ran, 
 
 
 def _run(folder: Path, *args: str, before: tuple[str, ...] = ()) -> Ran:
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(
-        [*before, sys.executable, "-m", "ppdm_cli", *args], cwd=folder, capture_output=True, env=environment
-    )
-    return done.returncode, done.stderr.decode()
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(Path.cwd())}
+    command = [*before, sys.executable, "-m", "ppdm_cli", *args]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+    ) as running:
+        try:
+            _, said = running.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGTERM)
+            return HUNG, ""
+    return running.returncode, said.decode()
 
 
 def _traced(folder: Path, log: Path, args: tuple[str, ...]) -> Points:
-    """Every call by the system's own name, until none is left to fail."""
+    """Make every call fail by the system's own name, until none is left."""
     old = listing(folder)
     assert _run(folder, *args)[0] == 0
     new, points = listing(folder), Points()
@@ -154,12 +163,12 @@ def _traced(folder: Path, log: Path, args: tuple[str, ...]) -> Points:
             inject = f"inject={calls}:error={code}:when={at}"
             ran = _run(folder, *args, before=("strace", "-f", "-y", "-o", str(log), "-e", inject))
             failed = re.findall(r".*\(INJECTED\)", log.read_text())
-            if any("anon_inode" in line for line in failed):  # threads wake each other so: that is no file
-                ran = (ran[0], "ppdm: threads; stopped\n")
+            if ran[0] == HUNG or any("anon_inode" in line for line in failed):
+                ran = (1, "ppdm: threads; they wake each other by writing, to what is no file\n")
             else:
                 points[kind] += len(failed)
             check(folder, old, new, ran, kind)
-            if not failed:
+            if not failed and ran[0] == 0:
                 break
     return points
 
@@ -171,9 +180,9 @@ def main() -> None:
         folder.mkdir()
         prepared(folder, lambda *args: _run(folder, *args))
         for name, args in COMMANDS.items():
-            if shutil.which("strace"):
-                points = _traced(folder, log, args)
-                print(f"{name}: {points.total()} points by strace {dict(points)}", flush=True)
+            points = _traced(folder, log, args)
+            sys.stdout.write(f"{name}: {points.total()} points {dict(points)}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

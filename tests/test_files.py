@@ -1,4 +1,4 @@
-"""Nothing that a run reads is written over: every command, every file it reads, every way of being an output."""
+"""Nothing that a run reads is written over: every command, every file it reads, every way of writing one."""
 
 from __future__ import annotations
 

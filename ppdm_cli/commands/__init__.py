@@ -106,7 +106,7 @@ def _code(run: Run) -> int:
         _say("interrupted: " + ("what it made is in its place" if run.published else "nothing was written"))
         return int(Exit.INTERRUPTED)
     except SystemExit as left:  # click's, where a pipe broke
-        return int(left.code or 0)
+        return int(Exit.DONE if run.published else left.code or 0)
     except OSError as error:
         _say(f"failed: {error.strerror or 'a file cannot be used'} ({_where(error)}); check disk and rights")
     except MemoryError:
