@@ -87,7 +87,7 @@ def test_a_sidecar_that_was_there_comes_back_where_its_data_do_not_arrive(shell:
 )
 def test_a_report_that_nobody_reads_is_no_failure(line: str, shell: Shell, tmp_path: Path) -> None:
     """Else whoever tries again publishes twice."""
-    for way in ("2>&1 | true", "2>&1 | head -1", "2>&-", "2> /dev/full"):
+    for way in ("2>&1 | true", "2>&-", "2> /dev/full"):
         shell(f"ppdm {line} --force {way}")
         assert any(tmp_path.glob("out.*"))
 
@@ -99,14 +99,13 @@ def test_a_report_on_a_full_disk_is_a_failure_even_where_the_output_is_in_place(
         said = shell(f"{line} > /dev/full", code=1, PYTHONUNBUFFERED=unbuffered).stderr
         assert said.count(b"\n") == 1 and b"no space left" in said.lower()
     shell("ppdm inspect r.parquet | true", code=1)
-    shell("ppdm --help | true", code=1)
 
 
 def test_closed_streams(shell: Shell) -> None:
-    for line in ("inspect r.parquet", "--help"):
-        assert shell(f"ppdm {line} >&-", code=1).stderr.startswith(b"ppdm: data: 'standard output' is closed; ")
-        shell(f"ppdm {line} >&- 2>&- <&-", code=1)
-        assert shell(f"ppdm {line} 2>&- <&-").stdout
+    said = shell("ppdm inspect r.parquet >&-", code=1).stderr
+    assert said.startswith(b"ppdm: data: 'standard output' is closed; ")
+    shell("ppdm --help >&- 2>&- <&-", code=1)
+    assert shell("ppdm inspect r.parquet 2>&- <&-").stdout
     shell("ppdm inspect nosuch.parquet 2>&-", code=1)
     said = shell("ppdm perturb - -o x.csv --gamma 9 <&-", code=1).stderr
     assert said == b"ppdm: data: standard input is closed; open it, or name a file\n"
@@ -133,22 +132,20 @@ def test_a_pipe_that_has_a_name_is_read_as_a_stream(shell: Shell, tmp_path: Path
     stream = "ppdm perturb few.parquet -o - --gamma 9"
     for line in (
         f"ppdm estimate <({stream}) --json",
-        f"ppdm reconstruct <({stream}) -o u.csv",
         "ppdm train-tree <(cat in.csv) --from csv --class group -o t.json",
-        "ppdm predict t.json <(cat in.csv) --from csv -o p.csv",
+        "ppdm predict t.json <(cat in.csv) --from csv -o q.csv",
     ):
         shell(line)
     for line, code, said in (
         ("ppdm perturb <(cat x.csv) x.csv -o c.csv --gamma 9", 2, b"a pipe is named among other files"),
         ("ppdm perturb <(cat x.csv) --from csv -o c.csv --gamma 9", 2, b"the domain of 'x' is not declared"),
         ("ppdm attack r.parquet --truth <(cat in.csv)", 2, b"the original is read more than once"),
-        ("mkfifo p.parquet; ppdm inspect p.parquet", 1, b"no ordinary file"),
+        ("mkfifo q.parquet; ppdm inspect q.parquet", 1, b"no ordinary file"),
     ):
         assert said in shell(line, code=code).stderr
 
 
 def test_a_stage_that_failed_is_thought_of(tmp_path: Path, here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     perturb(people(500), tmp_path / "r.csv", gamma=9)
     sidecar = ("--sidecar", "r.csv.ppdm.json")
     for form in ("csv", "arrow"):
@@ -159,6 +156,7 @@ def test_a_stage_that_failed_is_thought_of(tmp_path: Path, here: Run, monkeypatc
             ("attack", "-", *sidecar),
             ("train-tree", "-", "--class", "x", "-o", "t.json"),
         ):
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
             said = here(*line, "--from", form, code=1).stderr
             assert b"'standard input' is empty; did the stage before it fail? See what it says" in said
     assert b"/dev/null' is empty" in here("perturb", "/dev/null", "-o", "x.csv", "--gamma", "9", code=1).stderr

@@ -77,6 +77,8 @@ def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
     except OSError as error:
         raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "name a file, or a pipe") from None
     if empty:
+        if stream is not getattr(sys.stdin, "buffer", None):
+            peeked.close()
         raise DataError(f"{quoted(name)} is empty", "did the stage before it fail? See what it says")
     return cast(IO[bytes], peeked)
 
