@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test bench fuzz papers docs clean
+.PHONY: demo test bench faults fuzz papers docs clean
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -14,6 +14,9 @@ test: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+faults: $(READY)
+	$(BIN)/python -m tests.faults
 
 bench: $(READY)
 	$(BIN)/python -m tests.bench

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from ppdm_cli.errors import DataError, UsageError, one_line, quoted
 from ppdm_cli.tables import Target
-from ppdm_cli.tables.replacing import writing
 
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
-def check(path: Path, force: bool) -> None:
+def opened(stack: ExitStack, path: Path, force: bool) -> Target:
     """Before anything is computed: the suffix is known, the extra is there, the file may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
@@ -23,8 +23,7 @@ def check(path: Path, force: bool) -> None:
             f"name a file that ends in {', '.join(_SUFFIXES)}",
         )
     _altair()
-    with Target(path, force):
-        pass
+    return stack.enter_context(Target(path, force))
 
 
 def _altair() -> Any:
@@ -38,7 +37,7 @@ def _altair() -> Any:
     return altair
 
 
-def entropy(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+def entropy(rows: list[dict[str, Any]], target: Target) -> None:
     """The paper's Fig. 3: H(M) over N, a line a gamma; of a release, a bar an attribute."""
     alt = _altair()
     data = alt.Data(values=rows)
@@ -63,27 +62,23 @@ def entropy(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None
                 color=alt.Color("gamma:O", title="gamma", scale=alt.Scale(scheme="viridis"), sort=gammas),
             )
         )
-    save(chart.properties(title="Entropy of the perturbation matrix"), path, force)
+    save(chart.properties(title="Entropy of the perturbation matrix"), target)
 
 
-def save(chart: Any, path: Path, force: bool) -> None:
-    """The chart in the format of the path's suffix, whole or not at all."""
+def save(chart: Any, target: Target) -> None:
+    """Fill the file with the chart, in the format of its suffix; `publish` puts it in its place."""
     import vl_convert
 
-    form = path.suffix.lower()[1:]
+    form = target.named.suffix.lower()[1:]
     spec = _shown_in(chart.to_dict())
-    with Target(path, force) as target:
-        try:
-            content = _drawn(vl_convert, spec, form)
-        except ValueError:  # its message is Vega's, and may quote a label
-            raise DataError(
-                f"the picture {quoted(path)} cannot be drawn: it is too large for the drawing library",
-                "draw less of it, such as --attribute COL of estimate, or name a table with -o instead",
-            ) from None
-        with writing(path):
-            target.file.write(content)
-        target.flush()
-        target.rename()
+    try:
+        content = _drawn(vl_convert, spec, form)
+    except ValueError:  # its message is Vega's, and may quote a label
+        raise DataError(
+            f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",
+            "draw less of it, such as --attribute COL of estimate, or name a table with -o instead",
+        ) from None
+    target.put(content)
 
 
 def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
@@ -118,7 +113,7 @@ def _mapped(part: Any, change: Callable[[str], str]) -> Any:
     return change(part) if isinstance(part, str) else part
 
 
-def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+def attacks(rows: list[dict[str, Any]], target: Target) -> None:
     """Exact guesses of each attack beside those of the prior alone, a panel an attribute; else the errors."""
     alt = _altair()
     exact = any(r.get("exact") is not None for r in rows)
@@ -145,7 +140,7 @@ def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None
         facet=alt.Facet("attribute:N", title=None, sort=places, header=alt.Header(labelFontSize=12)), columns=2
     )
     said = "Attacks (bars) and the prior alone (red)"
-    save(chart.properties(title=said), path, force)
+    save(chart.properties(title=said), target)
 
 
 _SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
@@ -157,7 +152,7 @@ _BIN = re.compile(r"\[[^,]*, [^,]*[\])]")
 """The label of a bin of dates or times; its beginning is shown."""
 
 
-def distributions(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+def distributions(rows: list[dict[str, Any]], target: Target) -> None:
     """Observed, estimated (with intervals) and, where known, true counts: a panel an attribute.
 
     Bins of numbers stand on an axis of numbers, categories side by side.
@@ -184,7 +179,7 @@ def distributions(rows: list[dict[str, Any]], path: Path, force: bool = False) -
         },
         title={"anchor": "start", "fontSize": 12, "offset": 8},
     )
-    save(chart.resolve_scale(color="shared", x="independent", y="independent"), path, force)
+    save(chart.resolve_scale(color="shared", x="independent", y="independent"), target)
 
 
 def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmost: bool) -> Any:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.passes import ATTACKS, Passes
-from ppdm_cli.attacks.report import sentences, write
+from ppdm_cli.attacks.report import fill, sentences
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.files import one_run
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
 from ppdm_cli.shown import Shown
@@ -28,7 +29,7 @@ from ppdm_cli.tables import CsvOptions, Output, open_original, open_releases, re
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ATTACKS", "Attacked", "attack", "write"]
+__all__ = ["ATTACKS", "Attacked", "attack", "fill", "sentences"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,6 +80,7 @@ class Attacked(Shown):
         return self.frame if self.rows else self.sentences
 
 
+@one_run()
 def attack(
     data: Any,
     *,
@@ -116,8 +118,7 @@ def attack(
         original = None if truth is None else open_original(truth, promise.attributes, csv)
         target = None
         if recovered is not False:
-            inputs = [*table.files, *(original.files if original is not None else ())]
-            target = Output(stack, None if recovered is True else recovered, force=force, inputs=inputs)
+            target = Output(stack, None if recovered is True else recovered, force=force)
         table = rewound(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
         passes = Passes(table, Paired(table, original, promise), promise, asked, original is not None)

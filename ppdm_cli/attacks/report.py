@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
@@ -12,7 +10,7 @@ from ppdm_cli.attacks.targets import Target
 from ppdm_cli.errors import counted
 from ppdm_cli.promise import percent
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
-from ppdm_cli.tables import write_frame
+from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked
@@ -48,9 +46,9 @@ def evaluated(promise: Sidecar, rows: int) -> Sidecar:
     )
 
 
-def write(done: Attacked, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """The rows of all guessing attacks."""
-    write_frame(done.frame, evaluated(done.sidecar, len(done.rows)), path, force, inputs)
+def fill(done: Attacked, output: Output) -> None:
+    """Write the rows of all guessing attacks."""
+    output.fill_frame(done.frame, evaluated(done.sidecar, len(done.rows)))
 
 
 def sentences(done: Attacked) -> list[str]:

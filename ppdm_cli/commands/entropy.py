@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ppdm_cli.commands.options import FILE, force_option, json_option, numbers, sidecar_option, whole_numbers
+from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
-
 
 @click.command(
     "entropy",
@@ -81,9 +82,13 @@ def command(
     from ppdm_cli import guide, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, publish
 
-    if plot is not None:
-        pictures.check(plot, force)
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
+    stack = click.get_current_context().with_resource(ExitStack())
+    table = Output(stack, output, force=force) if output is not None else None
+    picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress() as progress:
         done = guide.entropy(
             release,
@@ -96,10 +101,11 @@ def command(
             sidecar=sidecar,
             progress=progress,
         )
-    if output is not None:
-        guide.write(done.rows, done.sidecar, output, force, [release] if release is not None else [])
-    if plot is not None:
-        pictures.entropy(done.rows, plot, force)
+    if table is not None:
+        guide.fill(done.rows, done.sidecar, table)
+    if picture is not None:
+        pictures.entropy(done.rows, picture)
+    publish(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json({"rows": done.rows}))
     elif output is None:

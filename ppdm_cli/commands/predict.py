@@ -64,7 +64,7 @@ def command(
 
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output
+    from ppdm_cli.tables import Output, publish
     from ppdm_cli.trees import classify, load, open_records
 
     if as_json and str(output) == "-":
@@ -72,9 +72,9 @@ def command(
     loaded = load(tree)
     table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack, show.progress() as progress:
-        labelled = Output(stack, output, None, force, to, (*table.files, tree), promised=False)
+        labelled = Output(stack, output, None, force, to)
         measured = classify(loaded, table, labelled, progress=progress)
-        labelled.publish()
+        publish(labelled)
     if as_json:
         click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))
     elif measured is not None:

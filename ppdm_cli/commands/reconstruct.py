@@ -114,11 +114,11 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
         rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
     elif settings["method"] == "joint":
         rest = " (the release tells nothing of a joint distribution)"
-    show.say(
-        show.console(stderr=True),
-        [
-            f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
-            f"with the {how.estimator} estimate{rest}.",
-            *(["Shuffled; whoever has the release can still make the same guesses."] * how.shuffled),
-        ],
-    )
+    said = [
+        f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
+        f"with the {how.estimator} estimate{rest}.",
+        *(["Shuffled; whoever has the release can still make the same guesses."] * how.shuffled),
+    ]
+    if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
+        said.append("Its sidecar is not kept: CSV carries none, and --output-sidecar names no file for it.")
+    show.say(show.console(stderr=True), said)

@@ -15,7 +15,7 @@ from ppdm_cli.commands.options import (
     from_option,
     json_option,
 )
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError
 
 
 @click.command(
@@ -110,7 +110,7 @@ def command(
 
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, open_data
+    from ppdm_cli.tables import Output, is_stream, open_data, publish
     from ppdm_cli.trees import (
         Export,
         Fitted,
@@ -123,24 +123,20 @@ def command(
         train_tree,
     )
 
-    named = [output, *exports, *([predicted] if predicted else [])]
-    if any(str(p) == "-" for p in named):
+    if "-" in map(str, (output, predicted, *exports)):
         raise UsageError("a tree goes to a file, not to standard output", "name files")
-    if len({p.resolve() for p in named}) < len(named):
-        raise UsageError(f"two outputs have the same name, such as {quoted(output)}", "name each once")
-    if str(data) == "-" and str(test if predicted is None else test or data) == "-":
+    if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
     table, sidecar = open_data(data, None, csv, from_)
     release = sidecar is not None and sidecar.stage == "perturbed"
     if release and predicted is not None and test is None:
         raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
-    inputs = [*table.files, *([test] if test is not None and test.exists() else [])]
     with ExitStack() as stack:
-        files: list[TreeFile | Export] = [Export(stack, path, force, inputs) for path in exports]
-        files.append(TreeFile(stack, output, force, inputs))
+        files: list[TreeFile | Export] = [Export(stack, path, force) for path in exports]
+        files.append(TreeFile(stack, output, force))
         labelled = None
         if predicted is not None:
-            labelled = Output(stack, predicted, force=force, inputs=inputs, promised=False)
+            labelled = Output(stack, predicted, force=force)
         other = open_records(test, table, csv) if test is not None else None
         with show.progress() as progress:
             done = train_tree(
@@ -161,10 +157,7 @@ def command(
         for file in files:
             file.fill(tree)
         # all is written: only now is anything put in its place
-        if labelled is not None:
-            labelled.publish()
-        for file in files:
-            file.publish()
+        publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
     worth = importance(tree)
     if as_json:
         said_of = {

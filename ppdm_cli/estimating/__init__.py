@@ -26,7 +26,8 @@ from ppdm_cli.estimating.estimators import (
     maximum_likelihood,
 )
 from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
-from ppdm_cli.estimating.results import as_frame, write
+from ppdm_cli.estimating.results import as_frame, fill
+from ppdm_cli.files import one_run
 from ppdm_cli.matrices import Additive
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Attribute, Sidecar
@@ -44,11 +45,11 @@ __all__ = [
     "count",
     "encoded",
     "estimate",
+    "fill",
     "joint_codes",
     "largest_remainder",
     "matrices_of",
     "maximum_likelihood",
-    "write",
 ]
 
 
@@ -117,6 +118,7 @@ class Estimate(Shown):
         return self.frame
 
 
+@one_run()
 def estimate(
     data: Any,
     *,

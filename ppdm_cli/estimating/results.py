@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +12,7 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.tables import Output, write_frame
+from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,8 +61,8 @@ def _columns(table: Estimated) -> dict[str, Any]:
     return columns
 
 
-def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """The table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
+def fill(done: Estimate, output: Output) -> None:
+    """Write the table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
 
     Its records are the table's rows; how many the release has is in the history.
     """
@@ -78,13 +76,7 @@ def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) 
         blake2b=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
-    write_frame(done.frame, said, path, force, inputs)
-
-
-def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Before anything is counted: the table may be written there."""
-    with ExitStack() as stack:
-        Output(stack, path, force=force, inputs=inputs)
+    output.fill_frame(done.frame, said)
 
 
 def limits(domain: Domain) -> tuple[np.ndarray, np.ndarray]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.files import one_run
 from ppdm_cli.guide.surfaces import of_grid, of_release
-from ppdm_cli.guide.writing import write
+from ppdm_cli.guide.writing import fill
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import open_release
@@ -19,7 +20,7 @@ from ppdm_cli.tables import open_release
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BINS", "GAMMAS", "Entropy", "entropy", "write"]
+__all__ = ["BINS", "GAMMAS", "Entropy", "entropy", "fill"]
 
 GAMMAS, BINS = tuple(range(2, 22)), (5, 10, 15, 20, *range(30, 101, 10))
 Number = int | float | str | Decimal
@@ -47,6 +48,7 @@ class Entropy(Shown):
         return self.frame
 
 
+@one_run()
 def entropy(
     release: Any = None,
     *,

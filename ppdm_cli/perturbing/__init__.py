@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.coins import Key, key_from_file, save_key
+from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
 from ppdm_cli.errors import (
@@ -63,8 +64,10 @@ from ppdm_cli.tables import (
     Output,
     Shuffler,
     Table,
+    Target,
     is_promised,
     open_table,
+    publish,
     read_sidecar,
     sidecar_path,
 )
@@ -101,6 +104,7 @@ class Release(Shown):
         return self.sidecar._body() if self.frame is None else self.frame
 
 
+@files.one_run()
 def perturb(
     data: Any,
     output: str | Path | None = None,
@@ -142,9 +146,11 @@ def perturb(
     The other arguments are the command's options (see `ppdm perturb --help`); `attributes` maps a
     column to its settings, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
     """
-    key = _key(seed, key_file, id)
+    key, new_key = _key(seed, key_file, id)
     if shuffle and keep_order:
         raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
+    if str(output) == "-" and to == "csv" and sidecar is None:
+        raise UsageError("CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE")
     given = {
         "gamma": None if gamma is None else decimal(gamma),
         "rho1": rho1,
@@ -177,9 +183,8 @@ def perturb(
             "perturb the original",
         )
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to, [*table.files, *_beside(plan, like, key_file)])
-        if key_file is not None and Path(key_file).resolve() in target.paths:
-            raise UsageError("the key file is also the output", "name another --key-file")
+        target = Output(stack, output, sidecar, force, to)
+        kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
         settled = _plan(table, asked, earlier, id, threads, progress)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         release = Sidecar(
@@ -226,13 +231,15 @@ def perturb(
                 raise DataError(
                     f"{quoted(table.name)} changed while it was read", "run this again when it is finished"
                 )
-            if key_file is not None:  # only now, so that a refused run leaves no key behind
-                save_key(Path(key_file), key)
             return checks.rows
 
-        release = target.write(batches, work.schema, release, check)
+        filled = target.fill(batches, work.schema, release, check)
+        assert filled is not None
+        for file in kept:
+            file.put(key.secret.hex().encode() + b"\n")
+        publish(*kept, target)
     return Release(
-        release,
+        filled,
         target.frame,
         settled.dropped,
         sorted(settled.merging),
@@ -242,11 +249,6 @@ def perturb(
         shuffle,
         asked.bins == "auto",
     )
-
-
-def _beside(*files: Any) -> list[Path]:
-    """Files that the run reads besides the data, and must not overwrite."""
-    return [Path(f) for f in files if isinstance(f, (str, Path)) and Path(f).exists()]
 
 
 def _check_readable(release: Sidecar) -> None:
@@ -261,7 +263,8 @@ def _check_readable(release: Sidecar) -> None:
         ) from None
 
 
-def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> Key:
+def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
+    """The key, and where a new one is to be kept."""
     if seed is not None and key_file is not None:
         raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
     if (key_file is not None) != (identifier is not None):
@@ -271,12 +274,17 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
             "such as --key-file release.key --id patient",
         )
     if key_file is not None:
-        return key_from_file(Path(key_file))
-    return Key.from_seed(seed) if seed is not None else Key.fresh()
+        path = Path(key_file)
+        if not path.exists():
+            return Key.fresh("key-file"), path
+        files.reading(path)
+        return key_from_file(path), None
+    return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
 
 
 def _earlier(path: Path) -> Sidecar:
     """The sidecar of an earlier release, named by itself or by its data file."""
+    files.reading(path)
     return read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
 
 

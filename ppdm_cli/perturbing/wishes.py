@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
+from ppdm_cli.files import reading
 from ppdm_cli.matrices import Noise
 from ppdm_cli.matrices.exact import checked_gamma
 from ppdm_cli.perturbing import noise as noises
@@ -256,6 +257,7 @@ def _domain(value: Any) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> list[str]:
+    reading(path)
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -270,6 +272,7 @@ def _lines(path: Path) -> list[str]:
 
 def from_plan(path: Path) -> Wishes:
     """Wishes from a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+    reading(path)
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_PLAN + 1)

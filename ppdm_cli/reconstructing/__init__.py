@@ -35,6 +35,7 @@ from ppdm_cli.estimating import (
     largest_remainder,
     matrices_of,
 )
+from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.drawing import Drawer
@@ -75,6 +76,7 @@ class Reconstructed(Shown):
         return self.sidecar._body() if self.frame is None else self.frame
 
 
+@one_run()
 def reconstruct(
     data: Any,
     output: str | Path | None = None,
@@ -107,7 +109,7 @@ def reconstruct(
     with ExitStack() as stack:
         table, promise = open_releases(data, sidecar, from_)
         label = _label(promise, method)
-        target = Output(stack, output, output_sidecar, force, to, table.files)
+        target = Output(stack, output, output_sidecar, force, to)
         table = rewound(table, stack)
         drawer = None
         if label is not None and method in (None, "joint") and usable(promise, label):

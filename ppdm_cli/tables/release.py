@@ -18,7 +18,7 @@ from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables.base import Partition, Table
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import format_of
-from ppdm_cli.tables.opening import STANDARD, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
 
 OWN = "give the release's own original"
 
@@ -93,7 +93,7 @@ def _with_sidecar(
         return table, read_sidecar(None if sidecar is None else Path(sidecar), table.sidecar, table.name)
     if isinstance(sidecar, Sidecar):
         raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
-    path = None if str(source) == STANDARD else Path(source)
+    path = None if is_stream(source) else Path(source)
     if path is not None and not path.exists():
         raise DataError(f"{quoted(path)} does not exist", "check its name")
     beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
@@ -112,7 +112,7 @@ def has_sidecar_beside(source: Any) -> bool:
     """Whether a path, or one of several, has its sidecar beside it."""
     files = source if isinstance(source, (list, tuple)) else [source]
     return any(
-        isinstance(f, (str, Path)) and str(f) != STANDARD and sidecar_path(Path(f)).exists() for f in files
+        isinstance(f, (str, Path)) and not is_stream(f) and sidecar_path(Path(f)).exists() for f in files
     )
 
 

@@ -17,7 +17,7 @@ from ppdm_cli.sidecar import Attribute, Past, Sidecar
 from ppdm_cli.tables.base import Partition, Table
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.memory import ArrowTable
-from ppdm_cli.tables.opening import STANDARD, open_table
+from ppdm_cli.tables.opening import is_stream, open_table
 from ppdm_cli.tables.release import has_sidecar_beside, open_release
 from ppdm_cli.tables.replacing import spool, writing
 
@@ -70,7 +70,7 @@ def open_releases(
         raise UsageError("several releases are named by their files", "give a list of paths")
     if sidecar is not None:
         raise UsageError("one sidecar is named for several releases", "put each one's beside it")
-    places = [s if str(s) == STANDARD else Path(s).resolve() for s in sources]
+    places = [s if is_stream(s) else Path(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
         raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")

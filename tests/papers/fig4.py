@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from ppdm_cli import pictures, reconstruct, train_tree
+from ppdm_cli import reconstruct, train_tree
 from ppdm_cli.matrices import GammaDiagonal
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.trees import Fitted, FromRelease
-from tests.papers.common import BUILD, Results, accuracy, binned, data, published
+from tests.papers.common import BUILD, Results, accuracy, binned, data, drawn, published
 from tests.papers.fig2 import GAMMAS, SIZES
 
 AT_EDGES = {"representative": "right"}
@@ -135,7 +135,7 @@ def draw(found: pl.DataFrame) -> None:
             row="method:N",
         )
     )
-    pictures.save(chart, BUILD / "fig4.svg", force=True)
+    drawn(chart, BUILD / "fig4.svg")
     entropy = alt.X("entropy:Q", title="H(M), bits")
     chart = (
         figure(alt, rows, 420)
@@ -148,7 +148,7 @@ def draw(found: pl.DataFrame) -> None:
             row="method:N",
         )
     )
-    pictures.save(chart, BUILD / "fig5.svg", force=True)
+    drawn(chart, BUILD / "fig5.svg")
     mean = rows.group_by("method", "gamma", "N", "entropy").agg(pl.col("accuracy").mean())
     three = mean.unpivot(["accuracy", "gamma", "N"], index=["method", "entropy"], variable_name="what")
     chart = (
@@ -162,7 +162,7 @@ def draw(found: pl.DataFrame) -> None:
             row="method:N",
         )
     )
-    pictures.save(chart, BUILD / "fig6.svg", force=True)
+    drawn(chart, BUILD / "fig6.svg")
 
 
 def figure(alt: Any, rows: pl.DataFrame, width: int) -> Any:
