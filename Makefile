@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test bench papers docs clean
+.PHONY: demo test bench faults fuzz papers docs clean
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -15,8 +15,15 @@ test: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/pytest
 
+faults: $(READY)
+	$(BIN)/python -m tests.faults
+
 bench: $(READY)
 	$(BIN)/python -m tests.bench
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.costs
+	$(BIN)/python -m tests.fuzz 10000
 
 papers: $(READY)
 	$(BIN)/python -m tests.papers.fig2

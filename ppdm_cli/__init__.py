@@ -1,7 +1,7 @@
 """ppdm: publish records that can be mined but no longer say what anyone's values were.
 
-The library's front door, for notebooks. `perturb` works on paths and on any table that speaks Arrow
-(polars, pyarrow, pandas, DuckDB).
+The library's front door, for notebooks. Its functions take paths and any table that speaks Arrow (polars,
+pyarrow, pandas, DuckDB), and go by the stage that a table's sidecar says.
 """
 
 from __future__ import annotations
@@ -12,47 +12,73 @@ from ppdm_cli.version import __version__
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked, attack
+    from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
+    from ppdm_cli.guide import Entropy, entropy
     from ppdm_cli.perturbing import Release, perturb
+    from ppdm_cli.promise import Inspected, inspect
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
-    from ppdm_cli.trees import Fitted, Tree, fit_tree, predict
+    from ppdm_cli.sidecar import Sidecar
+    from ppdm_cli.tables import CsvOptions
+    from ppdm_cli.trees import Fitted, FromRelease, Tree, predict, train_tree
 
 __all__ = [
     "Attacked",
+    "CsvOptions",
+    "DataError",
+    "Entropy",
     "Estimate",
     "Fitted",
+    "FromRelease",
+    "Inspected",
+    "MismatchError",
+    "PpdmError",
     "Reconstructed",
+    "RefusedError",
     "Release",
+    "Sidecar",
     "Tree",
+    "UsageError",
     "__version__",
     "attack",
+    "entropy",
     "estimate",
-    "fit_tree",
+    "inspect",
     "perturb",
     "predict",
     "reconstruct",
+    "train_tree",
 ]
 
-_WHERE = {
-    "attack": "ppdm_cli.attacks",
-    "Attacked": "ppdm_cli.attacks",
-    "perturb": "ppdm_cli.perturbing",
-    "Release": "ppdm_cli.perturbing",
-    "estimate": "ppdm_cli.estimating",
-    "Estimate": "ppdm_cli.estimating",
-    "reconstruct": "ppdm_cli.reconstructing",
-    "Reconstructed": "ppdm_cli.reconstructing",
-    "fit_tree": "ppdm_cli.trees",
-    "predict": "ppdm_cli.trees",
-    "Fitted": "ppdm_cli.trees",
-    "Tree": "ppdm_cli.trees",
+_ROOMS = {
+    "attacks": ("Attacked", "attack"),
+    "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
+    "estimating": ("Estimate", "estimate"),
+    "guide": ("Entropy", "entropy"),
+    "perturbing": ("Release", "perturb"),
+    "promise": ("Inspected", "inspect"),
+    "reconstructing": ("Reconstructed", "reconstruct"),
+    "sidecar": ("Sidecar",),
+    "tables": ("CsvOptions",),
+    "trees": ("Fitted", "FromRelease", "Tree", "predict", "train_tree"),
 }
+_WHERE = {name: f"ppdm_cli.{room}" for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: `ppdm --help` must not wait for numpy."""
-    if name in _WHERE:
-        from importlib import import_module
+    if name not in _WHERE:
+        raise AttributeError(f"module 'ppdm_cli' has no attribute {name!r}")
+    from importlib import import_module
 
-        return getattr(import_module(_WHERE[name]), name)
-    raise AttributeError(f"module 'ppdm_cli' has no attribute {name!r}")
+    found = getattr(import_module(_WHERE[name]), name)
+    if not isinstance(found, type):
+        from ppdm_cli.door import front
+
+        found = front(found)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -40,9 +40,9 @@ class Key:
     """What the sidecar says of the coins."""
 
     @classmethod
-    def fresh(cls) -> Key:
-        """256 bits from the operating system, for one release, never written down."""
-        return cls(secrets.token_bytes(32), "system")
+    def fresh(cls, origin: Literal["system", "key-file"] = "system") -> Key:
+        """256 bits from the operating system, for one release, never written down but in a key file."""
+        return cls(secrets.token_bytes(32), origin)
 
     @classmethod
     def from_seed(cls, seed: int) -> Key:
@@ -56,35 +56,11 @@ class Key:
 
 
 def key_from_file(path: Path) -> Key:
-    """The key in a file of 64 hex digits (--key-file); a fresh one, not yet saved, if there is none."""
-    return _read_key(path) if path.exists() else Key(secrets.token_bytes(32), "key-file")
-
-
-def save_key(path: Path, key: Key) -> None:
-    """Keep a fresh key with mode 0600; one that is there already stays as it is."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        if _read_key(path).secret != key.secret:
-            raise DataError(
-                f"the key file {quoted(path)} was made by another run in the meantime", "run this again"
-            ) from None
-        return
-    except OSError as error:
-        raise DataError(
-            f"the key file {quoted(path)} cannot be made: {error.strerror}",
-            "name a file in a folder that you can write to",
-        ) from None
-    with os.fdopen(descriptor, "w") as file:
-        file.write(key.secret.hex() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _read_key(path: Path) -> Key:
+    """The key in a file of 64 hex digits (--key-file)."""
     try:
         with path.open("rb") as file:
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            # where there are no users to part, as on Windows, the mode says nothing of who can read it
+            if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise RefusedError(
                     f"the key file {quoted(path)} can be read by others",
                     "make it yours alone with chmod 600, and think of those who may have read it",

@@ -173,10 +173,10 @@ def carrier(array: pa.Array) -> np.ndarray:
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), width)
+    # a buffer may be longer than its values, by any number of bytes
     if pa.types.is_decimal128(kind):  # unscaled, below 10^18: the low half of each 128 bits
-        whole = np.frombuffer(buffer, np.int64)
-        return whole[2 * array.offset : 2 * (array.offset + len(array)) : 2]
-    return np.frombuffer(buffer, width)[array.offset : array.offset + len(array)]
+        return np.frombuffer(buffer, np.int64, 2 * len(array), 16 * array.offset)[::2]
+    return np.frombuffer(buffer, width, len(array), width.itemsize * array.offset)
 
 
 def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:

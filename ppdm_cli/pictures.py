@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, one_line, quoted
+from ppdm_cli.errors import DataError, UsageError, one_line, quoted
 from ppdm_cli.tables import Target
-from ppdm_cli.tables.replacing import writing
 
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
-def check(path: Path, force: bool) -> None:
+def opened(stack: ExitStack, path: Path, force: bool) -> Target:
     """Before anything is computed: the suffix is known, the extra is there, the file may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
@@ -22,8 +23,7 @@ def check(path: Path, force: bool) -> None:
             f"name a file that ends in {', '.join(_SUFFIXES)}",
         )
     _altair()
-    with Target(path, force):
-        pass
+    return stack.enter_context(Target(path, force))
 
 
 def _altair() -> Any:
@@ -37,7 +37,7 @@ def _altair() -> Any:
     return altair
 
 
-def entropy(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+def entropy(rows: list[dict[str, Any]], target: Target) -> None:
     """The paper's Fig. 3: H(M) over N, a line a gamma; of a release, a bar an attribute."""
     alt = _altair()
     data = alt.Data(values=rows)
@@ -62,40 +62,58 @@ def entropy(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None
                 color=alt.Color("gamma:O", title="gamma", scale=alt.Scale(scheme="viridis"), sort=gammas),
             )
         )
-    save(chart.properties(title="Entropy of the perturbation matrix"), path, force)
+    save(chart.properties(title="Entropy of the perturbation matrix"), target)
 
 
-def save(chart: Any, path: Path, force: bool) -> None:
-    """The chart in the format of the path's suffix, whole or not at all."""
+def save(chart: Any, target: Target) -> None:
+    """Fill the file with the chart, in the format of its suffix; `publish` puts it in its place."""
     import vl_convert
 
-    form = path.suffix.lower()[1:]
+    form = target.named.suffix.lower()[1:]
     spec = _shown_in(chart.to_dict())
-    with Target(path, force) as target:
-        if form == "png":
-            content = vl_convert.vegalite_to_png(spec, scale=2)
-        elif form == "pdf":
-            content = vl_convert.vegalite_to_pdf(spec)
-        elif form == "html":
-            content = vl_convert.vegalite_to_html(spec, bundle=True).encode()
-        else:
-            content = vl_convert.vegalite_to_svg(spec).encode()
-        with writing(path):
-            target.file.write(content)
-        target.flush()
-        target.rename()
+    try:
+        content = _drawn(vl_convert, spec, form)
+    except ValueError:  # its message is Vega's, and may quote a label
+        raise DataError(
+            f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",
+            "draw less of it, such as --attribute COL of estimate, or name a table with -o instead",
+        ) from None
+    target.put(content)
+
+
+def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
+    if form == "png":
+        return bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    if form == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(spec))
+    if form == "svg":
+        return str(vl_convert.vegalite_to_svg(spec)).encode()
+    # The page holds the specification as it is. What could end its script travels as characters of private
+    # use, which no name has any more (`_shown_in`), and arrives as escapes.
+    page = str(vl_convert.vegalite_to_html(_mapped(spec, lambda t: t.translate(_MARKS)), bundle=True))
+    for mark, stand_in in _MARKS.items():
+        page = page.replace(stand_in, f"\\u{mark:04x}")
+    return page.encode()
+
+
+_MARKS = {ord("<"): "\ue000", ord(">"): "\ue001", ord("&"): "\ue002"}
 
 
 def _shown_in(part: Any) -> Any:
     """With control characters of names and labels spelt out: a drawing that had one could not be read."""
+    return _mapped(part, one_line)
+
+
+def _mapped(part: Any, change: Callable[[str], str]) -> Any:
+    """Return the same with every text in it changed."""
     if isinstance(part, dict):
-        return {k: _shown_in(v) for k, v in part.items()}
+        return {k: _mapped(v, change) for k, v in part.items()}
     if isinstance(part, list):
-        return [_shown_in(v) for v in part]
-    return one_line(part) if isinstance(part, str) else part
+        return [_mapped(v, change) for v in part]
+    return change(part) if isinstance(part, str) else part
 
 
-def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+def attacks(rows: list[dict[str, Any]], target: Target) -> None:
     """Exact guesses of each attack beside those of the prior alone, a panel an attribute; else the errors."""
     alt = _altair()
     exact = any(r.get("exact") is not None for r in rows)
@@ -122,17 +140,19 @@ def attacks(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None
         facet=alt.Facet("attribute:N", title=None, sort=places, header=alt.Header(labelFontSize=12)), columns=2
     )
     said = "Attacks (bars) and the prior alone (red)"
-    save(chart.properties(title=said), path, force)
+    save(chart.properties(title=said), target)
 
 
 _SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
 _MOST_LABELS = 25
 """Labels below a panel; of more, every second, third, ... is shown."""
+_MOST_VALUES = 100
+"""Categories in a panel; of more, the commonest are drawn."""
 _BIN = re.compile(r"\[[^,]*, [^,]*[\])]")
 """The label of a bin of dates or times; its beginning is shown."""
 
 
-def distributions(rows: list[dict[str, Any]], path: Path, force: bool = False) -> None:
+def distributions(rows: list[dict[str, Any]], target: Target) -> None:
     """Observed, estimated (with intervals) and, where known, true counts: a panel an attribute.
 
     Bins of numbers stand on an axis of numbers, categories side by side.
@@ -159,7 +179,7 @@ def distributions(rows: list[dict[str, Any]], path: Path, force: bool = False) -
         },
         title={"anchor": "start", "fontSize": 12, "offset": 8},
     )
-    save(chart.resolve_scale(color="shared", x="independent", y="independent"), path, force)
+    save(chart.resolve_scale(color="shared", x="independent", y="independent"), target)
 
 
 def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmost: bool) -> Any:
@@ -178,6 +198,8 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
         )
 
     bins = all(math.isfinite(r["lower"]) for r in rows if r["label"] != "null") and rows[0]["label"] != "null"
+    if not bins and len(rows) > _MOST_VALUES:
+        title, rows = f"{title} (the {_MOST_VALUES} commonest of {len(rows):,} values)", _commonest(rows)
     thin = len(rows) > _MOST_LABELS
     data = alt.Data(values=_placed(rows) if bins else [{**r, "lower": None, "upper": None} for r in rows])
     base = alt.Chart(data).encode(tooltip=[f"{n}:{'N' if n == 'label' else 'Q'}" for n in _shown(rows)])
@@ -220,6 +242,12 @@ def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmos
             .transform_filter("datum.label == 'null'")
         )
     return alt.layer(*layers).properties(title=title, width=width, height=180)
+
+
+def _commonest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the commonest categories, in their order."""
+    places = sorted(range(len(rows)), key=lambda i: -rows[i]["estimate"])[:_MOST_VALUES]
+    return [rows[i] for i in sorted(places)]
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:

@@ -2,25 +2,91 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
+from ppdm_cli.errors import UsageError
 from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.privacy import epsilon, worst_posterior
-from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.shown import Shown
+from ppdm_cli.sidecar import SUFFIX, Sidecar
+from ppdm_cli.tables import open_release, read_sidecar
+
+if TYPE_CHECKING:
+    import polars as pl
 
 PRIOR = 0.05
 """The prior that worst posteriors are shown for, unless asked otherwise."""
 
 
-def of_attribute(sidecar: Sidecar, name: str, prior: float = PRIOR) -> dict[str, Any]:
-    """Return the figures of one perturbed attribute."""
+MOST_ENTRIES = 1 << 22
+"""Entries of matrices without closed forms, of all attributes, that are worked out for their figures."""
+
+
+@dataclass(frozen=True, repr=False)
+class Inspected(Shown):
+    """What `inspect` gives: a sidecar, and what it promises against an adversary of some prior belief."""
+
+    sidecar: Sidecar
+    prior: float
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        return figures(self.sidecar, self.prior)
+
+    @property
+    def sentences(self) -> list[str]:
+        return sentences(self.sidecar, self.prior)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A polars DataFrame of the perturbed attributes' figures."""
+        import polars as pl
+
+        rows = of_attributes(self.sidecar, self.prior)
+        return pl.DataFrame(rows, infer_schema_length=None, strict=False)
+
+    def _words(self) -> list[str]:
+        return [*self.sidecar._words(), *self.sentences]
+
+    def _body(self) -> list[str]:
+        return self.sentences
+
+
+def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR) -> Inspected:
+    """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar."""
+    if not 0 < prior < 1:
+        raise UsageError("the prior must lie between 0 and 1", "such as --prior 0.05")
+    if isinstance(data, Sidecar):
+        return Inspected(data, prior)
+    if isinstance(data, (str, Path)) and str(data).endswith((SUFFIX, ".json")):
+        return Inspected(read_sidecar(Path(data), None, str(data)), prior)
+    return Inspected(open_release(data, sidecar, stages=None)[1], prior)
+
+
+def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]]:
+    """Return the figures of every perturbed attribute; None for what would take too long together."""
+    figures, entries = [], 0
+    for attribute in sidecar.perturbed:
+        matrix = sidecar.axis(attribute.name).matrix
+        if not matrix.diagonal:
+            entries += (matrix.inputs + 64) ** 2  # so that many small ones count too
+        whole = matrix.diagonal or entries <= MOST_ENTRIES
+        figures.append(_of_attribute(sidecar, attribute.name, prior, whole))
+    return figures
+
+
+def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dict[str, Any]:
+    """Return the figures of one; `whole` tells whether the entries of its matrix may be worked out."""
     attribute, channel = sidecar.by_name[name], sidecar.axis(name)
     matrix, spec = channel.matrix, channel.spec
     gamma = matrix.amplification
+    closed = whole or channel.noise is None
     return {
         "attribute": name,
         "type": attribute.type,
@@ -31,19 +97,14 @@ def of_attribute(sidecar: Sidecar, name: str, prior: float = PRIOR) -> dict[str,
         **channel.figures,
         "gamma": _finite(gamma),
         "epsilon": _finite(epsilon(gamma)),
-        "staying": matrix.staying,
-        "condition_number": _finite(matrix.condition_number),
-        "entropy": matrix.entropy(),
+        "staying": matrix.staying if closed else None,
+        "condition_number": _finite(matrix.condition_number) if whole else None,
+        "entropy": matrix.entropy() if closed else None,
         "prior": prior,
         "worst_posterior": worst_posterior(gamma, prior),
         "domain_from": attribute.domain_from,
         "nulls": attribute.nulls,
     }
-
-
-def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]]:
-    """Return the figures of every perturbed attribute, in the order of the columns."""
-    return [of_attribute(sidecar, a.name, prior) for a in sidecar.perturbed]
 
 
 def _finite(number: float) -> float | str:
@@ -87,6 +148,16 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     said = []
     if sidecar.privacy is UNSET:
         return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
+    if sidecar.reconstruction is not UNSET:
+        row = (
+            "The rows were shuffled, but each is a guess about the person in some row of the release"
+            if sidecar.reconstruction.shuffled
+            else "Each row is a guess about the person in the same row of the release"
+        )
+        said.append(
+            f"{row}, and many of its values are right. Whoever has the release can make the same guesses: "
+            "handle this file as you would the release."
+        )
     many = len(sidecar.perturbed)
     kinds = _by_kind(sidecar)
     for kind, channels in kinds.items():

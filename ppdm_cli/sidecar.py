@@ -7,6 +7,8 @@ matrix that cannot be is refused with one line, and no size in it decides how mu
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections.abc import Callable
 from functools import cached_property
@@ -19,7 +21,8 @@ from msgspec import UNSET, Meta, UnsetType
 from ppdm_cli import dtypes
 from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
-from ppdm_cli.errors import MismatchError, PpdmError, quoted
+from ppdm_cli.errors import MismatchError, PpdmError, counted, quoted
+from ppdm_cli.shown import Shown
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
@@ -44,7 +47,7 @@ def named(name: str, make: Callable[[], Any]) -> Any:
 
 
 class Attribute(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
 ):
     """One column of the release: what its values are, and what was done to them."""
 
@@ -80,6 +83,9 @@ class Attribute(
             raise ValueError(f"{quoted(self.name)}: continuous goes with edges, discrete with categories")
         if self.has_domain and named(self.name, lambda: self.domain.size) != self.N:
             raise ValueError(f"{quoted(self.name)}: N is not the number of its codes")
+
+    def _words(self) -> list[str]:
+        return [quoted(self.name), self.role, f"{self.type} {self.dtype}", f"N {self.N or 'unknown'}"]
 
     @property
     def has_domain(self) -> bool:
@@ -147,12 +153,14 @@ class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return cls(sidecar.stage, sidecar.release, sidecar.records, sidecar.tool)
 
 
-class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Reconstruction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How a data set was made from a release (stage "reconstructed")."""
 
     method: Literal["joint", "by-class", "global"]
     estimator: Literal["set-scale", "simplex", "ml"]
     spread: bool
+    shuffled: bool = False
+    """Whether the rows are in an order of their own; else row i is a guess about row i of the release."""
 
 
 class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,7 +171,7 @@ class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sidecar(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
 ):
     """A whole sidecar."""
 
@@ -272,6 +280,15 @@ class Sidecar(
     def kept(self) -> list[Attribute]:
         return [a for a in self.attributes if a.role == "kept"]
 
+    def _words(self) -> list[str]:
+        attributes = [f"{counted(len(self.perturbed), 'attribute')} perturbed", f"{len(self.kept)} kept"]
+        gamma = [] if self.privacy is UNSET else [f"gamma {self.privacy.perturbed_gamma}"]
+        records = "unknown" if self.records is None else self.records
+        return [self.stage, f"{records} records", *attributes, *gamma, f"release {self.release}"]
+
+    def _body(self) -> list[str]:
+        return [repr(a) for a in self.attributes]
+
     def encode(self) -> bytes:
         """Canonical JSON, one attribute a line: the bytes that file and metadata both hold."""
         raw = msgspec.json.decode(_ENCODER.encode(self), type=dict[str, msgspec.Raw])
@@ -364,5 +381,6 @@ def json_schema() -> bytes:
 
 
 def display_json(value: Any) -> bytes:
-    """JSON for programs, as `--json` prints it."""
-    return msgspec.json.format(_ENCODER.encode(value), indent=2)
+    """Return JSON for programs, as `--json` prints it: in ASCII, so that nothing in it moves a terminal."""
+    text = msgspec.json.format(_ENCODER.encode(value), indent=2).decode()
+    return re.sub(r"[^ -~\n]", lambda c: json.dumps(c[0])[1:-1], text).encode()

@@ -21,10 +21,10 @@ Right = Callable[[Any], float]
 
 
 def ppdm(train: pl.DataFrame, test: pl.DataFrame, **options: Any) -> tuple[Fit, Right]:
-    from ppdm_cli import fit_tree, predict
+    from ppdm_cli import predict, train_tree
 
     return (
-        lambda: fit_tree(train, "group", **options),
+        lambda: train_tree(train, "group", **options),
         lambda fitted: float((predict(fitted, test)["predicted"] == test["group"]).mean()),  # type: ignore[arg-type]
     )
 

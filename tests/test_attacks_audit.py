@@ -85,7 +85,7 @@ def test_honest_releases_are_accepted_and_prove_their_gamma() -> None:
     for seed in range(5):
         frame, sidecar = honest(seed)
         done = attack(frame, sidecar=sidecar, truth=table(), attacks=["audit"])
-        assert done.honest and "finds nothing wrong" in done.sentences[0]
+        assert done.honest and "finds nothing against" in done.sentences[0]
         for row in done.audit:
             missed += not row["gamma_low"] <= 5 <= row["gamma_high"]
             assert 4.5 < row["gamma_low"] < row["gamma"] < row["gamma_high"] < 5.5

@@ -339,10 +339,11 @@ def test_a_reconstruction_has_the_estimated_totals_and_the_original_types(releas
 
 
 def test_a_class_under_a_band_is_reconstructed_first() -> None:
-    data = people(4000).select("age", "income")
-    plan = {n: PLAN[n] | {"bins": 8, "half_width": 1} for n in ("age", "income")}
+    data = people(4000).select("age", income=(pl.col("income") // 25_000).clip(0, 7).cast(pl.Int64))
+    plan = {"age": PLAN["age"] | {"bins": 8, "half_width": 1}}
+    plan["income"] = {"domain": [0, 7], "nulls": True, "half_width": 1}
     hidden = perturb(data, gamma=5, class_="income", attributes=plan, seed=1)
-    done = reconstruct(hidden.frame, sidecar=hidden.sidecar)
+    done = reconstruct(hidden.frame, sidecar=hidden.sidecar, method="by-class")
     labels = estimate(hidden.frame, sidecar=hidden.sidecar, attributes=["income"]).tables[0]
     assert done.totals["income"] == largest_remainder(labels.estimate, 4000).tolist()
     assert done.frame.schema == data.schema and len(done.frame) == 4000

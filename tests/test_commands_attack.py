@@ -82,7 +82,7 @@ def test_files_and_their_sidecars(here_made: Path, ppdm: Run) -> None:
         assert b"also the input" in ppdm(*args, option, "r.parquet", "--force", code=2).stderr
         assert b"also the input" in ppdm(*args, option, "original.parquet", "--force", code=2).stderr
     assert b"--force" in ppdm(*args, "-o", "a.parquet", code=2).stderr
-    assert b"name two" in ppdm(*args, "-o", "b.csv", "--recovered", "b.csv", code=2).stderr
+    assert b"two outputs are one file" in ppdm(*args, "-o", "b.csv", "--recovered", "b.csv", code=2).stderr
     assert listing(here_made) == before
 
 

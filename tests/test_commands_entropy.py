@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ppdm_cli import perturb, pictures
-from ppdm_cli.tables import read_sidecar
+from ppdm_cli.tables import Target, publish, read_sidecar
 from tests.conftest import Run, listing, people, read_table
 
 
@@ -73,7 +73,9 @@ def test_pictures_are_drawn_and_written_whole_or_not_at_all(tmp_path: Path, ppdm
     magic = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!DOCTYPE html>"}
     grid = rows(ppdm, "--gamma", "2,9", "--bins", "5,10")
     for suffix, begins in magic.items():
-        pictures.entropy(grid, tmp_path / f"p.{suffix}")
+        with Target(tmp_path / f"p.{suffix}", force=False) as target:
+            pictures.entropy(grid, target)
+            publish(target)
         assert (tmp_path / f"p.{suffix}").read_bytes().startswith(begins)
     args = ("entropy", "--gamma", "2,9", "--bins", "5,10", "--plot", "p.png")
     before = listing(tmp_path)

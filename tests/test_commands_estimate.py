@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import estimate, perturb, pictures
-from ppdm_cli.tables import read_sidecar
+from ppdm_cli.tables import Target, publish, read_sidecar
 from tests.conftest import Run, listing, people, read_table
 from tests.releases import DOMAINS, ROWS, damaged, made
 from tests.test_canary import NUMBER, WORD, seen
@@ -139,7 +139,9 @@ def test_pictures_are_drawn_in_every_case(release: Path, here: Run) -> None:
     nulls = people(ROWS).with_columns(age=pl.when(pl.col("member")).then(pl.col("age")))
     one = perturb(nulls, gamma=2, drop=["since"], bins=90, attributes={"age": DOMAINS["age"] | {"nulls": True}})
     rows = estimate(one.frame, sidecar=one.sidecar, estimator="inverse").frame.to_dicts()
-    pictures.distributions(rows, release / "n.svg")
+    with Target(release / "n.svg", force=False) as target:
+        pictures.distributions(rows, target)
+        publish(target)
     assert ">null<" in (release / "n.svg").read_text()
 
 
@@ -216,7 +218,7 @@ def test_an_original_that_is_another_s_is_refused(release: Path, here: Run) -> N
     people(ROWS).with_columns(region=pl.lit(WORD)).write_parquet(release / "outside.parquet")
     for name, words in (
         ("fewer", "has 3999 records, the release 4000"),
-        ("column", "has no column 'age'"),
+        ("column", "lacks the columns 'age'"),
         ("type", "of type double"),
         ("outside", "outside"),
     ):

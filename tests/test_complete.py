@@ -16,7 +16,7 @@ from ppdm_cli import perturb
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.tables import Partition, read_sidecar
-from ppdm_cli.tables.together import Complete
+from ppdm_cli.tables.release import Complete
 from tests.conftest import Run, listing, people
 
 

@@ -18,7 +18,7 @@ from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import Exit, UsageError
 from ppdm_cli.perturbing.domains import FEW, OTHER
-from ppdm_cli.perturbing.order import CERTAIN, TELLING
+from ppdm_cli.perturbing.order import FALSE_ALARM, LAGS, TELLING
 from ppdm_cli.perturbing.wishes import attribute_wish, from_plan
 from ppdm_cli.sidecar import LARGEST, decode, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
@@ -159,7 +159,9 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
     limits, perturb, method = (text_of(f"docs/{name}.md") for name in ("limits", "perturb", "method"))
-    assert f"at least {TELLING:g} of the largest possible one and\nat least {CERTAIN:g} standard" in limits
+    assert f"by at least {TELLING:g} of what is possible" in limits
+    assert f"at most once in {1 / FALSE_ALARM:,.0f}" in limits
+    assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows" in " ".join(limits.split())
     assert f"{MOST_VALUES:,} different texts" in limits
     assert f"at most {LARGEST >> 20} MiB" in limits
     assert f"fewer than {FEW} records have is rare" in perturb and f"`{OTHER}`" in perturb

@@ -103,7 +103,7 @@ def test_calls_that_mean_nothing_are_refused(kept: Release, how: dict[str, objec
 def test_another_tables_truth_is_refused(kept: Release, original: pl.DataFrame) -> None:
     for truth, says in (
         (original.head(-1), "19999 records, the release 20000"),
-        (original.drop("age"), "no column 'age'"),
+        (original.drop("age"), "lacks the columns 'age'"),
         (original.with_columns(pl.col("car").cast(pl.String)), "of type string"),
     ):
         with pytest.raises(MismatchError, match=says):

@@ -82,7 +82,7 @@ def data(folder: Path, name: str) -> str:
         ("empty", "", 1, "is empty"),
         ("header", "", 1, "no records"),
         ("header", "--type age=int --domain age=0:9 --domain region=a|b", 1, "no records"),
-        ("doubled", "", 1, "columns of the same name: 'age'"),
+        ("doubled", "", 1, "columns 1 and 2 of 'doubled.csv' have the same name"),
         ("ragged", "", 1, "row 2 of"),
         ("mixed", "", 1, "row 2 of"),
         ("unclosed", "", 1, "row 2 of"),

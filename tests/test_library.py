@@ -96,7 +96,7 @@ def test_errors_have_the_exit_codes_of_the_command() -> None:
     with pytest.raises(RefusedError) as refused:
         perturb(people(), gamma=1)
     assert refused.value.exit_code == 4 and refused.value.next_step
-    with pytest.raises(UsageError, match="no table that speaks Arrow"):
+    with pytest.raises(UsageError, match="type dict is not a table"):
         perturb({"a": [1]}, gamma=9)
     with pytest.raises(UsageError, match="no gamma is given"):
         perturb(people())

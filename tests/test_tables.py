@@ -252,7 +252,7 @@ def test_what_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
         open_table(tmp_path / "text.xlsx")
     with pytest.raises(DataError, match="Arrow data"):
         open_table("-", standard_input=io.BytesIO(b"a,b\n1,2\n"))
-    with pytest.raises(UsageError, match="int is no table"):
+    with pytest.raises(UsageError, match="int is not a table"):
         open_table(42)
     with pytest.raises(PpdmError, match="same name: 'x'"):
         open_table(pa.table([[1], [2]], names=["x", "x"]))

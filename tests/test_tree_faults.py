@@ -65,7 +65,7 @@ def test_a_kill_at_each_step_leaves_whole_files(noise: Path, ppdm: Run) -> None:
     ppdm(*args)
     new = {n: (noise / n).read_bytes() for n in OUTPUTS}
     states = []
-    for step in range(1, 12):
+    for step in range(1, 20):
         for name in OUTPUTS:
             (noise / name).write_bytes(old[name])
         done = subprocess.run([sys.executable, "-c", STEPS, str(step), *args], cwd=noise, capture_output=True)

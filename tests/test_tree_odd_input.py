@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import fit_tree
+from ppdm_cli import train_tree
 from ppdm_cli.errors import DataError
 from ppdm_cli.trees import load
 from tests.conftest import Run, listing
@@ -153,16 +153,15 @@ def test_names_that_would_drive_a_terminal(tmp_path: Path, ppdm: Run) -> None:
 
 def test_weights_as_an_array_and_too_heavy_ones() -> None:
     data = pl.DataFrame({"x": [1, 2, 3, 4], "y": ["a", "a", "b", "b"]})
-    assert fit_tree(data, "y", weights=np.array([1, 1, 1, 9.0])).tree.counts[0].tolist() == [2, 10]
+    assert train_tree(data, "y", weights=np.array([1, 1, 1, 9.0])).tree.counts[0].tolist() == [2, 10]
     for wrong in ([1e308] * 4, [np.nan] * 4, [-1.0, 1, 1, 1], [0.0] * 4, [1.0] * 3):
         with pytest.raises(DataError, match="weights"):
-            fit_tree(data, "y", weights=np.array(wrong))
+            train_tree(data, "y", weights=np.array(wrong))
 
 
 def test_a_tree_says_nothing_to_standard_error() -> None:
     """No warning of a library about odd counts."""
-    code = (
-        "from ppdm_cli import fit_tree; import polars as pl; fit_tree(pl.DataFrame({'x': [1], 'y': [1]}), 'y')"
-    )
+    frame = "pl.DataFrame({'x': [1], 'y': [1]})"
+    code = f"from ppdm_cli import train_tree; import polars as pl; train_tree({frame}, 'y')"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
     assert done.returncode == 0 and done.stderr == b""

@@ -15,12 +15,12 @@ import polars as pl
 import pytest
 
 import ppdm_cli.joint.sample as sampling
-from ppdm_cli import Release, fit_tree, perturb, predict, reconstruct, synthetic
+from ppdm_cli import Release, perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.domain import Bins
 from ppdm_cli.errors import UsageError
 from ppdm_cli.joint import JointTable, learn, read
 from ppdm_cli.tables import base, open_releases
-from ppdm_cli.trees import FromRelease, fit_release
+from ppdm_cli.trees import FromRelease
 from ppdm_cli.trees.estimated import _within
 from ppdm_cli.trees.from_release import label_of
 from tests.conftest import Run, listing
@@ -45,7 +45,7 @@ def release() -> Release:
 
 @pytest.fixture(scope="module")
 def taught(release: Release) -> FromRelease:
-    return fit_release(release.frame, sidecar=release.sidecar)
+    return train_tree(release.frame, sidecar=release.sidecar)
 
 
 def accuracy(tree: object, data: pl.DataFrame) -> float:
@@ -63,16 +63,16 @@ def test_a_joint_reconstruction_is_far_better_than_by_class(release: Release) ->
     found = {}
     for method in ("joint", "by-class"):
         usable = reconstruct(release.frame, sidecar=release.sidecar, method=method)  # type: ignore[arg-type]
-        found[method] = accuracy(fit_tree(usable.frame, "group", sidecar=usable.sidecar).tree, test)
+        found[method] = accuracy(train_tree(usable.frame, "group", sidecar=usable.sidecar).tree, test)
     assert found["joint"] >= 0.87 and found["joint"] >= found["by-class"] + 0.10, found
 
 
 def test_the_same_release_gives_the_same_tree(
     release: Release, taught: FromRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = fit_release(release.frame, sidecar=release.sidecar, threads=1)
+    again = train_tree(release.frame, sidecar=release.sidecar, threads=1)
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    parts = fit_release(release.frame, sidecar=release.sidecar, threads=2)
+    parts = train_tree(release.frame, sidecar=release.sidecar, threads=2)
     for other in (again, parts):
         assert same(other.tree, taught.tree) and other.attributes == taught.attributes
         assert other.expected.accuracy == pytest.approx(taught.expected.accuracy, abs=1e-9)
@@ -102,7 +102,7 @@ def test_without_a_signal_there_is_one_leaf_and_no_joint_reconstruction(kept: bo
         order = np.random.default_rng(seed).permutation(data.height)
         mixed = data.with_columns(group=data["group"].gather(order))
         release = released(mixed, keep=["group"] if kept else [], seed=seed)
-        taught = fit_release(release.frame, sidecar=release.sidecar)
+        taught = train_tree(release.frame, sidecar=release.sidecar)
         if taught.model != "none":
             false += 1
             continue
@@ -121,10 +121,10 @@ def test_a_forest_has_every_attribute() -> None:
     data = {f"x{i}": rng.normal(0.9 * label, 1).round(2) for i in range(10)}
     frame = pl.DataFrame({**data, "group": np.where(label, "A", "B")})
     fitted = released(frame[:4_000], gamma=9, matrix="gamma-diagonal", bins=8)
-    taught = fit_release(fitted.frame, sidecar=fitted.sidecar)
+    taught = train_tree(fitted.frame, sidecar=fitted.sidecar)
     assert taught.model == "forest" and len(taught.attributes) == 10
     assert accuracy(taught.tree, frame[4_000:]) > 0.80
-    assert same(taught.tree, fit_release(fitted.frame, sidecar=fitted.sidecar).tree)
+    assert same(taught.tree, train_tree(fitted.frame, sidecar=fitted.sidecar).tree)
     usable = reconstruct(fitted.frame, sidecar=fitted.sidecar)
     assert usable.how.method == "joint" and len(usable.drawn) == 10
 
@@ -138,24 +138,24 @@ def test_three_classes_nulls_and_a_perturbed_class() -> None:
     data = pl.DataFrame({"x": x.round(1), "town": town, "noise": rng.integers(0, 9, n), "group": label})
     holes = data.with_columns(x=pl.when(pl.Series(gone)).then(None).otherwise(data["x"]))
     fitted = released(holes[:10_000], gamma=9, keep=[])
-    taught = fit_release(fitted.frame, sidecar=fitted.sidecar)
+    taught = train_tree(fitted.frame, sidecar=fitted.sidecar)
     assert set(taught.attributes) == {"x", "town"} and taught.tree.labels == ("low", "mid", "top")
     assert accuracy(taught.tree, data[10_000:]) > 0.9
     usable = reconstruct(fitted.frame, sidecar=fitted.sidecar)
     done = usable.frame
     assert done.schema == holes.schema and done.height == 10_000 and done["group"].null_count() == 0
     assert abs(done["x"].null_count() - 1_000) < 300
-    assert accuracy(fit_tree(done, "group", sidecar=usable.sidecar).tree, data[10_000:]) > 0.85
+    assert accuracy(train_tree(done, "group", sidecar=usable.sidecar).tree, data[10_000:]) > 0.85
     assert sum(usable.totals["x"]) == sum(usable.totals["noise"]) == 10_000
 
 
 def test_one_attribute_and_attributes_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     one = released(people(1, 8_000).select("age", "group"))
-    taught = fit_release(one.frame, sidecar=one.sidecar)
+    taught = train_tree(one.frame, sidecar=one.sidecar)
     assert taught.attributes == ("age",) and accuracy(taught.tree, people(1, 4_000, 2)) > 0.95
     release = released(people(1, 8_000).select("age", "elevel", "salary", "group"))
     monkeypatch.setattr(sampling, "LARGEST_DOMAIN", 12)
-    taught = fit_release(release.frame, sidecar=release.sidecar)
+    taught = train_tree(release.frame, sidecar=release.sidecar)
     assert taught.model == "none" and "'age', 'salary' took no part: too many values." in taught.remarks
     monkeypatch.setattr(sampling, "LARGEST_DOMAIN", 2)
     usable = reconstruct(release.frame, sidecar=release.sidecar, method="joint")
@@ -169,19 +169,19 @@ def test_many_labels_share_the_cells_and_numbers_are_no_class(monkeypatch: pytes
     release = released(pl.DataFrame(data), gamma=99)
     table, said = open_releases(release.frame, release.sidecar)
     sample = read(table, said, label_of(said, None))
-    assert fit_release(release.frame, sidecar=release.sidecar).attributes == ("a", "b")
+    assert train_tree(release.frame, sidecar=release.sidecar).attributes == ("a", "b")
     alone = learn(sample, 100).model
     assert not isinstance(alone, JointTable) or len(alone.places) == 1, "40 classes x 40 cells are too many"
     with pytest.raises(UsageError, match="'x' is no class"):
-        fit_release(release.frame, "x", sidecar=release.sidecar)
+        train_tree(release.frame, "x", sidecar=release.sidecar)
     monkeypatch.setattr(sampling, "LARGEST_DOMAIN", 39)
     with pytest.raises(UsageError, match="nothing to learn 'group' from"):
-        fit_release(release.frame, sidecar=release.sidecar)
+        train_tree(release.frame, sidecar=release.sidecar)
     assert reconstruct(release.frame, sidecar=release.sidecar).how.method == "by-class"
 
 
 def test_cells_bound_the_table(release: Release, taught: FromRelease) -> None:
-    few = fit_release(release.frame, sidecar=release.sidecar, cells=100)
+    few = train_tree(release.frame, sidecar=release.sidecar, cells=100)
     assert len(few.attributes) != len(taught.attributes), "no pair fits into 100 cells"
     table, said = open_releases(release.frame, release.sidecar)
     sample = read(table, said, label_of(said, None))
@@ -202,7 +202,7 @@ def test_the_accuracy_to_expect_is_not_biased() -> None:
             people(1, 6_000, seed).select("age", "elevel", "group"), gamma=19, seed=seed, bins=10,
             matrix="gamma-diagonal",
         )  # fmt: skip
-        taught = fit_release(one.frame, sidecar=one.sidecar)
+        taught = train_tree(one.frame, sidecar=one.sidecar)
         e, true = taught.expected, accuracy(taught.tree, clean)
         assert e.how == "held-out" and e.low is not None and e.high is not None
         missed += not e.low <= true <= e.high
@@ -230,12 +230,12 @@ def test_thresholds_move_into_bins_only_where_the_bins_show_it() -> None:
 def test_several_releases_and_an_empty_one(release: Release, tmp_path: Path) -> None:
     said = msgspec.structs.replace(release.sidecar, records=0, blake2b=msgspec.UNSET)
     empty = release.frame.head(0)
-    assert fit_release(empty, sidecar=said).tree.size == 1
+    assert train_tree(empty, sidecar=said).tree.size == 1
     assert reconstruct(empty, sidecar=said).frame.height == 0
     paths = [tmp_path / f"{i}.parquet" for i in range(2)]
     perturb(people(n=5_000), paths[0], gamma=9, class_="group", keep=["group"], seed=1)
     perturb(people(n=5_000, seed=2), paths[1], like=paths[0], seed=2)
-    taught = fit_release(paths)
+    taught = train_tree(paths)
     assert taught.records == 10_000 and taught.model != "none"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import fit_tree, predict
+from ppdm_cli import predict, train_tree
 from ppdm_cli.errors import DataError, UsageError
 
 
@@ -45,7 +45,7 @@ def test_the_root_is_what_brute_force_finds(seed: int, mdl: bool) -> None:
     y = np.where(rng.random(n) < 0.7, x > x.mean(), rng.random(n) < 0.5).astype(int)
     if len(set(y.tolist())) < 2:
         y[0] = 1 - y[0]
-    tree = fit_tree(pl.DataFrame({"x": x, "y": y}), "y", max_depth=1, prune=False, mdl=mdl).tree
+    tree = train_tree(pl.DataFrame({"x": x, "y": y}), "y", max_depth=1, prune=False, mdl=mdl).tree
     wanted = best_threshold(x, y, mdl)
     if tree.feature[0] >= 0:
         assert wanted is not None and tree.threshold[0] == wanted[1]
@@ -56,7 +56,7 @@ def test_the_root_is_what_brute_force_finds(seed: int, mdl: bool) -> None:
 
 def test_categories_give_a_branch_each_and_booleans_too() -> None:
     data = pl.DataFrame({"k": ["a", "b", "c"] * 10, "y": [0, 1, 2] * 10})
-    fitted = fit_tree(data, "y")
+    fitted = train_tree(data, "y")
     assert (
         fitted.tree.leaves == 3
         and fitted.accuracy == 1
@@ -68,17 +68,17 @@ def test_categories_give_a_branch_each_and_booleans_too() -> None:
 def test_depth_and_least_records_are_kept() -> None:
     rng = np.random.default_rng(0)
     data = pl.DataFrame({"x": rng.random(500), "y": rng.integers(0, 2, 500)})
-    shallow = fit_tree(data, "y", max_depth=2, prune=False, mdl=False).tree
+    shallow = train_tree(data, "y", max_depth=2, prune=False, mdl=False).tree
     assert shallow.depth <= 2
-    wide = fit_tree(data, "y", min_records=60, prune=False, mdl=False).tree
+    wide = train_tree(data, "y", min_records=60, prune=False, mdl=False).tree
     assert wide.counts.sum(axis=1).min() >= 25
-    assert fit_tree(data, "y", max_depth=0).tree.size == 1
+    assert train_tree(data, "y", max_depth=0).tree.size == 1
 
 
 def test_many_values_are_cut_and_said() -> None:
     rng = np.random.default_rng(0)
     x = rng.random(70_000)
-    fitted = fit_tree(pl.DataFrame({"x": x, "y": x > 0.5}), "y")
+    fitted = train_tree(pl.DataFrame({"x": x, "y": x > 0.5}), "y")
     assert "'x'" in fitted.remarks[0] and fitted.accuracy > 0.999
     assert fitted.tree.threshold[0] in x
 
@@ -86,10 +86,10 @@ def test_many_values_are_cut_and_said() -> None:
 def test_a_null_class_and_bad_calls_are_refused() -> None:
     data = pl.DataFrame({"x": [1, 2], "y": ["a", None]})
     with pytest.raises(DataError, match="the class 'y' is null in row 2"):
-        fit_tree(data, "y")
+        train_tree(data, "y")
     with pytest.raises(UsageError):
-        fit_tree(data, "z")
+        train_tree(data, "z")
     with pytest.raises(UsageError):
-        fit_tree(data, "y", confidence=0.0)
+        train_tree(data, "y", confidence=0.0)
     with pytest.raises(DataError):
-        fit_tree(data.clear(), "y")
+        train_tree(data.clear(), "y")

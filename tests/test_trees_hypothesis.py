@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli import fit_tree, predict
+from ppdm_cli import predict, train_tree
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.trees import Tree
 from tests.strategies import tables
@@ -50,7 +50,7 @@ def same(one: Tree, other: Tree) -> None:
 def test_never_a_crash_and_the_tree_is_valid(
     data: pl.DataFrame, prune: bool, mdl: bool, criterion: str
 ) -> None:
-    fitted = fit_tree(data, "y", prune=prune, mdl=mdl, criterion=criterion)  # type: ignore[arg-type]
+    fitted = train_tree(data, "y", prune=prune, mdl=mdl, criterion=criterion)  # type: ignore[arg-type]
     fitted.tree.validate()
     found = predict(fitted, data)
     assert (found["predicted"] == data["y"]).mean() == pytest.approx(fitted.accuracy)
@@ -61,7 +61,7 @@ def test_never_a_crash_and_the_tree_is_valid(
 @given(tables())
 def test_any_type_of_column(data: object) -> None:
     with suppress(PpdmError):
-        fit_tree(data, data.column_names[0]).tree.validate()  # type: ignore[attr-defined]
+        train_tree(data, data.column_names[0]).tree.validate()  # type: ignore[attr-defined]
 
 
 @settings(max_examples=20, deadline=None)
@@ -75,7 +75,7 @@ def test_deeper_is_never_worse_in_training(data: pl.DataFrame) -> None:
     holes = data.drop("y").null_count().sum_horizontal()[0]
     right = []
     for depth in range(5):
-        fitted = fit_tree(data, "y", max_depth=depth, prune=False)
+        fitted = train_tree(data, "y", max_depth=depth, prune=False)
         leaves = fitted.tree.counts[fitted.tree.is_leaf]
         right.append(leaves.max(axis=1).sum() / leaves.sum())
         if not holes:
@@ -88,7 +88,7 @@ def test_deeper_is_never_worse_in_training(data: pl.DataFrame) -> None:
 def test_the_order_of_records_does_not_matter(data: pl.DataFrame, random: object) -> None:
     order = list(range(data.height))
     random.shuffle(order)  # type: ignore[attr-defined]
-    same(fit_tree(data, "y").tree, fit_tree(data[order], "y").tree)
+    same(train_tree(data, "y").tree, train_tree(data[order], "y").tree)
 
 
 @settings(max_examples=15, deadline=None)
@@ -97,7 +97,7 @@ def test_weights_are_copies(data: pl.DataFrame, seed: int, prune: bool) -> None:
     copies = np.random.default_rng(seed).integers(1, 4, data.height)
     repeated = data[np.repeat(np.arange(data.height), copies)]
     weighted = data.with_columns(pl.Series("w", copies))
-    one = fit_tree(weighted, "y", weights="w", drop=["kind"], prune=prune)
-    other = fit_tree(repeated, "y", drop=["kind"], prune=prune)
+    one = train_tree(weighted, "y", weights="w", drop=["kind"], prune=prune)
+    other = train_tree(repeated, "y", drop=["kind"], prune=prune)
     same(one.tree, other.tree)
     assert one.accuracy == pytest.approx(other.accuracy)

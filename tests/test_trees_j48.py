@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import fit_tree, predict
+from ppdm_cli import predict, train_tree
 from ppdm_cli.synthetic import generate
 
 JAR = Path("/usr/share/java/weka.jar")
@@ -58,6 +58,6 @@ def pairs(name: str) -> tuple[pl.DataFrame, pl.DataFrame]:
 @pytest.mark.parametrize("prune", [True, False])
 def test_j48_predicts_the_same(name: str, prune: bool, tmp_path: Path) -> None:
     train, test = pairs(name)
-    found = predict(fit_tree(train, train.columns[-1], prune=prune), test)["predicted"].to_numpy()
+    found = predict(train_tree(train, train.columns[-1], prune=prune), test)["predicted"].to_numpy()
     theirs = j48(train, test, tmp_path, *([] if prune else ["-U"]))
     assert len(theirs) == test.height and np.mean(found == theirs) >= 0.99

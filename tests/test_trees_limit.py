@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Tree, fit_tree, perturb, reconstruct
+from ppdm_cli import Tree, perturb, reconstruct, train_tree
 from ppdm_cli.perturbing import Release
 from tests.papers.common import DATA, binned
 
@@ -73,8 +73,8 @@ def test_without_perturbation_the_tree_is_the_binned_originals(
     data = original()
     release = released(data, INFINITE, keep, **DOMAINS)
     usable = reconstruct(release.frame, sidecar=release.sidecar, method=method).frame
-    found = fit_tree(usable, "class", **options).tree
-    wanted = fit_tree(binned(data, release.sidecar), "class", **options).tree
+    found = train_tree(usable, "class", **options).tree
+    wanted = train_tree(binned(data, release.sidecar), "class", **options).tree
     assert same(found, wanted)
     tested = {found.features[i].name for i in found.feature[found.feature >= 0]}
     assert {"age", "pay", "region", "member"} <= tested and found.leaves >= 6
@@ -98,7 +98,7 @@ def test_where_each_value_has_a_code_it_is_the_originals_own_tree() -> None:
     grades = {n: {"domain": [1, 10], "bins": 10, "nulls": data[n].has_nulls()} for n in data.columns[:-1]}
     release = released(data, INFINITE, False, **grades)
     usable = reconstruct(release.frame, sidecar=release.sidecar).frame
-    assert same(fit_tree(usable, "class").tree, fit_tree(data, "class").tree)
+    assert same(train_tree(usable, "class").tree, train_tree(data, "class").tree)
 
 
 def test_one_changed_value_is_seen() -> None:
@@ -107,12 +107,12 @@ def test_one_changed_value_is_seen() -> None:
     changed = found.with_columns(
         pl.Series("pay", [found["pay"].max() - found["pay"][0] + 5, *found["pay"][1:]])
     )
-    assert same(fit_tree(found, "class").tree, fit_tree(found, "class").tree)
-    assert not same(fit_tree(found, "class").tree, fit_tree(changed, "class").tree)
+    assert same(train_tree(found, "class").tree, train_tree(found, "class").tree)
+    assert not same(train_tree(found, "class").tree, train_tree(changed, "class").tree)
 
 
 def test_at_a_gamma_that_changes_values_the_tree_is_another() -> None:
     data = original()
     release = released(data, 50, True, **DOMAINS)
     usable = reconstruct(release.frame, sidecar=release.sidecar).frame
-    assert not same(fit_tree(usable, "class").tree, fit_tree(binned(data, release.sidecar), "class").tree)
+    assert not same(train_tree(usable, "class").tree, train_tree(binned(data, release.sidecar), "class").tree)

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import fit_tree
+from ppdm_cli import train_tree
 from ppdm_cli.trees import Tree
 from ppdm_cli.trees.pruning import pessimistic
 from tests.c45_reference import Learner, Node, limit, upper
@@ -73,7 +73,7 @@ def test_whole_trees_are_those_of_the_plain_learner(prune: bool, mdl: bool) -> N
     for seed in range(120):
         data, weights = drawn(seed)
         wanted = reference(data, weights, mdl, prune)
-        tree = fit_tree(data, "y", weights=weights, prune=prune, mdl=mdl).tree
+        tree = train_tree(data, "y", weights=weights, prune=prune, mdl=mdl).tree
         try:
             same(tree, 0, wanted)
         except AssertionError as error:

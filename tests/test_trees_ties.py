@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import fit_tree, predict
+from ppdm_cli import predict, train_tree
 from ppdm_cli.tables import open_table
 from ppdm_cli.trees import Options, read
 from ppdm_cli.trees.growing import grow
@@ -68,7 +68,7 @@ def test_other_orders_give_the_same_tree_but_for_ties() -> None:
                 tied += 1
                 continue
             free += 1
-            one, other = fit_tree(data, "y"), fit_tree(data.select(*order, "y"), "y")
+            one, other = train_tree(data, "y"), train_tree(data.select(*order, "y"), "y")
             assert predict(one, data).equals(predict(other, data)) and one.tree.size == other.tree.size
     assert free > 60 and tied > 0, "both kinds are met"
 
@@ -79,5 +79,5 @@ def test_equal_columns_and_equal_cuts() -> None:
     data = pl.DataFrame({"b": x, "a": x, "y": (x // 10) % 2})
     data = data.with_columns(pl.col("y").cast(pl.Int64))
     for names in (["b", "a"], ["a", "b"]):
-        tree = fit_tree(data.select(*names, "y"), "y").tree
+        tree = train_tree(data.select(*names, "y"), "y").tree
         assert set(tree.feature[tree.feature >= 0].tolist()) == {0} and tree.threshold[0] == 9.0

@@ -12,23 +12,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from ppdm_cli.attacks.pairing import Paired, open_original
+from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.passes import ATTACKS, Passes
-from ppdm_cli.attacks.report import sentences, write
+from ppdm_cli.attacks.report import fill, sentences
 from ppdm_cli.engine import Progress
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.files import one_run
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, open_releases, rewound
+from ppdm_cli.tables import CsvOptions, Output, open_original, open_releases, rewound
 
-__all__ = ["ATTACKS", "Attacked", "attack", "write"]
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["ATTACKS", "Attacked", "attack", "fill", "sentences"]
 
 
-@dataclass(frozen=True)
-class Attacked:
+@dataclass(frozen=True, repr=False)
+class Attacked(Shown):
     """What `attack` gives."""
 
     sidecar: Sidecar
@@ -40,16 +45,21 @@ class Attacked:
     """The product bound over a record."""
     kept: list[dict[str, Any]]
     audit: list[dict[str, Any]]
+    """A row an attribute: its transitions against its matrix."""
+    coins: list[dict[str, Any]]
+    """A row a family of tests: whether the coins depend on anything."""
+    unseen: dict[str, Any]
+    """The largest lies that so many records would not betray."""
     repeat: list[dict[str, Any]]
     order: list[dict[str, Any]]
     remarks: list[str]
-    recovered: Any = None
+    recovered: pl.DataFrame | None = None
     """The best guesses as a polars DataFrame, where they were asked for without a file."""
 
     @property
     def honest(self) -> bool | None:
         """Whether the audit found nothing; None without one."""
-        return all(r["honest"] for r in self.audit) if self.audit else None
+        return all(r["honest"] for r in (*self.audit, *self.coins)) if self.audit else None
 
     @property
     def sentences(self) -> list[str]:
@@ -57,13 +67,20 @@ class Attacked:
         return sentences(self)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> pl.DataFrame:
         """A polars DataFrame, as `-o` writes it."""
         import polars as pl
 
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
+    def _words(self) -> list[str]:
+        return ["measured" if self.measured else "expected", counted(len(self.rows), "row"), *self.sentences]
 
+    def _body(self) -> Any:
+        return self.frame if self.rows else self.sentences
+
+
+@one_run()
 def attack(
     data: Any,
     *,
@@ -88,17 +105,21 @@ def attack(
             raise UsageError(f"{quoted(name)} is no attack", f"one of {', '.join(ATTACKS)}")
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
+    if isinstance(truth, (str, Path)) and str(truth) == "-":
+        raise UsageError(
+            "the original is read more than once, and private data is never spooled", "give it as a file"
+        )
     with ExitStack() as stack:
         table, promise = open_releases(data, sidecar, from_)
         if not promise.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
             )
-        original = None if truth is None else open_original(truth, promise, csv)
+        kinds = {a.name: a.kind for a in promise.attributes}
+        original = None if truth is None else open_original(truth, kinds, csv)
         target = None
         if recovered is not False:
-            inputs = [*table.files, *(original.files if original is not None else ())]
-            target = Output(stack, None if recovered is True else recovered, force=force, inputs=inputs)
+            target = Output(stack, None if recovered is True else recovered, force=force)
         table = rewound(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
         passes = Passes(table, Paired(table, original, promise), promise, asked, original is not None)
@@ -112,6 +133,8 @@ def attack(
         record=_bound(promise, passes.adversary.gamma),
         kept=passes.adversary.kept,
         audit=passes.audit_rows,
+        coins=passes.coins_rows,
+        unseen=passes.unseen,
         repeat=passes.repeat_rows,
         order=passes.order_rows,
         remarks=passes.adversary.remarks,

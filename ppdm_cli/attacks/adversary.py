@@ -29,13 +29,15 @@ from ppdm_cli.attacks.record import Record, told_by_class
 from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.targets import Target
 from ppdm_cli.channels import Channel
-from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.engine import Batch, Progress, fold, step
 from ppdm_cli.errors import DataError, listed
-from ppdm_cli.estimating import count, maximum_likelihood
+from ppdm_cli.estimating import MOST_CELLS, count, maximum_likelihood
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 LINEAR = {"spectral": spectral.estimator, "pca": pca.estimator, "bayes-linear": bayes_linear.estimator}
+MOST_CORRELATED = 1 << 9
+"""Attributes of the linear attacks, whose time grows with the cube of their number."""
 MOST_LABELS = 32
 """Without a class an attribute of so many published values may take its place for `record`."""
 
@@ -56,12 +58,15 @@ class Adversary:
         """The class, or whatever attribute of few values can stand for it where the whole record is read."""
         named = self._promise.by_name.get(str(self._promise.class_))
         if named is not None and named.has_domain:
-            return self._promise.axis(named.name)
+            label = self._promise.axis(named.name)
+            if label.published.size * sum(c.matrix.outputs for c in self._promise.channels) <= MOST_CELLS:
+                return label
         few = [c for c in self._promise.channels if c.matrix.outputs <= MOST_LABELS]
         if "record" not in self._asked or not few or len(self._promise.perturbed) < 2:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)
-        self.remarks.append(f"record: the sidecar lists no class; {label.name}, of few values, stands for it.")
+        lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
+        self.remarks.append(f"record: the sidecar lists {lists}; {label.name}, of few values, stands for it.")
         return label
 
     def learn(self, threads: int | None, progress: Progress | None) -> None:
@@ -92,7 +97,8 @@ class Adversary:
             ]
 
     def _learn_linear(self, threads: int | None, progress: Progress | None) -> None:
-        chosen, out = [], dict[str, list[str]]()
+        chosen: list[Target] = []
+        out = dict[str, list[str]]()
         for target in self.targets.values():
             if not target.ordered or target.domain.nulls:
                 why = "no numbers" if not target.ordered else "with nulls"
@@ -100,6 +106,8 @@ class Adversary:
                 why = "of numbers too large or too small for their squares"
             elif constant(target, self.counts[target.name]):
                 why = "constant as far as the release tells"
+            elif len(chosen) == MOST_CORRELATED:
+                why = f"beyond the first {MOST_CORRELATED}"
             else:
                 chosen.append(target)
                 continue
@@ -146,7 +154,9 @@ class Adversary:
         if not joint.usable(self._promise, label):
             self.remarks.append("record: no perturbed attribute besides the class is small enough: left out.")
             return
-        learnt = joint.learn(joint.read(self._table, self._promise, label, threads, progress))
+        sample = joint.read(self._table, self._promise, label, threads, progress)
+        with step(progress, "learning"):
+            learnt = joint.learn(sample)
         found = Record(learnt, self.targets, self._by_class, self.gamma)
         if not found.inside:
             self.remarks.append(

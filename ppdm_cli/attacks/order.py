@@ -18,7 +18,7 @@ from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.attacks.targets import Guess, Rows, Target
 from ppdm_cli.chances import chi_square_tail
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.perturbing import OrderState
+from ppdm_cli.perturbing.order import Sample, telling
 
 BLOCK = 1000
 LEVEL = 1e-6
@@ -39,7 +39,7 @@ def blocks(rows: int) -> Iterator[slice]:
 class State:
     """Of one attribute; merges in the rows' order."""
 
-    def __init__(self, drift: Floats, neighbours: OrderState) -> None:
+    def __init__(self, drift: Floats, neighbours: Sample) -> None:
         self.drift, self.neighbours = drift, neighbours
 
     def __add__(self, after: State) -> State:
@@ -59,10 +59,10 @@ class Order:
 
     def counted(self, rows: Rows) -> dict[str, State]:
         found = {}
-        for name, target in self._targets.items():
+        for name in self._targets:
             known = rows.codes[name] if rows.truths is None else rows.truths[name].codes
-            size = target.matrix.outputs if rows.truths is None else target.matrix.inputs
-            found[name] = State(self._drift(name, rows.codes[name]), OrderState.of(known, size))
+            neighbours = Sample.of(rows.first_row, len(known), {name: known})
+            found[name] = State(self._drift(name, rows.codes[name]), neighbours)
         return found
 
     def _drift(self, name: str, codes: Codes) -> Floats:
@@ -94,7 +94,7 @@ class Order:
                 self.telling.add(name)
             row = {"attribute": name, "blocks_p": p, "published_tells": name in self.telling}
             if known:
-                row["neighbours_tell"] = state.neighbours.telling
+                row["neighbours_tell"] = bool(telling(state.neighbours, [name]))
             found.append(row)
         return found
 

@@ -7,47 +7,20 @@ no two can have one name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
-from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import DataError, MismatchError, counted, quoted
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Partition, RowTrouble, Table, open_table
+from ppdm_cli.tables import OWN, Partition, RowTrouble, Table
 
 PUBLISHED, ORIGINAL = "published:", "original:"
-OWN = "give the release's own original"
 SAME = f"{OWN}; where values were clipped or merged for it, do the same to them"
 UNPAIRED = (
     "a release made with --shuffle cannot be paired: leave --truth away, give its own original, or shuffle "
     "the original first and perturb that"
 )
-
-
-def open_original(truth: Any, promise: Sidecar, csv: CsvOptions | None) -> Table:
-    """The original, if it has the release's columns in their types."""
-    if str(truth) == "-":
-        raise UsageError(
-            "the original is read more than once, and private data is never spooled", "give it as a file"
-        )
-    kinds = {a.name: a.kind for a in promise.attributes}
-    original = open_table(truth, csv=replace(csv or CsvOptions(), known=kinds))
-    missing = [n for n in kinds if n not in original.schema.names]
-    if missing:
-        raise MismatchError(
-            f"the original lacks the columns {listed(missing)}, which the release has; it has "
-            f"{listed(original.schema.names)}",
-            OWN,
-        )
-    for name, kind in kinds.items():
-        found = original.schema.field(name).type
-        if found != kind:
-            raise MismatchError(
-                f"in the original {quoted(name)} is of type {found}, in the release it was {kind}", OWN
-            )
-    return original
 
 
 class Paired:

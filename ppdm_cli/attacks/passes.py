@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli.attacks import audit
 from ppdm_cli.attacks.adversary import LINEAR, Adversary
-from ppdm_cli.attacks.audit import Audit, merged, pairs
+from ppdm_cli.attacks.audit import Agreement, Audit, merged
 from ppdm_cli.attacks.order import Order, State
 from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.record import Beliefs
@@ -38,7 +39,8 @@ class Seen:
 
     tallies: dict[Key, Tally] = field(default_factory=dict)
     beliefs: dict[str, Beliefs] = field(default_factory=dict)
-    audit: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    agreement: dict[str, list[np.ndarray]] = field(default_factory=dict)
+    audit: audit.State | None = None
     repeat: dict[str, list[np.ndarray]] = field(default_factory=dict)
     order: dict[str, State] = field(default_factory=dict)
 
@@ -46,7 +48,8 @@ class Seen:
         return Seen(
             _summed(self.tallies, other.tallies),
             _summed(self.beliefs, other.beliefs),
-            merged(self.audit, other.audit),
+            merged(self.agreement, other.agreement),
+            None if self.audit is None or other.audit is None else self.audit + other.audit,
             merged(self.repeat, other.repeat),
             _summed(self.order, other.order),
         )
@@ -67,6 +70,8 @@ class Passes:
         self.adversary = Adversary(table, promise, asked)
         self.rows: list[dict[str, Any]] = []
         self.audit_rows: list[dict[str, Any]] = []
+        self.coins_rows: list[dict[str, Any]] = []
+        self.unseen: dict[str, Any] = {}
         self.repeat_rows: list[dict[str, Any]] = []
         self.order_rows: list[dict[str, Any]] = []
 
@@ -74,11 +79,13 @@ class Passes:
         self.adversary.learn(threads, progress)
         self._targets, self._guessers = self.adversary.targets, self.adversary.guessers
         targets = list(self._targets.values())
-        self._audit = Audit(targets) if self._known else None
+        self._agreement = Agreement(targets) if self._known else None
+        self._audit = None
+        release = uuid.UUID(self._promise.release)
+        if self._known and "audit" in self._asked:
+            self._audit = Audit(targets, self.adversary.records, release, self.adversary.label)
         self._order = Order(targets, self.adversary.counts) if "order" in self._asked else None
-        self._repeat = (
-            Repeat(targets, uuid.UUID(self._promise.release).int) if "repeat" in self._asked else None
-        )
+        self._repeat = Repeat(targets, release.int) if "repeat" in self._asked else None
         if self._repeat is not None and self._repeat.left_out:
             self.adversary.remarks.append(
                 f"repeat: {listed(self._repeat.left_out)} cannot be perturbed again: what is published goes "
@@ -108,6 +115,8 @@ class Passes:
             if attack == "record":
                 assert rows.labels is not None
                 seen.beliefs = guesser.believed(guesses, rows.labels)
+        if self._agreement is not None:
+            seen.agreement = self._agreement.counted(rows)
         if self._audit is not None:
             seen.audit = self._audit.counted(rows)
         if self._repeat is not None:
@@ -123,7 +132,7 @@ class Passes:
 
     def _check_paired(self, seen: Seen) -> None:
         """Rows that do not belong together would look like perfect privacy."""
-        if self._audit is not None and not pairs(self._audit, seen.audit, self.adversary.counts):
+        if self._agreement is not None and not self._agreement.pairs(seen.agreement, self.adversary.counts):
             raise MismatchError(
                 "the release agrees with the original's rows no more than chance has it",
                 UNPAIRED,
@@ -162,8 +171,8 @@ class Passes:
                 | found_figures
                 | own
             )
-        if self._audit is not None and "audit" in self._asked:
-            self.audit_rows = self._audit.rows(seen.audit)
+        if self._audit is not None and seen.audit is not None:
+            self.audit_rows, self.coins_rows, self.unseen = self._audit.verdicts(seen.audit)
         if self._repeat is not None:
             self.repeat_rows = self._repeat.rows(seen.repeat)
 

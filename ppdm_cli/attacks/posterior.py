@@ -44,29 +44,67 @@ class Answers:
 
 
 def answers(target: Target, prior: Floats | None = None) -> Answers:
-    """Bayes' rule for every published code, some of them at a time."""
+    """Bayes' rule for every published code."""
     p = target.prior if prior is None else prior
+    diagonal = target.matrix.diagonal
+    guess, chance, ordinary = _of_diagonal(target, p) if diagonal else _of_rows(target, p)
+    belief, near, variance = np.array([guess.belief, guess.near_belief, guess.variance])
+    exact, near_, error = (float(s) for s in (chance @ belief, chance @ near, ordinary @ variance))
+    top = int(belief.argmax())
+    bound = worst_posterior(target.matrix.amplification, float(p[guess.exact[top]]))
+    share = float(p[: target.ordered].sum())
+    return Answers(target, guess, exact, near_, error / share if share else np.nan, float(belief[top]), bound)
+
+
+def _of_rows(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
+    """The guesses, the chance of each answer, and its chance with an original in order; some rows at a time."""
     outputs, step = target.matrix.outputs, max(1, CELLS // len(p))
-    parts: list[Guess] = []
-    sums = np.zeros(3)
-    largest, bound = 0.0, 1.0
+    parts: list[tuple[Floats, ...]] = []
     for start in range(0, outputs, step):
         joint = target.rows(start, min(start + step, outputs)) * p
-        guess = target.guessed(joint)
-        parts.append(guess)
-        belief, near, variance = np.array([guess.belief, guess.near_belief, guess.variance])
-        chance, ordinary = joint.sum(axis=1), joint[:, : target.ordered].sum(axis=1)
-        sums += chance @ belief, chance @ near, ordinary @ variance
-        top = int(belief.argmax())
-        if belief[top] > largest:
-            largest = float(belief[top])
-            bound = worst_posterior(target.matrix.amplification, float(p[guess.exact[top]]))
-    joined = Guess(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-    exact, near_, error = map(float, sums)
-    ordinary_share = float(p[: target.ordered].sum())
-    return Answers(
-        target, joined, exact, near_, error / ordinary_share if ordinary_share else np.nan, largest, bound
-    )
+        sums = joint.sum(axis=1), joint[:, : target.ordered].sum(axis=1)
+        parts.append((*target.guessed(joint), *sums))  # type: ignore[arg-type]
+    *guess, chance, ordinary = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Guess(*guess), chance, ordinary
+
+
+def _of_diagonal(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
+    """The same of a gamma-diagonal matrix in closed form: the answer's own code weighs gamma times as much."""
+    matrix, ordered = target.matrix, target.ordered
+    gamma, codes = matrix.amplification, np.arange(len(p))
+    more = (gamma - 1) * p
+    total, top = p.sum() + more, int(p.argmax())
+    own = (gamma * p > p[top]) | (codes == top)
+    exact, belief = np.where(own, codes, top), np.where(own, gamma * p, p[top]) / np.maximum(total, 1e-300)
+    chance = total / (gamma + len(p) - 1)
+    nothing = np.full(len(p), np.nan)
+    if not ordered:
+        return Guess(exact, exact, nothing, belief, belief, nothing), chance, np.zeros(len(p))
+    near, near_belief = _nearest_windows(target.windows(p[None, :])[0], more, ordered)
+    near_belief = near_belief / np.maximum(total, 1e-300)
+    more = np.where(codes < ordered, more, 0.0)
+    sums = p[:ordered].sum() + more
+    ordinary = sums / (gamma + len(p) - 1)
+    if not target.measurable:
+        return Guess(exact, near, nothing, belief, near_belief, nothing), chance, ordinary
+    middle = target.values[:ordered].mean()
+    u = np.where(codes < ordered, target.values - middle, 0.0)
+    value = (p[:ordered] @ u[:ordered] + more * u) / np.maximum(sums, 1e-300)
+    square = (p[:ordered] @ u[:ordered] ** 2 + more * u**2) / np.maximum(sums, 1e-300)
+    variance = np.maximum(square - value**2, 0.0)
+    return Guess(exact, near, value + middle, belief, near_belief, variance), chance, ordinary
+
+
+def _nearest_windows(windows: Floats, more: Floats, ordered: int) -> tuple[np.ndarray, Floats]:
+    """For each answer the likeliest window: the likeliest of all, or one of those that its own code is in."""
+    codes = np.arange(len(windows))
+    around = codes + np.array([[-1], [0], [1]])
+    inside = (around >= 0) & (around < np.where(codes < ordered, ordered, len(codes)))
+    inside[[0, 2]] &= codes < ordered  # null has no neighbours
+    held = np.where(inside, windows[around.clip(0, len(codes) - 1)], -np.inf)
+    best = held.argmax(axis=0)
+    own, top = held[best, codes] + more, int(windows.argmax())
+    return np.where(own > windows[top], around[best, codes], top), np.maximum(own, windows[top])
 
 
 class Posterior:

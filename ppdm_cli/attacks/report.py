@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.targets import Target
+from ppdm_cli.errors import counted
 from ppdm_cli.percentages import percent
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
-from ppdm_cli.tables import write_frame
+from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked
@@ -48,26 +47,51 @@ def evaluated(promise: Sidecar, rows: int) -> Sidecar:
     )
 
 
-def write(done: Attacked, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """The rows of all guessing attacks."""
-    write_frame(done.frame, evaluated(done.sidecar, len(done.rows)), path, force, inputs)
+def fill(done: Attacked, output: Output) -> None:
+    """Write the rows of all guessing attacks."""
+    output.fill_frame(done.frame, evaluated(done.sidecar, len(done.rows)))
 
 
 def sentences(done: Attacked) -> list[str]:
     """The audit's verdict, what the order tells, and last what was learnt beyond the prior."""
-    said = []
-    lies = [r["attribute"] for r in done.audit if not r["honest"]]
-    if lies:
-        said.append(
-            f"The audit rejects the release: {', '.join(lies)} did not go through the matrix that the sidecar "
-            "declares."
-        )
-    elif done.audit:
-        said.append("The audit finds nothing wrong: the release is what its sidecar declares.")
+    said = audited(done) if done.audit else []
     order = [r["attribute"] for r in done.order if r["published_tells"] or r.get("neighbours_tell")]
     if order:
-        said.append(f"The order of the rows tells values of {', '.join(order)}: publish with --shuffle.")
+        said.append(f"The order of the rows tells values of {', '.join(order)}: use perturb --shuffle.")
     return [*said, learnt(done)]
+
+
+_DEPEND = {
+    "record": "more or fewer values of a record were kept together than by independent coins",
+    "pairs": "the coins of {where} depend on each other",
+    "values": "records with a value of {where} do not follow the declared law",
+    "place": "records in a stretch of the file do not follow the declared law",
+    "rows": "coins of {where} tell those of other rows",
+}
+
+
+def audited(done: Attacked) -> list[str]:
+    """The audit's verdict, and what it could not have seen."""
+    lies = [r["attribute"] for r in done.audit if not r["honest"]]
+    found = [f"{', '.join(lies)} did not go through the matrix that the sidecar declares"] if lies else []
+    found += [_DEPEND[r["test"]].format(where=r["where"]) for r in done.coins if not r["honest"]]
+    if found:
+        return [f"The audit rejects the release: {'; '.join(found)}."]
+    unseen, visible = done.unseen, []
+    if unseen["unperturbed"] < 1:
+        visible.append(f"{percent(unseen['unperturbed'])} of them left wholly unperturbed")
+    if unseen["gamma_factor"] < inf:
+        visible.append(f"all gammas {unseen['gamma_factor']:.4g} times those declared")
+    records = counted(unseen["records"], "record")
+    if visible:
+        limit = f"{records} betray, 19 times in 20, {' or '.join(visible)}; smaller lies less often"
+    else:
+        limit = f"{records} are too few to betray even a release that is not perturbed at all"
+    return [
+        "The audit finds nothing against the release: not in each attribute's law, nor in how its coins go "
+        "with the other attributes, the rows, the place in the file and the original values.",
+        f"{limit}. Coins that someone else can compute, as from a seed, are betrayed by none.",
+    ]
 
 
 def learnt(done: Attacked) -> str:

@@ -33,6 +33,8 @@ Noise = Literal["uniform", "normal"]
 MOST_INPUTS = 1 << 10
 MOST_BEYOND = 1 << 9
 """Bins of z past either end of the domain: so many, that the noise is resolved whatever its size."""
+MOST_DECOMPOSED = 1 << 8
+"""Inputs of a matrix whose singular values are taken of itself, not of its square."""
 LARGEST_CONDITION = 1e5
 """Beyond it the unbiased estimate is noise whatever the number of records."""
 _NORMAL_REACH = 9.0
@@ -118,6 +120,10 @@ class Additive(Noisy):
 
     @cached_property
     def condition_number(self) -> float:
+        """The largest singular value over the least; of many inputs infinite where it is above a million."""
+        if self.inputs > MOST_DECOMPOSED:
+            values = np.linalg.eigvalsh(self._matrix.T @ self._matrix)  # a tenth of the time, half the digits
+            return sqrt(values[-1] / values[0]) if values[0] > 1e-12 * values[-1] else inf
         values = np.linalg.svd(self._matrix, compute_uv=False)
         return float(values[0] / values[-1]) if values[-1] > 0 else inf
 

@@ -25,7 +25,7 @@ from ppdm_cli.errors import RefusedError, UsageError
 class GammaDiagonal(Substitution):
     """A gamma-diagonal matrix over N codes."""
 
-    closed_form = True
+    diagonal = True
 
     gamma: Decimal
     N: int

@@ -37,8 +37,8 @@ class Matrix(ABC):
     noise last, and the most likely counts of all are jagged (docs/method.md has figures).
     """
 
-    closed_form: ClassVar[bool] = False
-    """Whether `most_likely` is answered."""
+    diagonal: ClassVar[bool] = False
+    """Whether a value stays with gamma/D and becomes any other with 1/D: then much has a closed form."""
 
     @property
     @abstractmethod

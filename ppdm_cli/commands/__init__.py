@@ -1,4 +1,4 @@
-"""The command line: one file a subcommand, which parses, calls one library function and shows.
+"""The command line: one file a subcommand, which parses, calls the library and shows.
 
 Nothing heavy is imported before a subcommand runs. Every failure ends here: one line that says
 what, where and the next step, and the exit code of the design.
@@ -6,7 +6,6 @@ what, where and the next step, and the exit code of the design.
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -14,7 +13,9 @@ from typing import Any
 
 import click
 
-from ppdm_cli.errors import Exit, PpdmError
+from ppdm_cli.commands.streams import standard_streams
+from ppdm_cli.errors import Exit, PpdmError, one_line
+from ppdm_cli.files import Run, one_run
 from ppdm_cli.version import __version__
 
 SUBCOMMANDS = {
@@ -73,41 +74,54 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit with one of the design's codes."""
     _keep_freed_memory()
+    with standard_streams() as out, one_run() as run:
+        code = _code(run)
+        out.flush()
+        if out.trouble is not None and code == Exit.DONE:
+            code = _troubled(out.trouble, run)
+    sys.exit(code)
+
+
+def _troubled(trouble: OSError, run: Run) -> int:
+    """The exit code of a command that did its work, but could not say all of it."""
+    if isinstance(trouble, BrokenPipeError):  # whoever read has read enough
+        return int(Exit.DONE if run.published else Exit.FAILED)
+    from ppdm_cli.tables.replacing import unwritable
+
+    _say(str(unwritable("standard output", trouble)))
+    return int(Exit.FAILED)
+
+
+def _code(run: Run) -> int:
+    """Run a subcommand, and say why if it fails."""
     try:
-        code = cli.main(standalone_mode=False, prog_name="ppdm")
-        sys.stdout.flush()
+        return int(cli.main(standalone_mode=False, prog_name="ppdm") or 0)
     except PpdmError as error:
         _say(str(error))
-        code = int(error.exit_code)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        code = int(Exit.USAGE)
+        return int(error.exit_code)
     except click.ClickException as error:
+        message = one_line(error.format_message())  # it quotes arguments
+        error.format_message = lambda: message  # type: ignore[method-assign]
         error.show()
-        code = int(Exit.USAGE)
+        return int(Exit.USAGE)
     except (KeyboardInterrupt, click.Abort):
-        _say("interrupted: nothing was written")
-        code = int(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        code = _quiet()
+        if sys.stderr.isatty():
+            click.echo("\r", nl=False, err=True)  # over the ^C that the terminal shows
+        _say("interrupted: " + ("what it made is in its place" if run.published else "nothing was written"))
+        return int(Exit.INTERRUPTED)
+    except SystemExit as left:  # click's, where a pipe broke
+        return int(Exit.DONE if run.published else left.code or 0)
     except OSError as error:
         _say(f"failed: {error.strerror or 'a file cannot be used'} ({_where(error)}); check disk and rights")
-        code = _quiet()
     except MemoryError:
         _say("out of memory: nothing was written; use a machine with more, or fewer columns")
-        code = int(Exit.FAILED)
     except Exception as error:
         # never the message: it may quote a cell
         _say(
             f"failed: an error inside ppdm ({type(error).__name__} at {_where(error)}); "
             "report it with the command, without data"
         )
-        code = int(Exit.FAILED)
-    try:
-        sys.stdout.flush()
-    except OSError:  # a full or closed output is reported already; Python would add words of its own
-        _quiet()
-    sys.exit(code or 0)
+    return int(Exit.FAILED)
 
 
 def _keep_freed_memory() -> None:
@@ -115,10 +129,10 @@ def _keep_freed_memory() -> None:
 
     Here, not in the library: only a process of our own may be tuned.
     """
-    import ctypes
-
     trim_threshold, mmap_threshold = -1, -3  # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-    with suppress(OSError, AttributeError):
+    with suppress(ImportError, OSError, AttributeError, TypeError):  # whatever another system lacks of it
+        import ctypes
+
         libc = ctypes.CDLL(None)
         libc.mallopt(trim_threshold, 1 << 30)
         libc.mallopt(mmap_threshold, 1 << 25)
@@ -126,12 +140,6 @@ def _keep_freed_memory() -> None:
 
 def _say(text: str) -> None:
     click.echo(f"ppdm: {text}", err=True)
-
-
-def _quiet() -> int:
-    """Whoever read our output has gone: nothing to say, and nothing more to flush."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return int(Exit.FAILED)
 
 
 def _where(error: Exception) -> str:

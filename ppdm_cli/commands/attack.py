@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ release, a million records at most.""",
     help="""Only this attack; repeatable. spectral, pca: the two on additive noise (Kargupta et al., Huang
 et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes' rule on
 the whole record and the class, with the joint distribution learnt from the release. repeat: perturbing
-again. order: the order of the rows. audit: whether the release is what its sidecar says.""",
+again. order: the order of the rows. audit: whether the release was perturbed as its sidecar says,
+as far as so many records can show.""",
 )
 @click.option(
     "--recovered",
@@ -89,21 +91,17 @@ def command(
     options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
-    from ppdm_cli.attacks import attack, write
+    from ppdm_cli.attacks import attack, fill
     from ppdm_cli.commands import show, show_attack
-    from ppdm_cli.estimating.results import check_output
     from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, publish
 
     for path in (output, recovered):
         if str(path) == "-":
             raise UsageError("results of attack go to files", "name a file")
-    if output is not None and recovered is not None and output.resolve() == recovered.resolve():
-        raise UsageError("-o and --recovered name one file", "name two")
-    if plot is not None:
-        pictures.check(plot, force)
-    inputs = [release, *([truth] if truth is not None else [])]
-    if output is not None:
-        check_output(output, force, inputs)
+    stack = click.get_current_context().with_resource(ExitStack())
+    table = Output(stack, output, force=force) if output is not None else None
+    picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress() as progress:
         done = attack(
             str(release),
@@ -121,16 +119,17 @@ def command(
             "none of the attacks asked for guesses values: there is no table to write or draw",
             "add --with posterior, or leave -o and --plot away",
         )
-    if output is not None and done.rows:
-        write(done, output, force, inputs)
-    if plot is not None and done.rows:
-        pictures.attacks(done.rows, plot, force)
+    if table is not None and done.rows:
+        fill(done, table)
+    if picture is not None and done.rows:
+        pictures.attacks(done.rows, picture)
+    publish(*(o for o in (table, picture) if o is not None and done.rows))
     if as_json:
         click.echo(display_json(show_attack.figures(done)))
     else:
         show_attack.show_all(done, tables=output is None)
     if done.honest is False:
         raise MismatchError(
-            "the audit rejects the release: its values did not go through the matrices of its sidecar",
+            "the audit rejects the release: it was not perturbed as its sidecar says",
             "make it again, or fetch it again with its own sidecar and original",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from ppdm_cli.commands.options import FILE, force_option, json_option, numbers, 
 from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
-
 
 @click.command(
     "entropy",
@@ -82,44 +82,34 @@ def command(
     from ppdm_cli import guide, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, publish
 
-    if not 0 < rho1 < 1:
-        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
-    if plot is not None:
-        pictures.check(plot, force)
-    source = None
-    if release is not None:
-        if (gamma, bins, matrix, prior, records) != (None,) * 5:
-            raise UsageError(
-                "a release has its own gammas, bins, matrices, prior and records",
-                "leave --gamma, --bins, --matrix, --prior and --records away",
-            )
-        from ppdm_cli.tables import open_release
-
-        with show.progress() as progress:
-            opened, source = open_release(release, sidecar)
-            rows = guide.of_release(opened, source, rho1=rho1, progress=progress)
-    else:
-        shares = None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")]
-        sizes = (
-            [] if prior is not None and bins is None else whole_numbers(bins or BINS, "--bins 5,10,30:100:10")
-        )
-        rows = guide.of_grid(
-            numbers(gamma or GAMMAS, "--gamma 2:21"),
-            sizes,
-            rho1=rho1,
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
+    stack = click.get_current_context().with_resource(ExitStack())
+    table = Output(stack, output, force=force) if output is not None else None
+    picture = pictures.opened(stack, plot, force) if plot is not None else None
+    with show.progress() as progress:
+        done = guide.entropy(
+            release,
+            gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
+            bins=None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10"),
+            matrix=matrix,
             records=records,
-            prior=shares,
-            kind=matrix or "gamma-diagonal",
+            prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
+            rho1=rho1,
+            sidecar=sidecar,
+            progress=progress,
         )
-    if output is not None:
-        guide.write(rows, source, output, force, [release] if release is not None else [])
-    if plot is not None:
-        pictures.entropy(rows, plot, force)
+    if table is not None:
+        guide.fill(done.rows, done.sidecar, table)
+    if picture is not None:
+        pictures.entropy(done.rows, picture)
+    publish(*(o for o in (table, picture) if o is not None))
     if as_json:
-        click.echo(display_json({"rows": rows}))
+        click.echo(display_json({"rows": done.rows}))
     elif output is None:
-        _show(rows)
+        _show(done.rows)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -147,4 +137,5 @@ def _show(rows: list[dict[str, Any]]) -> None:
         f"rho1 {rows[0]['rho1']:g}",
         [titles[k] for k in shown],
         [[r[k] for k in shown] for r in rows],
+        keys=1 if "attribute" in shown else 2,
     )

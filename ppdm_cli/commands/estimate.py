@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ppdm_cli.commands.options import (
     from_option,
     json_option,
     sidecar_option,
+    to_option,
 )
 from ppdm_cli.errors import UsageError, counted
 
@@ -62,11 +64,12 @@ possible counts (0.142). ml: the most likely counts (0.142), the default.""",
     "--output",
     type=FILE,
     metavar="FILE",
-    help="The table as .csv, .parquet or .arrow; - is standard output, as an Arrow stream.",
+    help="The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
 )
 @sidecar_option
 @csv_options
 @from_option
+@to_option
 @force_option
 @json_option
 def command(
@@ -81,6 +84,7 @@ def command(
     sidecar: Path | None,
     csv: Any,
     from_: Any,
+    to: Any,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -93,18 +97,17 @@ def command(
     """
     from ppdm_cli import pictures
     from ppdm_cli.commands import show
-    from ppdm_cli.estimating import estimate, write
-    from ppdm_cli.estimating.results import check_output
+    from ppdm_cli.estimating import estimate, fill
     from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, publish
 
-    if plot is not None:
-        pictures.check(plot, force)
-    if output is not None:
-        check_output(output, force, release)
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     if plot is not None and joint:
         raise UsageError("a joint distribution has no picture", "leave --plot away, or name --attribute")
+    stack = click.get_current_context().with_resource(ExitStack())
+    table = Output(stack, output, force=force, to=to) if output is not None else None
+    picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress() as progress:
         done = estimate(
             [str(r) for r in release],
@@ -118,10 +121,11 @@ def command(
             from_=from_,
             progress=progress,
         )
-    if output is not None:
-        write(done, output, force, release)
-    if plot is not None:
-        pictures.distributions(done.frame.to_dicts(), plot, force)
+    if table is not None:
+        fill(done, table)
+    if picture is not None:
+        pictures.distributions(done.frame.to_dicts(), picture)
+    publish(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json(_figures(done)))
     else:
@@ -162,6 +166,7 @@ def _show(done: Any, in_file: bool) -> None:
                 [*(r[c] for c in labels), *(None if r[c] is None else round(r[c]) for c in numbers)]
                 for r in shown.to_dicts()
             ],
+            keys=len(labels),
         )
         if len(rows) > _ROWS:
             show.say(out, [f"... and {len(rows) - _ROWS} more; -o FILE or --json has all."])

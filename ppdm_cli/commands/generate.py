@@ -48,10 +48,15 @@ def command(
     from contextlib import ExitStack
 
     from ppdm_cli import synthetic
-    from ppdm_cli.tables import Output
+    from ppdm_cli.commands import show
+    from ppdm_cli.engine import step
+    from ppdm_cli.tables import Output, publish
 
     batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
     with ExitStack() as stack:
-        target = Output(stack, output, None, force, to, promised=False, spooled=False)
-        target.fill(batches, synthetic.SCHEMA)
-        target.publish()
+        target = Output(stack, output, None, force, to, spooled=False)
+        with show.progress() as progress:
+            progress = None if str(output) == "-" else progress  # rows pass to the terminal as they are made
+            with step(progress, "generating", records):
+                target.fill(show.told(batches, progress), synthetic.SCHEMA)
+        publish(target)

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from ppdm_cli.commands.options import FILE, json_option, sidecar_option
-from ppdm_cli.errors import UsageError
 
 
 @click.command(
@@ -42,22 +41,15 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
     from ppdm_cli import promise
     from ppdm_cli.commands import show
     from ppdm_cli.percentages import percent
-    from ppdm_cli.sidecar import SUFFIX, display_json
-    from ppdm_cli.tables import open_release, read_sidecar
+    from ppdm_cli.sidecar import display_json
 
-    if not 0 < prior < 1:
-        raise UsageError("the prior must lie between 0 and 1", "such as --prior 0.05")
-    if file.name.endswith(SUFFIX) or file.suffix == ".json":
-        promised = read_sidecar(file, None, str(file))
-    else:
-        promised = open_release(file, sidecar, stages=None)[1]
+    done = promise.inspect(file, sidecar, prior=prior)
     if as_json:
-        click.echo(
-            display_json(promise.figures(promised, prior) | {"sentences": promise.sentences(promised, prior)})
-        )
+        click.echo(display_json(done.figures | {"sentences": done.sentences}))
         return
+    promised = done.sidecar
     out = show.console()
-    records = "an unsaid number of" if promised.records is None else promised.records
+    records = "an unknown number of" if promised.records is None else promised.records
     noise = promise.noisy(promised)
     substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
     show.attributes(
@@ -66,4 +58,4 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
         [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
         promise.of_attributes(promised, prior),
     )
-    show.say(out, promise.sentences(promised, prior))
+    show.say(out, done.sentences)

@@ -36,11 +36,19 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """How a CSV is to be read: the command gets it as `csv`, the library's options."""
 
     @wraps(function)
-    def command(*args: Any, types: Any, delimiter: str, encoding: str, nulls: Any, **settings: Any) -> Any:
-        return function(*args, csv=_csv_reading(types, delimiter, encoding, nulls), **settings)
+    def command(
+        *args: Any, types: Any, delimiter: str, encoding: str, nulls: Any, header: bool | None, **settings: Any
+    ) -> Any:
+        return function(*args, csv=_csv_reading(types, delimiter, encoding, nulls, header), **settings)
 
     wrapped: Callable[..., Any] = command
     for option in (
+        click.option(
+            "--header/--no-header",
+            default=None,
+            help="Whether a CSV's first line names the columns; without one they are column_1, column_2, ...  "
+            "[default: it does, and one that looks like a record is refused]",
+        ),
         click.option(
             "--null",
             "nulls",
@@ -66,14 +74,15 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def _csv_reading(types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...]) -> Any:
+def _csv_reading(
+    types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...], header: bool | None
+) -> Any:
     """The library's options from the command's."""
-    from ppdm_cli import dtypes
     from ppdm_cli.tables import CsvOptions
 
     pairs = dict(pair(t, "--type", "zip=string") for t in types)
     delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
-    return CsvOptions(delimiter, encoding, ("", *nulls), {n: dtypes.parse(t) for n, t in pairs.items()})
+    return CsvOptions(delimiter, encoding, ("", *nulls), pairs, header=header)
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:

@@ -207,6 +207,7 @@ def _print_json(release: Any) -> None:
         "dropped": release.dropped,
         "merged": release.merged,
         "telling_order": release.telling_order,
+        "in_order_of": release.in_order_of,
         "clipped": release.clipped,
         "shuffled": release.shuffled,
         "sentences": promise.sentences(release.sidecar),
@@ -250,5 +251,10 @@ def _report(release: Any, output: Path, bands_asked: bool) -> None:
     if release.telling_order:
         said.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published all the same."
+        )
+    if release.in_order_of:
+        said.append(
+            f"The rows are in the order of {release.in_order_of}, which is dropped: whoever knows a person's "
+            "knows about where that row is. --shuffle hides it."
         )
     show.say(out, said)

@@ -64,17 +64,17 @@ def command(
 
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output
-    from ppdm_cli.trees import classify, load, open_data
+    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.trees import classify, load, open_records
 
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     loaded = load(tree)
-    table, _ = open_data(data, csv, from_, loaded)
+    table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack, show.progress() as progress:
-        labelled = Output(stack, output, None, force, to, (*table.files, tree), promised=False)
+        labelled = Output(stack, output, None, force, to)
         measured = classify(loaded, table, labelled, progress=progress)
-        labelled.publish()
+        publish(labelled)
     if as_json:
         click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))
     elif measured is not None:

@@ -57,6 +57,12 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     "--spread", is_flag=True, help="Values spread evenly within their bins, instead of representatives."
 )
 @click.option(
+    "--shuffle",
+    is_flag=True,
+    help="Write the rows in a random order, another each time (in temporary files). It hides nothing from "
+    "whoever has the release.",
+)
+@click.option(
     "--output-sidecar", type=FILE, metavar="FILE", help="Where its sidecar goes.  [default: OUTPUT.ppdm.json]"
 )
 @sidecar_option
@@ -71,7 +77,11 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     its published values and class leave possible (method joint). All other attributes are done as in
     Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records, class by class, so
     that its totals are exactly the estimate in whole numbers. The coins follow from the release, so the same
-    release always gives the same result. A record of it is nobody's.
+    release always gives the same result.
+
+    Rows keep the release's order. Each is a guess about the person in that row, with many of its values right:
+    handle the file as you would the release. --shuffle writes them in another order each time, but whoever has
+    the release can still make the same guesses.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.reconstructing import reconstruct
@@ -104,10 +114,11 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
         rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
     elif settings["method"] == "joint":
         rest = " (the release tells nothing of a joint distribution)"
-    show.say(
-        show.console(stderr=True),
-        [
-            f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
-            f"with the {how.estimator} estimate{rest}."
-        ],
-    )
+    said = [
+        f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
+        f"with the {how.estimator} estimate{rest}.",
+        *(["Shuffled; whoever has the release can still make the same guesses."] * how.shuffled),
+    ]
+    if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
+        said.append("Its sidecar is not kept: CSV carries none, and --output-sidecar names no file for it.")
+    show.say(show.console(stderr=True), said)

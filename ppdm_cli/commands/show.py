@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from operator import itemgetter
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +21,10 @@ from ppdm_cli.errors import one_line
 from ppdm_cli.percentages import at_most, percent
 
 _WIDE = 120
-"""Columns where nobody reads on a terminal, and the most of a table on a narrower one."""
+"""Columns where nobody reads on a terminal."""
+
+MOST_ROWS = 1000
+"""Rows of a table that are shown."""
 
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
@@ -27,41 +33,80 @@ _PATIENCE = 1.0
 def console(stderr: bool = False) -> Console:
     """Plain and wide where nobody reads on a terminal."""
     stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, io.TextIOWrapper):  # a terminal without the letters of a name gets their numbers
+        stream.reconfigure(errors="backslashreplace")
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _WIDE)
 
 
-def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table; text to the left, numbers to the right.
+def table(
+    out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], keys: int = 1
+) -> None:
+    """Print a table; text to the left, numbers to the right.
 
-    Where it is too wide, titles are broken and the gaps narrowed, but no cell: a terminal that is narrower
-    still has longer lines than it likes.
+    Where it is too wide, titles are broken and the gaps narrowed, but no cell. A terminal that is narrower
+    still gets several tables, each with the first columns, the `keys`; where not even one column fits
+    beside them, it gets a line a cell.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
-    cells = [[Text(cell_text(cell)) for cell in row] for row in rows]
+    cells = [[Text(cell_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        say(out, [f"The first {MOST_ROWS} of {len(rows)} rows; --json has all."])
     titles, gap = [one_line(name) for name in columns], 2
     widest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(titles))]
-    if _width(titles, widest, gap) > out.width:
+    if sum(_widths(titles, widest, gap)) - gap > out.width:
         titles, gap = [_broken(t, w) for t, w in zip(titles, widest, strict=True)], 1
-    shown = Table(header_style="bold", box=None, padding=(0, gap, 0, 0))
-    for index, name in enumerate(titles):
-        shown.add_column(Text(name), justify="left" if index in texts else "right", overflow="fold")
-    for row in cells:
-        shown.add_row(*row)
-    out.print(Text(title))
+    widths = _widths(titles, widest, gap)
+    out.print(Text(one_line(title)))
     has = out.width
-    out.width = max(has, min(_width(titles, widest, gap), _WIDE))
-    out.print(shown)
+    if not out.is_terminal:
+        out.width = max(has, sum(widths))
+    for place, block in enumerate(_blocks(widths, keys, out.width + gap)):
+        if place:
+            out.print()
+        if not block:
+            _records(out, columns, cells)
+            continue
+        shown = Table(header_style="bold", box=None, padding=(0, gap, 0, 0), pad_edge=False)
+        for i in block:
+            shown.add_column(Text(titles[i]), justify="left" if i in texts else "right", overflow="fold")
+        for row in cells:
+            shown.add_row(*(row[i] for i in block))
+        out.print(shown)
     out.width = has
 
 
-def _width(titles: Sequence[str], widest: Sequence[int], gap: int) -> int:
-    """Of a table whose columns' cells are so wide."""
+def _widths(titles: Sequence[str], widest: Sequence[int], gap: int) -> list[int]:
+    """Return the width of each column, whose cells are so wide, with the gap after it."""
     lines = [max(Text(line).cell_len for line in t.split("\n")) for t in titles]
-    return sum(max(line, cells) + gap for line, cells in zip(lines, widest, strict=True))
+    return [max(line, cells) + gap for line, cells in zip(lines, widest, strict=True)]
+
+
+def _blocks(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """Return the columns of each table; an empty list where a column does not fit beside the keys."""
+    first, used = list(range(keys)), sum(widths[:keys])
+    blocks, left = [first], room - used
+    for i, width in enumerate(widths[keys:], keys):
+        if width > left and len(blocks[-1]) > keys:
+            blocks.append(first)
+            left = room - used
+        if width > left:
+            return [[]]
+        blocks[-1] = [*blocks[-1], i]
+        left -= width
+    return blocks
+
+
+def _records(out: Console, titles: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
+    """Print a line a cell, with its title before it, and an empty line after each row."""
+    for row in cells:
+        shown = Table.grid(padding=(0, 1))
+        for name, cell in zip(titles, row, strict=True):
+            shown.add_row(Text(one_line(name)), cell)
+        out.print(shown, Text(""))
 
 
 def _broken(title: str, width: int) -> str:
-    """A title with its words on lines of their own, where it is wider than its cells."""
+    """Return a title with its words on lines of their own, where it is wider than its cells."""
     return title if Text(title).cell_len <= width else title.replace(" ", "\n")
 
 
@@ -94,7 +139,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """The figures of attributes (`promise.of_attribute`), a row each; a column is named by its title.
+    """The figures of attributes (`promise.of_attributes`), a row each; a column is named by its title.
 
     A title's last word says which figure it is of, where something goes before it.
     """
@@ -107,50 +152,80 @@ def say(out: Console, sentences: Sequence[str]) -> None:
         out.print(Text(one_line(sentence)), soft_wrap=False)
 
 
-class Steps:
-    """Progress with rate and remaining time, once a pass takes over a second."""
+class _Figures(ProgressColumn):
+    """What is done, how fast it goes and how long it will still take, as far as that is known."""
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task: TaskID | None = None
-        self._began, self._rows = 0.0, 0
-        self._doing = ""
-        self._total: int | None = None
+    def __init__(self, rate: bool) -> None:
+        super().__init__()
+        self._rate = rate
+
+    def render(self, task: Task) -> Text:
+        done = f"{task.percentage:.0f}%" if task.total is not None else f"{_short(task.completed)} rows"
+        rate = f"{_short(task.speed)} rows/s" if self._rate and task.speed else ""
+        left = f"{timedelta(seconds=task.time_remaining)} left" if task.time_remaining else ""
+        return Text(", ".join(filter(None, [done if task.completed else "", rate, left])), no_wrap=True)
+
+
+def _short(number: float) -> str:
+    """Return a large number as a person says it: 950, 12k, 2.3M."""
+    if number < 1e4:
+        return f"{number:.0f}"
+    return f"{number / 1e3:.0f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
+
+
+class Steps:
+    """Progress, a pass after the other, once the run takes over a second; each line goes with its pass."""
+
+    def __init__(self, out: Console) -> None:
+        self._out, self._from = out, time.monotonic() + _PATIENCE
+        self._shown: Progress | None = None
+        self._waiting: Timer | None = None
 
     def begin(self, doing: str, total: int | None) -> None:
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-        self._doing, self._total, self._rows, self._task = doing, total, 0, None
-        self._began = time.monotonic()
+        self.end()
+        bar = max(0, min(30, self._out.width - 50))  # the rest is for words, and for ^C: no line may break
+        columns = [TextColumn("{task.description}"), *[BarColumn(bar)] * (bar > 0), _Figures(bar > 0)]
+        self._shown = Progress(
+            *columns, console=self._out, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._shown.add_task(doing, total=total)
+        wait = self._from - time.monotonic()
+        self._waiting = Timer(wait, self._shown.start)  # in a thread of its own: no ^C breaks what it draws
+        self._waiting.daemon = True
+        self._waiting.start()
+        if wait <= 0:
+            self._waiting.join()
 
     def advance(self, rows: int) -> None:
-        self._rows += rows
-        took = time.monotonic() - self._began
-        if self._task is None and took > _PATIENCE:
-            self._progress.start()
-            self._task = self._progress.add_task(self._doing, total=self._total)
-        if self._task is not None:
-            self._progress.update(
-                self._task, completed=self._rows, rate=f"{self._rows / took / 1e6:.1f}M rows/s"
-            )
+        if self._shown is not None:
+            self._shown.advance(self._shown.task_ids[0], rows)
+
+    def end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting.join()
+        if self._shown is not None:
+            self._shown.stop()
+        self._shown = self._waiting = None
+
+
+def told(batches: Iterable[Any], progress: Steps | None) -> Iterator[Any]:
+    """Give the batches on, and tell of their rows."""
+    for batch in batches:
+        yield batch
+        if progress:
+            progress.advance(batch.num_rows)
 
 
 @contextmanager
 def progress() -> Iterator[Steps | None]:
-    """Something to tell the rows to; None where stderr is no terminal."""
-    if not sys.stderr.isatty():
+    """Give something to tell the rows to; None where stderr is no terminal that can redraw a line."""
+    out = console(stderr=True)
+    if not sys.stderr.isatty() or out.is_dumb_terminal:
         yield None
         return
-    shown = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=console(stderr=True),
-        transient=True,
-    )
+    steps = Steps(out)
     try:
-        yield Steps(shown)
+        yield steps
     finally:
-        shown.stop()
+        steps.end()

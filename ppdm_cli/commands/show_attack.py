@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ppdm_cli.attacks.audit import TESTED
 from ppdm_cli.commands import show
 from ppdm_cli.percentages import at_most, percent
 
@@ -24,6 +25,8 @@ def figures(done: Attacked) -> dict[str, Any]:
         "repeat": done.repeat,
         "order": done.order,
         "audit": done.audit,
+        "coins": done.coins,
+        "unseen": done.unseen,
         "honest": done.honest,
         "remarks": done.remarks,
         "sentences": done.sentences,
@@ -62,16 +65,16 @@ def _tables(done: Attacked) -> None:
         "attack",
         "attribute",
         "exact %",
-        "prior",
+        "exact prior",
         "near %",
-        "prior",
+        "near prior",
         "RMSE",
         "of sd",
         "belief %",
         "bound",
     ]
     if rows:
-        show.table(out, f"Guesses, {title}", columns, rows)
+        show.table(out, f"Guesses, {title}", columns, rows, keys=2)
     if done.kept:
         show.table(
             out,
@@ -93,7 +96,7 @@ def _tables(done: Attacked) -> None:
         show.table(
             out,
             "Audit: the gamma that the transitions prove, 95% interval; of noise its sd",
-            ["attribute", "declared", "proved", "low", "high", "p", "verdict"],
+            ["attribute", "declared", "proved", "low", "high", "unseen", "p", "verdict"],
             [
                 [
                     r["attribute"],
@@ -101,12 +104,23 @@ def _tables(done: Attacked) -> None:
                     r.get("gamma", r.get("sd")),
                     r.get("gamma_low"),
                     r.get("gamma_high"),
+                    r.get("gamma_unseen"),
                     r["p"],
-                    "honest" if r["honest"] else "rejected",
+                    _verdict(r),
                 ]
                 for r in done.audit
             ],
         )
+        show.table(
+            out,
+            "Audit: whether the coins depend on anything",
+            ["test", "looks at", "times", "least p at", "p", "verdict"],
+            [[r["test"], TESTED[r["test"]], r["tests"], r["where"], r["p"], _verdict(r)] for r in done.coins],
+        )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return "passes" if row["honest"] else "rejected"
 
 
 def _repeated(done: Attacked) -> list[list[Any]]:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from ppdm_cli.commands.options import (
     FILE,
@@ -16,9 +15,7 @@ from ppdm_cli.commands.options import (
     from_option,
     json_option,
 )
-from ppdm_cli.errors import UsageError, quoted
-
-_OF_DATA = ("drop", "criterion", "min_records", "max_depth", "confidence", "no_prune", "no_mdl", "cuts")
+from ppdm_cli.errors import UsageError
 
 
 @click.command(
@@ -61,7 +58,7 @@ some numbers a record; of a release a million records' codes and the joint table
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Two branches of a test need as many.",
+    help="The fewest training records in at least two branches of a test.",
 )
 @click.option("--max-depth", type=click.IntRange(0), help="Tests from the root to a leaf.  [default: any]")
 @click.option(
@@ -69,7 +66,7 @@ some numbers a record; of a release a million records' codes and the joint table
     type=click.FloatRange(0, 0.5, min_open=True),
     default=0.25,
     show_default=True,
-    help="Of the pruning: a smaller one prunes more.",
+    help="The confidence of pruning; a smaller one prunes more.",
 )
 @click.option("--no-prune", is_flag=True, help="Leave the tree as it was grown.")
 @click.option("--no-mdl", is_flag=True, help="Without release 8's charge for numeric cuts.")
@@ -93,7 +90,6 @@ def command(
     exports: tuple[Path, ...],
     no_prune: bool,
     no_mdl: bool,
-    cells: int,
     csv: Any,
     from_: Any,
     force: bool,
@@ -107,88 +103,70 @@ def command(
     accuracy to expect, by published records that were held back.
 
     On other data it is C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category,
-    missing values as fractional records, pessimistic pruning. The options --no-mdl and --criterion gain leave
-    parts of it away. Of equally good tests the first column's is taken, and of its cuts the lowest.
+    missing values as fractional records, pessimistic pruning. --no-mdl and --criterion gain switch parts of
+    it off. Of equally good tests the first column's is taken, and of its cuts the lowest.
     """
     from contextlib import ExitStack
 
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output
+    from ppdm_cli.tables import Output, is_stream, open_data, publish
     from ppdm_cli.trees import (
         Export,
-        Measured,
+        Fitted,
         TreeFile,
         classify,
         figures,
-        fit_table,
-        fit_tree,
         importance,
-        named_class,
-        open_data,
+        open_records,
         plain,
+        train_tree,
     )
 
-    named = [output, *exports, *([predicted] if predicted else [])]
-    if any(str(p) == "-" for p in named):
+    if "-" in map(str, (output, predicted, *exports)):
         raise UsageError("a tree goes to a file, not to standard output", "name files")
-    if len({p.resolve() for p in named}) < len(named):
-        raise UsageError(f"two outputs have the same name, such as {quoted(output)}", "name each once")
-    if str(data) == "-" and str(test if predicted is None else test or data) == "-":
+    if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
-    table, said = open_data(data, csv, from_, releases=True)
-    release = said is not None and said.stage == "perturbed"
-    _check_options(release)
+    table, sidecar = open_data(data, None, csv, from_)
+    release = sidecar is not None and sidecar.stage == "perturbed"
     if release and predicted is not None and test is None:
         raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
-    inputs = [*table.files, *([test] if test is not None and test.exists() else [])]
     with ExitStack() as stack:
-        files: list[TreeFile | Export] = [Export(stack, path, force, inputs) for path in exports]
-        files.append(TreeFile(stack, output, force, inputs))
+        files: list[TreeFile | Export] = [Export(stack, path, force) for path in exports]
+        files.append(TreeFile(stack, output, force))
         labelled = None
         if predicted is not None:
-            labelled = Output(stack, predicted, force=force, inputs=inputs, promised=False)
-        label = "" if release else named_class(class_, said)
-        other = open_data(test, csv, like=table)[0] if test is not None else None
+            labelled = Output(stack, predicted, force=force)
+        other = open_records(test, table, csv) if test is not None else None
         with show.progress() as progress:
-            if release:
-                assert said is not None
-                taught = fit_table(table, said, class_, cells=cells, progress=progress)
-                tree, remarks = taught.tree, taught.remarks
-            else:
-                fitted = fit_tree(
-                    table,
-                    label,
-                    prune=not no_prune,
-                    mdl=not no_mdl,
-                    sidecar=said,
-                    progress=progress,
-                    **settings,
-                )
-                tree, remarks = fitted.tree, fitted.remarks
-            tested = None
+            done = train_tree(
+                table,
+                class_,
+                sidecar=sidecar,
+                prune=not no_prune,
+                mdl=not no_mdl,
+                progress=progress,
+                **settings,
+            )
+            tree, tested = done.tree, None
             if other is not None or labelled is not None:
-                source = other or (table if table.rewindable else open_data(data, csv)[0])
+                source = other or (table if table.rewindable else open_records(data, tree, csv))
                 tested = classify(tree, source, labelled, progress=progress)
         if test is None:
             tested = None
         for file in files:
             file.fill(tree)
         # all is written: only now is anything put in its place
-        if labelled is not None:
-            labelled.publish()
-        for file in files:
-            file.publish()
-    trained = None if release else Measured(tree.labels, fitted.confusion)
+        publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
     worth = importance(tree)
     if as_json:
         said_of = {
-            **({"release": taught.figures()} if trained is None else {"train": trained.figures()}),
+            "train" if isinstance(done, Fitted) else "release": done.figures(),
             "test": None if tested is None else tested.figures(),
             **figures(tree),
             "importance": worth,
             "options": dict(tree.options),
-            "remarks": remarks,
+            "remarks": done.remarks,
         }
         click.echo(display_json(said_of))
         return
@@ -196,27 +174,13 @@ def command(
 
     out = show.console()
     show_tree(out, tree, output)
-    if trained is None:
-        show.say(out, taught.sentences())
+    if isinstance(done, Fitted):
+        show_measured(out, "training", done.measured)
     else:
-        show_measured(out, "training", trained)
+        show.say(out, done.sentences())
     if tested is not None:
         show_measured(out, "test", tested)
     shown = [[plain(n), w] for n, w in worth.items() if w > 0][:20]
     if shown:
         show.table(out, "Importance", ["attribute", "share"], shown)
-    show.say(out, remarks)
-
-
-def _check_options(release: bool) -> None:
-    """What was asked for applies: C4.5's options to data, --cells to releases."""
-    context = click.get_current_context()
-    wrong = _OF_DATA if release else ("cells",)
-    given = [n for n in wrong if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    if given:
-        option = "--" + given[0].replace("_", "-")
-        if release:
-            raise UsageError(
-                f"{option} is for data, and this is a release", "leave it away, or reconstruct first"
-            )
-        raise UsageError(f"{option} is for releases, and this is none", "leave it away")
+    show.say(out, done.remarks)

@@ -61,14 +61,18 @@ class Domain(ABC):
             array = array.dictionary_decode()  # a null among the labels is a null of its rows
         codes = np.empty(len(array), code_type(self.size))
         null = np.flatnonzero(_null_mask(array)) if array.null_count else np.empty(0, np.intp)
-        outside = np.setdiff1d(self._encode_values(array, codes, null, clip), null)
+        away = np.zeros(len(array), bool)
+        away[self._encode_values(array, codes, null, clip)] = True
+        away[null] = False
+        outside = np.flatnonzero(away)
         if outside.size and pa.types.is_floating(self.kind):  # NaN is null, and in no bin
             nan = np.isnan(dtypes.carrier(array)[outside])
-            null, outside = np.union1d(null, outside[nan]), outside[~nan]
+            null, outside = np.concatenate([null, outside[nan]]), outside[~nan]
         if self.nulls:
             codes[null] = self.null_code
         else:
-            outside = np.union1d(outside, null)
+            away[null] = True
+            outside = np.flatnonzero(away)
         return Encoded(codes, outside)
 
     @abstractmethod

@@ -105,13 +105,13 @@ class Categories(Domain):
             places = pc.index_in(array, value_set=self._array)
             return places.fill_null(-1).to_numpy(zero_copy_only=False)
         values, known = dtypes.carrier(array), dtypes.carrier(self._array)
-        low, span = int(known[0]), int(known[-1]) - int(known[0])
+        span = int(known[-1]) - int(known[0])
         if dtypes.is_whole(self.kind) and span < TABLE:
-            return self._find_in_table(values, known, low, span)
+            return self._find_in_table(values, known, span)
         places = np.searchsorted(known, values).clip(max=len(known) - 1)
         return np.where(known[places] == values, places, -1)
 
-    def _find_in_table(self, values: np.ndarray, known: np.ndarray, low: int, span: int) -> np.ndarray:
+    def _find_in_table(self, values: np.ndarray, known: np.ndarray, span: int) -> np.ndarray:
         table = np.full(span + 1, -1, np.int32)
         table[steps_above(known, known[0])] = np.arange(len(known))
         if len(values) and (values.min() < known[0] or values.max() > known[-1]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -29,6 +30,21 @@ class Progress(Protocol):
         """A pass starts; `total` rows, where that is known."""
 
     def advance(self, rows: int) -> None: ...
+
+    def end(self) -> None:
+        """The pass is over, or was given up."""
+
+
+@contextmanager
+def step(progress: Progress | None, doing: str, total: int | None = None) -> Iterator[None]:
+    """Tell of some work while it lasts: a pass over `total` rows, or work that no number is known of."""
+    if progress:
+        progress.begin(doing, total)
+    try:
+        yield
+    finally:
+        if progress:
+            progress.end()
 
 
 @dataclass(frozen=True)
@@ -64,9 +80,7 @@ def map_partitions(
     doing: str = "reading",
 ) -> Iterator[Result]:
     """`work` of every partition, in order, a bounded number of them at a time."""
-    if progress:
-        progress.begin(doing, table.rows)
-    with workers(threads) as executor:
+    with step(progress, doing, table.rows), workers(threads) as executor:
         batches = _numbered(table, columns, executor)
 
         def one(batch: Batch) -> tuple[int, Result]:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ppdm_cli.chances import Z
 from ppdm_cli.channels import Channel
+from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
-from ppdm_cli.estimating.counts import Group, count, encoded, joint_codes
+from ppdm_cli.estimating.counts import MOST_CELLS, Group, count, encoded, joint_codes
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
     ESTIMATORS,
@@ -25,29 +26,35 @@ from ppdm_cli.estimating.estimators import (
     largest_remainder,
     maximum_likelihood,
 )
-from ppdm_cli.estimating.intervals import Interval, intervals
-from ppdm_cli.estimating.results import as_frame, write
+from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
+from ppdm_cli.estimating.results import as_frame, fill
+from ppdm_cli.files import one_run
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Table, open_releases, open_table
+from ppdm_cli.tables import OWN, CsvOptions, open_original, open_releases
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "DEFAULT",
     "ESTIMATORS",
+    "MOST_CELLS",
     "Estimate",
     "Estimated",
     "count",
     "encoded",
     "estimate",
+    "fill",
     "joint_codes",
     "largest_remainder",
     "matrices_of",
     "maximum_likelihood",
-    "write",
 ]
 
 
-@dataclass(frozen=True)
-class Estimated:
+@dataclass(frozen=True, repr=False)
+class Estimated(Shown):
     """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
 
     group: Group
@@ -67,6 +74,10 @@ class Estimated:
                 seen = seen.take(matrix.unchanged, axis)
         return seen
 
+    def _words(self) -> list[str]:
+        by = [f"by {quoted(self.group[0].name)}"] if self.by else []
+        return [self.name, *by, counted(self.estimate.size, "count")]
+
     @property
     def name(self) -> str:
         return " x ".join(a.name for a in self.group[self.by :])
@@ -85,8 +96,8 @@ class Estimated:
         return Z * float(self.interval.std_error.mean()) > float(self.observed.mean())
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """What `estimate` gives."""
 
     tables: list[Estimated]
@@ -95,11 +106,19 @@ class Estimate:
     remarks: list[str] = field(default_factory=list)
 
     @property
-    def frame(self) -> Any:
+    def frame(self) -> pl.DataFrame:
         """A polars DataFrame, as `-o` writes it."""
         return as_frame(self.tables)
 
+    def _words(self) -> list[str]:
+        records = counted(int(self.tables[0].observed.sum()), "record")
+        return [records, f"estimator {self.estimator}", *(t.name for t in self.tables)]
 
+    def _body(self) -> Any:
+        return self.frame
+
+
+@one_run()
 def estimate(
     data: Any,
     *,
@@ -126,12 +145,12 @@ def estimate(
     observed = count(table, groups, threads=threads, progress=progress)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
-        true_counts = _true_counts(truth, groups, table, observed, csv, threads, progress)
+        true_counts = _true_counts(truth, groups, observed, csv, threads, progress)
     tables = [
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
     ]
-    return Estimate(tables, promise, estimator, _remarks(tables))
+    return Estimate(tables, promise, estimator, _remarks(tables, estimator))
 
 
 def matrices_of(group: Group) -> Matrices:
@@ -143,14 +162,14 @@ def _estimated(
     group: Group, by: bool, observed: np.ndarray, estimator: str, truth: np.ndarray | None
 ) -> Estimated:
     matrices = matrices_of(group)
-    return Estimated(
-        group,
-        by,
-        observed,
-        ESTIMATORS[estimator](observed, matrices),
-        intervals(observed, matrices),
-        truth,
-    )
+    estimate, interval = ESTIMATORS[estimator](observed, matrices), intervals(observed, matrices)
+    if any(c.noise is not None for c in group):
+        # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
+        # likeliest counts show it whichever estimator is asked for
+        likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
+        if interval.without(likeliest) or interval.without(np.maximum(estimate, 0.0)):
+            interval = no_intervals(estimate.shape)
+    return Estimated(group, by, observed, estimate, interval, truth)
 
 
 def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
@@ -193,38 +212,24 @@ def _axis(sidecar: Sidecar, name: str) -> Channel:
 def _true_counts(
     truth: Any,
     groups: Sequence[Group],
-    release: Table,
     observed: Sequence[np.ndarray],
     csv: CsvOptions | None,
     threads: int | None,
     progress: Progress | None,
 ) -> list[np.ndarray]:
-    kinds = {a.name: a.kind for g in groups for a in g}
-    options = csv or CsvOptions()
-    original = open_table(
-        truth, csv=CsvOptions(options.delimiter, options.encoding, options.nulls, {**kinds, **options.types})
-    )
-    for name, kind in kinds.items():
-        if name not in original.schema.names:
-            raise MismatchError(f"the original has no column {quoted(name)}", "give the release's own original")
-        found = original.schema.field(name).type
-        if found != kind:
-            raise MismatchError(
-                f"in the original {quoted(name)} is of type {found}, in the release {kind}",
-                "give the release's own original",
-            )
-    same = "give the release's own original; where values were clipped or merged for it, do the same to them"
+    original = open_original(truth, {c.name: c.kind for g in groups for c in g}, csv)
+    same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same, threads=threads, progress=progress)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
         raise MismatchError(
             f"the original has {counted(rows, 'record')}, the release {expected}",
-            "give the release's own original",
+            OWN,
         )
     return counts
 
 
-def _remarks(tables: Sequence[Estimated]) -> list[str]:
+def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
     remarks = []
     channels = {c.name: c for t in tables for c in t.group if not c.kept}
     blind = [n for n, c in channels.items() if not c.matrix.invertible]
@@ -232,6 +237,28 @@ def _remarks(tables: Sequence[Estimated]) -> list[str]:
         remarks.append(
             f"No intervals where {', '.join(blind)} takes part: noise so wide leaves no unbiased estimate to "
             "centre them on (inspect shows the condition number), only the one that is iterated."
+        )
+    rest = [t for t in tables if not {a.name for a in t.group} & set(blind)]
+    under_noise = [t for t in rest if any(c.noise is not None for c in t.group)]
+    heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
+    if heaped:
+        remarks.append(
+            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate, so none can be "
+            "trusted. Under noise they take originals to be spread evenly within their bins."
+        )
+    binned = [t for t in under_noise if any(isinstance(a.domain, Bins) for a in t.group)]
+    even = [t.name for t in binned if t.name not in heaped]
+    if even:
+        remarks.append(
+            f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. "
+            "Of heaped ones, such as ages or hours, most may be false without the release showing it."
+        )
+    outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
+    if estimator != "inverse" and any(outside.values()):
+        which = ", ".join(f"{n} ({count})" for n, count in outside.items() if count)
+        remarks.append(
+            f"Estimates outside their interval: {which}. Intervals are of the unbiased estimate, which "
+            "--estimator inverse shows."
         )
     vague = [t.name for t in tables if t.says_nothing]
     if vague:

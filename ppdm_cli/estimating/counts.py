@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -10,11 +11,11 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Progress, fold
-from ppdm_cli.errors import MismatchError, UsageError, quoted
+from ppdm_cli.errors import MismatchError, UsageError, listed, quoted
 from ppdm_cli.tables import Table
 
-MOST_CELLS = 1 << 26
-"""A table of counts may not be larger: its estimates would be noise long before."""
+MOST_CELLS = 1 << 21
+"""Cells of all tables of several attributes: estimates take 150 bytes each, and would be noise long before."""
 
 FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
 Group = tuple[Channel, ...]
@@ -36,13 +37,13 @@ def count(
     """
     domains = {a.name: a.domain if original else a.published for group in groups for a in group}
     shapes = [tuple(domains[a.name].size for a in group) for group in groups]
-    for group, shape in zip(groups, shapes, strict=True):
-        if np.prod(shape, dtype=np.float64) > MOST_CELLS:
-            raise UsageError(
-                f"the joint domain of {' and '.join(quoted(a.name) for a in group)} has more than "
-                f"{MOST_CELLS} cells",
-                "name fewer attributes, or ones of fewer values",
-            )
+    cells = sum(prod(shape) for shape in shapes if len(shape) > 1)
+    if cells > MOST_CELLS:
+        of = listed(dict.fromkeys(a.name for group in groups for a in group))
+        raise UsageError(
+            f"the values of {of} together make {cells} cells, more than {MOST_CELLS}",
+            "name fewer attributes, or ones of fewer values",
+        )
 
     def work(batch: Batch) -> list[np.ndarray]:
         codes = {n: encoded(batch, n, d, outside) for n, d in domains.items()}

@@ -49,7 +49,7 @@ def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
     With a matrix that blurs EM ends early, short of them.
     """
     perturbed = [m for m in matrices if m is not None]
-    if len(perturbed) == 1 and perturbed[0].closed_form:
+    if len(perturbed) == 1 and perturbed[0].diagonal:
         return _by_slice(observed, observed, matrices, perturbed[0].most_likely)
     return expectation_maximisation(observed, matrices)
 

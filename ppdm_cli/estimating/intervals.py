@@ -7,31 +7,46 @@ an estimator that is biased.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.chances import Z
+from ppdm_cli.errors import counted
 from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
+from ppdm_cli.shown import Shown
 
 
-@dataclass(frozen=True)
-class Interval:
+@dataclass(frozen=True, repr=False)
+class Interval(Shown):
     std_error: Floats
     low: Floats
     high: Floats
 
+    def _words(self) -> list[str]:
+        return [counted(self.low.size, "interval")]
+
     def possible(self, n: Floats | float) -> Interval:
         """Cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""
         return Interval(self.std_error, np.clip(self.low, 0.0, n), np.clip(self.high, 0.0, n))
+
+    def without(self, estimate: Floats) -> int:
+        """Return how many cells' estimates lie outside their intervals, by more than rounding shows."""
+        return int(((estimate < self.low - 0.5) | (estimate > self.high + 0.5)).sum())
+
+
+def no_intervals(shape: Sequence[int]) -> Interval:
+    """Return NaN for every cell."""
+    return Interval(*(np.full(shape, np.nan) for _ in range(3)))
 
 
 def intervals(observed: Floats, matrices: Matrices) -> Interval:
     """For every cell of a table of counts; NaN where noise leaves no unbiased estimate to centre on."""
     if any(m is not None and not m.invertible for m in matrices):
         shape = [size if m is None else m.inputs for size, m in zip(observed.shape, matrices, strict=True)]
-        return Interval(*(np.full(shape, np.nan) for _ in range(3)))
+        return no_intervals(shape)
     records = observed.sum(axis=perturbed_axes(matrices), keepdims=True)
     return score_interval(observed, matrices).possible(records)
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.tables import Output, write_frame
+from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ppdm_cli.estimating import Estimate, Estimated
 
 
-def as_frame(tables: Sequence[Estimated]) -> Any:
+def as_frame(tables: Sequence[Estimated]) -> pl.DataFrame:
     """All tables below each other; jointly estimated attributes have a column of their own."""
     import polars as pl
 
@@ -58,8 +58,8 @@ def _columns(table: Estimated) -> dict[str, Any]:
     return columns
 
 
-def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """The table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
+def fill(done: Estimate, output: Output) -> None:
+    """Write the table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
 
     Its records are the table's rows; how many the release has is in the history.
     """
@@ -73,10 +73,4 @@ def write(done: Estimate, path: Path, force: bool, inputs: Sequence[Path] = ()) 
         blake2b=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
-    write_frame(done.frame, said, path, force, inputs)
-
-
-def check_output(path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Before anything is counted: the table may be written there."""
-    with ExitStack() as stack:
-        Output(stack, path, force=force, inputs=inputs)
+    output.fill_frame(done.frame, said)

@@ -2,7 +2,99 @@
 
 from __future__ import annotations
 
-from ppdm_cli.guide.surfaces import of_grid, of_release
-from ppdm_cli.guide.writing import write
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-__all__ = ["of_grid", "of_release", "write"]
+from ppdm_cli.engine import Progress
+from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.files import one_run
+from ppdm_cli.guide.surfaces import of_grid, of_release
+from ppdm_cli.guide.writing import fill
+from ppdm_cli.shown import Shown
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import open_release
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["BINS", "GAMMAS", "Entropy", "entropy", "fill"]
+
+GAMMAS, BINS = tuple(range(2, 22)), (5, 10, 15, 20, *range(30, 101, 10))
+Number = int | float | str | Decimal
+
+
+@dataclass(frozen=True, repr=False)
+class Entropy(Shown):
+    """What `entropy` gives: a row for every matrix."""
+
+    rows: list[dict[str, Any]]
+    sidecar: Sidecar | None
+    """The release's, where the matrices are a release's."""
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A polars DataFrame, as `-o` writes it."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows, infer_schema_length=None)
+
+    def _words(self) -> list[str]:
+        return [counted(len(self.rows), "row"), *(self.rows[0] if self.rows else ())]
+
+    def _body(self) -> Any:
+        return self.frame
+
+
+@one_run()
+def entropy(
+    release: Any = None,
+    *,
+    gamma: Number | Iterable[Number] | None = None,
+    bins: int | Iterable[int] | None = None,
+    matrix: Literal["gamma-diagonal", "band"] | None = None,
+    records: int | None = None,
+    prior: Sequence[float] | None = None,
+    rho1: float = 0.05,
+    sidecar: Sidecar | str | Path | None = None,
+    progress: Progress | None = None,
+) -> Entropy:
+    """Say what matrices cost and give: for every gamma and number of bins, or for a release's attributes.
+
+    `records` adds the error to expect; a `prior` has as many shares as there are bins. A release has its own
+    matrices, and its priors are estimated.
+    """
+    if not 0 < rho1 < 1:
+        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
+    if release is not None:
+        if (gamma, bins, matrix, prior, records) != (None,) * 5:
+            raise UsageError(
+                "a release has its own gammas, bins, matrices, prior and records",
+                "leave --gamma, --bins, --matrix, --prior and --records away",
+            )
+        table, sidecar = open_release(release, sidecar)
+        return Entropy(of_release(table, sidecar, rho1=rho1, progress=progress), sidecar)
+    sizes = BINS if bins is None and prior is None else () if bins is None else _several(bins)
+    rows = of_grid(
+        [_decimal(g) for g in (GAMMAS if gamma is None else _several(gamma))],
+        [int(n) for n in sizes],
+        rho1=rho1,
+        records=records,
+        prior=prior,
+        kind=matrix or "gamma-diagonal",
+    )
+    return Entropy(rows, None)
+
+
+def _several(numbers: Any) -> tuple[Any, ...]:
+    """One number, or several."""
+    return tuple(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str) else (numbers,)
+
+
+def _decimal(number: Number) -> Decimal:
+    try:
+        return Decimal(str(number))
+    except InvalidOperation:
+        raise UsageError(f"{quoted(number)} is not a number", "such as --gamma 9") from None

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import polars as pl
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.sidecar import Evaluated, Sidecar
-from ppdm_cli.tables import write_frame
+from ppdm_cli.tables import Output
 
 
-def write(
-    rows: list[dict[str, Any]],
-    release: Sidecar | None,
-    path: Path,
-    force: bool,
-    inputs: Sequence[Path] = (),
-) -> None:
-    """The rows, and a sidecar at stage "evaluated"."""
+def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:
+    """Write the rows, and a sidecar at stage "evaluated"."""
+    import polars as pl
+
     said = Sidecar(
         format="ppdm-sidecar",
         version=1,
@@ -33,4 +25,4 @@ def write(
         recipes=release.recipes if release is not None else [],
         evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
     )
-    write_frame(pl.DataFrame(rows, infer_schema_length=None), said, path, force, inputs)
+    output.fill_frame(pl.DataFrame(rows, infer_schema_length=None), said)

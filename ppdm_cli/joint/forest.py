@@ -26,6 +26,8 @@ PAIR_CELLS = 1 << 16
 BATCH_CELLS = 1 << 21
 ALL_PAIRS_CELLS = 1 << 22
 """Of all pairs and classes together."""
+PAIR_COST = 1 << 9
+"""Cells that a pair counts as at least: its overhead."""
 ROWS = 1 << 13
 """Records that pass messages at a time."""
 
@@ -148,7 +150,7 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
     cells = 0
     for place in order:
         own = len(sample.matrices[place]) * sample.classes
-        cells += own * sum(len(sample.matrices[c]) for c in chosen)
+        cells += sum(max(own * len(sample.matrices[c]), PAIR_COST) for c in chosen)
         if cells > ALL_PAIRS_CELLS:
             break
         chosen.append(place)

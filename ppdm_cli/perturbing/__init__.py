@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.coins import Key, key_from_file, save_key
+from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
 from ppdm_cli.errors import (
@@ -31,10 +32,17 @@ from ppdm_cli.errors import (
     quoted,
     unknown_column,
 )
-from ppdm_cli.perturbing.order import OrderState
+from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.settling import Plan, check_columns, like, privacy, settle, undeclared
-from ppdm_cli.perturbing.shuffle import Shuffler
+from ppdm_cli.perturbing.settling import (
+    MOST_LABELS,
+    Plan,
+    check_columns,
+    like,
+    privacy,
+    settle,
+    undeclared,
+)
 from ppdm_cli.perturbing.sizing import sized
 from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
 from ppdm_cli.perturbing.wishes import (
@@ -47,40 +55,54 @@ from ppdm_cli.perturbing.wishes import (
     shared_options,
 )
 from ppdm_cli.settings import decimal, whole_or_auto
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Recipe, Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
     Output,
+    Shuffler,
     Table,
+    Target,
+    is_promised,
     open_table,
+    publish,
     read_sidecar,
     sidecar_path,
 )
 
-__all__ = ["AttributeWish", "OrderState", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
+if TYPE_CHECKING:
+    import polars as pl
 
-MOST_LABELS = 1000
-"""A kept class of more values is no class whose labels a sidecar lists."""
+__all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
 
 
-@dataclass(frozen=True)
-class Release:
+@dataclass(frozen=True, repr=False)
+class Release(Shown):
     """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""
 
     sidecar: Sidecar
-    frame: Any
+    frame: pl.DataFrame | None
     """A polars DataFrame, or None where the release was written to a file."""
     dropped: list[str]
     merged: list[str]
     """Attributes whose rare values went to a commoner one (--rare merge)."""
     telling_order: list[str]
     """Attributes whose row order tells, published all the same (--keep-order)."""
+    in_order_of: str | None
+    """The dropped identifier that the rows are in the order of."""
     clipped: bool
     shuffled: bool
     sized: bool
     """The number of bins was chosen (--bins auto)."""
 
+    def _words(self) -> list[str]:
+        return self.sidecar._words()
 
+    def _body(self) -> Any:
+        return self.sidecar._body() if self.frame is None else self.frame
+
+
+@files.one_run()
 def perturb(
     data: Any,
     output: str | Path | None = None,
@@ -122,9 +144,11 @@ def perturb(
     The other arguments are the command's options (see `ppdm perturb --help`); `attributes` maps a
     column to its settings, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
     """
-    key = _key(seed, key_file, id)
+    key, new_key = _key(seed, key_file, id)
     if shuffle and keep_order:
         raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
+    if str(output) == "-" and to == "csv" and sidecar is None:
+        raise UsageError("CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE")
     given = {
         "gamma": None if gamma is None else decimal(gamma),
         "rho1": rho1,
@@ -149,16 +173,15 @@ def perturb(
             "leave the other settings away, or give a --plan",
         )
     table = open_table(data, csv=_csv(csv, asked, earlier, id), standard_format=from_)
-    if table.sidecar is not None or any(sidecar_path(f).exists() for f in table.files):
+    if is_promised(table):
         raise RefusedError(
             f"{quoted(table.name)} is a release already: perturbing it again would leave "
             "a sidecar that speaks of the second time only",
             "perturb the original",
         )
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to, [*table.files, *_beside(plan, like, key_file)])
-        if key_file is not None and Path(key_file).resolve() in target.paths:
-            raise UsageError("the key file is also the output", "name another --key-file")
+        target = Output(stack, output, sidecar, force, to)
+        kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
         settled = _plan(table, asked, earlier, id, threads, progress)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         release = Sidecar(
@@ -191,33 +214,39 @@ def perturb(
             else (one.batch for one in done)
         )
 
+        found: list[str] = []
+
         def check() -> int:
-            _check(checks, settled, keep_order or shuffle, clip)
+            _check(checks, settled, clip)
+            found.extend(_telling(checks, settled))
+            if found and not keep_order:
+                raise RefusedError(
+                    f"the order of the rows gives away {listed(found)}: records next to each other, or "
+                    "some rows apart, are too much alike, or too little",
+                    "say --shuffle, or --keep-order if it must stay",
+                )
             if table.rows is not None and checks.rows != table.rows:
                 raise DataError(
                     f"{quoted(table.name)} changed while it was read", "run this again when it is finished"
                 )
-            if key_file is not None:  # only now, so that a refused run leaves no key behind
-                save_key(Path(key_file), key)
             return checks.rows
 
-        release = target.write(batches, work.schema, release, check)
-    telling = [] if shuffle else [n for n, s in checks.order.items() if s.telling]
+        filled = target.fill(batches, work.schema, release, check)
+        assert filled is not None
+        for file in kept:
+            file.put(key.secret.hex().encode() + b"\n")
+        publish(*kept, target)
     return Release(
-        release,
+        filled,
         target.frame,
         settled.dropped,
         sorted(settled.merging),
-        telling,
+        found,
+        id if checks.order and id in settled.dropped and in_order(checks.order, str(id)) else None,
         clip,
         shuffle,
         asked.bins == "auto",
     )
-
-
-def _beside(*files: Any) -> list[Path]:
-    """Files that the run reads besides the data, and must not overwrite."""
-    return [Path(f) for f in files if isinstance(f, (str, Path)) and Path(f).exists()]
 
 
 def _check_readable(release: Sidecar) -> None:
@@ -232,7 +261,8 @@ def _check_readable(release: Sidecar) -> None:
         ) from None
 
 
-def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> Key:
+def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
+    """The key, and where a new one is to be kept."""
     if seed is not None and key_file is not None:
         raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
     if (key_file is not None) != (identifier is not None):
@@ -242,12 +272,17 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
             "such as --key-file release.key --id patient",
         )
     if key_file is not None:
-        return key_from_file(Path(key_file))
-    return Key.from_seed(seed) if seed is not None else Key.fresh()
+        path = Path(key_file)
+        if not path.exists():
+            return Key.fresh("key-file"), path
+        files.reading(path)
+        return key_from_file(path), None
+    return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
 
 
 def _earlier(path: Path) -> Sidecar:
     """The sidecar of an earlier release, named by itself or by its data file."""
+    files.reading(path)
     return read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
 
 
@@ -292,8 +327,8 @@ def _plan(
 
 
 def _release_id(key: Key, plan: Plan) -> str:
-    """A random UUID; where the key is given, one that follows from it, so that bytes repeat."""
-    if key.origin == "system":
+    """A random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
+    if key.origin != "seeded":
         return str(uuid.uuid4())
     return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
 
@@ -314,7 +349,7 @@ def _shuffled(
     yield from shuffler.batches()
 
 
-def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None:
+def _check(checks: Checks, plan: Plan, clip: bool) -> None:
     """What only the whole data can show; nothing is published before this has passed."""
     if checks.rows == 0:
         raise DataError("the table has no records", "there is nothing to perturb")
@@ -341,10 +376,11 @@ def _check(checks: Checks, plan: Plan, order_may_tell: bool, clip: bool) -> None
                 "would get equal answers",
                 "give every record an identifier of its own",
             )
-    telling = [n for n, s in checks.order.items() if s.telling]
-    if telling and not order_may_tell:
-        raise RefusedError(
-            f"the order of the rows gives away {listed(telling)}: neighbouring records are too "
-            "much alike, or too little",
-            "say --shuffle, or --keep-order if it must stay",
-        )
+
+
+def _telling(checks: Checks, plan: Plan) -> list[str]:
+    """The attributes whose values the order of the rows gives away; none where it is not the data's."""
+    if checks.order is None:
+        return []
+    by_role = {r: [a.name for a in plan.attributes if a.role == r] for r in ("perturbed", "kept")}
+    return telling(checks.order, by_role["perturbed"], by_role["kept"])

@@ -1,107 +1,250 @@
-"""Does the order of the rows give private values back? A few numbers an attribute, beside the perturbing.
+"""Does the order of the rows give private values back? Blocks of rows are kept on the way and tested.
 
-A file sorted by a private column publishes it, whatever gamma says: the neighbours of a record tell
-its value. So the true codes of neighbours are compared with what independence would give: how often
-they are equal, and how far apart they are.
+A file sorted by a private column publishes it, whatever gamma says: the rows around a record tell its
+value. So the true codes of rows some steps apart are compared with what a random order of the same
+codes gives: how often they are equal, and how their ranks go along. What a kept column tells by itself
+is no fault of the order, so the codes are then taken to be in random order among the records that are
+alike in the kept columns.
+
+Mean and variance under a random order are exact (Mood 1940, Wald and Wolfowitz 1943, for any symmetric
+measure of two records); the tail is Bennett's (1962), which is above the normal one and holds for
+codes that hardly any record has, where the normal one is wrong by orders of magnitude.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from math import sqrt
+from math import exp, log1p
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from ppdm_cli.arrays import Codes
+from ppdm_cli.arrays import Codes, Floats
 
+FALSE_ALARM = 1e-4
+"""The chance that a file in random order is refused, all attributes, lags and tests together."""
 TELLING = 0.1
-"""Share of the possible excess of likeness (or of difference) between neighbours that is refused."""
-CERTAIN = 4.0
-"""... where chance does not explain it: 4 standard deviations."""
-_SAMPLE = 1 << 15
-"""Rows of a partition that distances and shares are counted on."""
+"""Share of the possible excess of likeness, or of difference, that is refused if chance does not explain it."""
+LAGS = (*range(1, 13), 24, 28, 30, 31, 48, 52, 60, 96, 100, 168, 365)
+"""Steps between the rows compared: all short ones, and the hours, days, weeks and months of series."""
+BLOCK = 1 << 10
+"""Rows next to each other that are kept or left out together; well above the largest lag."""
+_MOST_ROWS, _MOST_CELLS = 1 << 16, 1 << 24
+_JUMP = 2.0
+"""Moving one record changes two pairs, each by at most 1."""
+Column = Any
+"""A NumPy or an Arrow array."""
+_TEXT = 64
+"""Characters of a kept text that are looked at."""
 
 
 @dataclass
-class OrderState:
-    """Likeness of neighbours and a histogram of codes; merges in the rows' order."""
+class Sample:
+    """The same blocks of rows however a table is cut: every one, or every 2nd, 4th, ... of a long table."""
 
-    pairs: int
-    agreements: int
-    measured: int
-    """Pairs whose distance is in `distance`."""
-    distance: int
-    first: int | None
-    last: int | None
-    histogram: np.ndarray
+    names: list[str]
+    seen: int
+    """Rows of the table so far."""
+    pieces: list[list[Column]]
+    """The numbers of the rows kept, then their columns."""
 
     @classmethod
-    def of(cls, codes: Codes, size: int) -> OrderState:
-        if not len(codes):
-            return cls(0, 0, 0, 0, None, None, np.zeros(size, np.int64))
-        shares = codes if len(codes) < _SAMPLE else codes.take(_sampled_rows(len(codes)))
-        near = codes[:_SAMPLE].astype(np.int32)
-        return cls(
-            len(codes) - 1,
-            int(np.count_nonzero(codes[1:] == codes[:-1])),
-            len(near) - 1,
-            int(np.abs(np.diff(near)).sum(dtype=np.int64)),
-            int(codes[0]),
-            int(codes[-1]),
-            np.bincount(shares, minlength=size),
-        )
-
-    def merge(self, after: OrderState) -> None:
-        if after.first is None:
-            return
-        self.pairs += after.pairs
-        self.agreements += after.agreements
-        self.measured += after.measured
-        self.distance += after.distance
-        self.histogram += after.histogram
-        if self.last is not None:
-            self.pairs += 1
-            self.agreements += self.last == after.first
-        else:
-            self.first = after.first
-        self.last = after.last
+    def of(cls, first_row: int, rows: int, columns: Mapping[str, Column]) -> Sample:
+        sample = cls(list(columns), first_row + rows, [])
+        places = _kept(first_row, rows, sample._stride)
+        sample.pieces = [[places, *(_short(_taken(c, places - first_row)) for c in columns.values())]]
+        return sample
 
     @property
-    def telling(self) -> bool:
-        """Whether neighbours are alike, or avoid each other, so much that the order gives values back."""
-        if self.measured < 2:
-            return False
-        shares = self.histogram / self.histogram.sum()
-        return self._agreement_tells(shares) or self._distance_tells(shares)
+    def _stride(self) -> int:
+        most = max(4 * BLOCK, min(_MOST_ROWS, _MOST_CELLS // max(len(self.names), 1)))
+        stride = 1
+        while -(-self.seen // (BLOCK * stride)) > most // BLOCK:
+            stride *= 2
+        return stride
 
-    def _agreement_tells(self, shares: np.ndarray) -> bool:
-        expected = float((shares**2).sum())
-        # neighbouring pairs share a record, hence the covariance
-        variance = expected * (1 - expected) + 2 * float((shares**3).sum() - expected**2)
-        excess = self.agreements / self.pairs - expected
-        strength = excess / (1 - expected) if excess > 0 else -excess / expected
-        return _tells(strength, abs(excess), variance, self.pairs) if 0 < expected < 1 else False
+    def merge(self, after: Sample) -> None:
+        """Add what was kept of the rows that follow."""
+        before = self._stride
+        self.pieces += after.pieces
+        self.seen = after.seen
+        if len(self.pieces) > 64 or self._stride > before:
+            self.pieces = [self._joined()]
 
-    def _distance_tells(self, shares: np.ndarray) -> bool:
-        codes = np.arange(len(shares), dtype=np.float64)
-        below, mean = np.cumsum(shares), float((shares * codes).sum())
-        moment_below = np.cumsum(shares * codes)
-        to_others = codes * (2 * below - 1) + mean - 2 * moment_below  # E|k - c| for each k
-        expected = float((shares * to_others).sum())
-        square = 2 * (float((shares * codes**2).sum()) - mean**2)
-        variance = square - expected**2 + 2 * (float((shares * to_others**2).sum()) - expected**2)
-        nearer = expected - self.distance / self.measured
-        return _tells(nearer / expected, nearer, variance, self.measured) if expected > 0 else False
+    def _joined(self) -> list[Column]:
+        whole = [_concatenated(parts) for parts in zip(*self.pieces, strict=True)]
+        rows = np.flatnonzero(whole[0] // BLOCK % self._stride == 0)
+        return [_taken(c, rows) for c in whole]
 
-
-@lru_cache(maxsize=8)
-def _sampled_rows(rows: int) -> np.ndarray:
-    """Rows at uneven distances: of a file that alternates, every second row would show one code."""
-    step = 1 + rows // _SAMPLE
-    spread = np.random.default_rng(rows).integers(0, step, -(-rows // step))
-    return np.minimum(np.arange(0, rows, step) + spread, rows - 1)
+    def columns(self) -> tuple[np.ndarray, dict[str, Column]]:
+        """The numbers of the rows kept, and their columns."""
+        places, *columns = self._joined()
+        return places, dict(zip(self.names, columns, strict=True))
 
 
-def _tells(strength: float, excess: float, variance: float, pairs: int) -> bool:
-    return strength >= TELLING and excess >= CERTAIN * sqrt(max(variance, 1e-12) / pairs)
+def _kept(first: int, rows: int, stride: int) -> np.ndarray:
+    """The numbers of a batch's rows that are in every stride-th block."""
+    blocks = np.arange(first // BLOCK, -(-(first + rows) // BLOCK), dtype=np.int64)
+    places = (blocks[blocks % stride == 0, None] * BLOCK + np.arange(BLOCK)).ravel()
+    return places[(places >= first) & (places < first + rows)]
+
+
+def _taken(column: Column, rows: np.ndarray) -> Column:
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    # not pa.array(), which would load pandas
+    return column.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
+
+
+def _concatenated(parts: Sequence[Column]) -> Column:
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
+
+
+def _short(column: Column) -> Column:
+    """A column that can be ranked and takes a bounded space."""
+    if isinstance(column, np.ndarray):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return pc.utf8_slice_codeunits(column, 0, _TEXT) if pa.types.is_string(column.type) else column
+
+
+def _ranks(column: pa.Array, ties: str) -> np.ndarray:
+    return np.frombuffer(pc.rank(column, tiebreaker=ties).buffers()[1], np.uint64).astype(np.int64) - 1
+
+
+def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
+    """The perturbed attributes that the order of the rows gives away, beyond what the kept columns tell."""
+    places, columns = sample.columns()
+    if not len(places):
+        return []
+    test = _Test(places, None, len(perturbed))
+    found = [n for n in perturbed if test.tells(columns[n])]
+    if not found or not kept:
+        return found
+    groups = [_groups(columns[n]) for n in kept]
+    given = _strata([g for g in groups if test.tells(g)])
+    if given is None:
+        return found
+    test = _Test(places, given, len(perturbed))
+    return [n for n in found if test.tells(columns[n])]
+
+
+def in_order(sample: Sample, name: str) -> bool:
+    """Whether the rows are in the order of a column, up or down; digits in text are taken for numbers."""
+    column = sample.columns()[1][name]
+    with suppress(pa.ArrowInvalid):
+        column = pc.cast(column, pa.float64())
+    steps = np.diff(_ranks(column, "dense"))
+    return len(steps) > 1 and bool((steps > 0).all() or (steps < 0).all())
+
+
+class _Test:
+    """Rows some steps apart within groups of records, against a random order within each group."""
+
+    def __init__(self, places: np.ndarray, groups: np.ndarray | None, attributes: int) -> None:
+        self._n, self._level = len(places), FALSE_ALARM / (max(attributes, 1) * len(LAGS) * 4)
+        self._groups = np.zeros(self._n, np.int64) if groups is None else groups
+        self._sizes = np.bincount(self._groups)
+        self._pairs = {}
+        for lag in (lag for lag in LAGS if lag < self._n):
+            paired = places[lag:] - places[:-lag] == lag
+            paired &= self._groups[lag:] == self._groups[:-lag]
+            shared = paired[lag:] & paired[:-lag]  # the record in the middle is in two pairs
+            self._pairs[lag] = paired, self._counted(paired, lag), self._counted(shared, lag)
+
+    def _counted(self, rows: np.ndarray, lag: int) -> Floats:
+        """How many of some rows, counted from the lag-th, each group has."""
+        if len(self._sizes) == 1:
+            return np.array([float(np.count_nonzero(rows))])
+        groups = self._groups[lag : lag + len(rows)][rows]
+        return np.bincount(groups, minlength=len(self._sizes)).astype(np.float64)
+
+    def tells(self, codes: Codes) -> bool:
+        """Whether codes some steps apart are more, or less, alike than chance explains, and by enough."""
+        return any(s >= TELLING and p < self._level for _, s, p in self.measured(codes))
+
+    def measured(self, codes: Codes) -> list[tuple[int, float, float]]:
+        """Lag, share of the possible excess and bound of its chance; of equality, then of ranks."""
+        n, cells, of = self._sizes, codes, np.zeros(int(codes.max()) + 1, np.int64)
+        if len(n) > 1:
+            values, cells = np.unique(self._groups * len(of) + codes, return_inverse=True)
+            of = values // len(of)
+        counts = np.bincount(cells).astype(np.float64)
+        ranks = (np.cumsum(counts) - counts / 2 - (np.cumsum(n) - n)[of]) / n[of] - 0.5
+        ranks *= counts > 0
+        ranks /= max(np.abs(ranks).max(), 1e-300)
+
+        def total(each: Floats) -> Floats:
+            return np.bincount(of, each * counts, len(n)).astype(np.float64)
+
+        equals = total(counts - 1)
+        squares, fourths = total(ranks**2), total(ranks**4)
+        of_equals = _Sums(equals, total((counts - 1) ** 2), equals)
+        of_ranks = _Sums(-squares, fourths, squares**2 - fourths)  # the ranks of a group sum to 0
+        score, found = ranks[cells], []
+        for lag, (paired, pairs, shared) in self._pairs.items():
+            seen = float(np.count_nonzero((codes[lag:] == codes[:-lag]) & paired))
+            mean, variance = of_equals.moments(n, pairs, shared)
+            possible = float(pairs.sum()) - mean if seen > mean else mean
+            found.append((lag, *_judged(seen - mean, possible, variance)))
+            seen = float(np.einsum("i,i,i", score[lag:], score[:-lag], paired))  # a product of BLAS would wait
+            mean, variance = of_ranks.moments(n, pairs, shared)
+            found.append((lag, *_judged(seen - mean, float((pairs * squares / n).sum()), variance)))
+        return found
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Of a symmetric measure f of two records, summed over all pairs (a, b) of a group, a not b."""
+
+    once: Floats
+    """f(a, b)."""
+    star: Floats
+    """The square, for each a, of the sum of f(a, b) over b."""
+    squares: Floats
+    """f(a, b) squared."""
+
+    def moments(self, n: np.ndarray, pairs: Floats, shared: Floats) -> tuple[float, float]:
+        """Mean and variance of f summed over some pairs in a random order, `shared` of them with the next."""
+        two = np.maximum(n * (n - 1.0), 1)
+        three, four = two * np.maximum(n - 2, 1), two * np.maximum(n - 2, 1) * np.maximum(n - 3, 1)
+        mean = pairs * self.once / two
+        apart = (self.once**2 - 4 * self.star + 2 * self.squares) / four
+        touching = (self.star - self.squares) / three
+        squared = pairs * self.squares / two + 2 * shared * touching + (pairs**2 - pairs - 2 * shared) * apart
+        return float(mean.sum()), float((squared - mean**2).sum())
+
+
+def _judged(excess: float, possible: float, variance: float) -> tuple[float, float]:
+    """Share of what is possible, and Bennett's bound of the chance of such an excess on its side."""
+    variance = max(variance, 1e-6)
+    u = _JUMP * abs(excess) / variance
+    bound = exp(-variance / _JUMP**2 * ((1 + u) * log1p(u) - u))
+    return (abs(excess) / possible if possible > 1e-9 else 0.0), bound
+
+
+def _groups(column: pa.Array) -> np.ndarray:
+    """A kept column's values, or where they are many, ranges of about as many records each."""
+    n = len(column)
+    if pa.types.is_null(column.type):
+        return np.zeros(n, np.int64)
+    values = _ranks(column, "dense")
+    if values.max() < min(256, n // 8):
+        return values
+    return _ranks(column, "min") * max(2, min(32, n // 32)) // n
+
+
+def _strata(columns: list[np.ndarray]) -> np.ndarray | None:
+    """Records alike in all these columns; a column that would leave no group to test goes without."""
+    joint: np.ndarray | None = None
+    for column in columns:
+        finer = column if joint is None else joint * (int(column.max()) + 1) + column
+        values, numbered = np.unique(finer, return_inverse=True)
+        if len(values) <= max(2, len(column) // 8):
+            joint = numbered
+    return joint

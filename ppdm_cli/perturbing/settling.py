@@ -6,7 +6,7 @@ The plan is the list of a sidecar's attributes, in the order of the columns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
 from functools import cached_property
 from math import exp, inf, log
@@ -17,13 +17,16 @@ from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Spec
-from ppdm_cli.domain import Categories, Domain
+from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
 from ppdm_cli.perturbing.choosing import chosen, kind_for, request
 from ppdm_cli.perturbing.domains import OTHER, Settled, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
 from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
+
+MOST_LABELS = 1000
+"""A class of numbers may have so many values, and a kept class lists so many in the sidecar."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,13 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
             f"{quoted(identifier)} is both the identifier and an attribute",
             "identifiers are dropped, or published with --keep",
         )
+    own = wishes.attributes.get(wishes.class_ or "")
+    if own is not None and (own.bins, own.edges) != (None, None):
+        raise UsageError(
+            f"the class {quoted(wishes.class_)} is given bins, and a class is never binned: its values are its "
+            "labels",
+            "leave the bins out, or name a column of groups as the class",
+        )
     for column in schema:
         if column.name not in wishes.drop:
             dtypes.normal(column.type, column.name)
@@ -84,10 +94,15 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
 def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
     """The columns whose domain must come from the data, and how many values are few."""
     return {
-        n: wish.bins or wishes.bins_for_all
+        n: _most_values(n, wish, wishes)
         for n, wish in perturbed_columns(schema, wishes, identifier).items()
         if not wish.declares_domain
     }
+
+
+def _most_values(name: str, wish: AttributeWish, wishes: Wishes) -> int:
+    """Return how many values a column of numbers may have without being binned."""
+    return MOST_LABELS if name == wishes.class_ else wish.bins or wishes.bins_for_all
 
 
 def perturbed_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, AttributeWish]:
@@ -111,7 +126,9 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
             with naming(name):
                 domain = domains[name].domain
-                spec, beyond = chosen(name, domain, gammas.get(name), perturbed[name], wishes)
+                # labels may be mere names: of a class only a kind asked for by its name is meant
+                for_all = wishes if name != wishes.class_ else replace(wishes, matrix=None)
+                spec, beyond = chosen(name, domain, gammas.get(name), perturbed[name], for_all)
             attributes.append(described(name, domain, origin, beyond))
             specs.append(spec)
         elif name in wishes.keep:
@@ -124,11 +141,18 @@ def _domain(
     schema: pa.Schema, name: str, wish: AttributeWish, wishes: Wishes, facts: Mapping[str, Facts]
 ) -> Settled:
     kind = schema.field(name).type
-    bins = wish.bins or wishes.bins_for_all
+    bins = _most_values(name, wish, wishes)
     representative = wish.representative or wishes.representative
     if wish.declares_domain:
-        return Settled(declared(name, kind, wish, bins, representative))
-    return from_data(name, kind, facts[name], bins, representative, wishes.rare)
+        settled = Settled(declared(name, kind, wish, bins, representative))
+    else:
+        settled = from_data(name, kind, facts[name], bins, representative, wishes.rare)
+    if name == wishes.class_ and isinstance(settled.domain, Bins):
+        raise RefusedError(
+            f"the class {quoted(name)} has more than {MOST_LABELS} values, and a class is never binned",
+            "name another class, or make a column of its groups first",
+        )
+    return settled
 
 
 def gammas_of(perturbed: Mapping[str, AttributeWish], wishes: Wishes) -> dict[str, Decimal | float]:

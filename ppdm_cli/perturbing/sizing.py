@@ -35,7 +35,8 @@ def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
     records = _records(table)
     attributes = dict(wishes.attributes)
     for name, wish in perturbed.items():
-        if wish.bins is None and not dtypes.is_discrete(table.schema.field(name).type):
+        binned = name != wishes.class_ and not dtypes.is_discrete(table.schema.field(name).type)
+        if wish.bins is None and binned:
             attributes[name] = replace(wish, bins=best_bins(gammas[name], kind_for(wish, wishes), records))
     return replace(wishes, bins=Wishes().bins, attributes=attributes)
 

@@ -22,7 +22,7 @@ from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.perturbing.domains import OTHER
-from ppdm_cli.perturbing.order import OrderState
+from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.settling import Plan
 from ppdm_cli.sidecar import Attribute
 
@@ -40,17 +40,17 @@ class Outside:
 class Checks:
     """What is known of the rows so far; merges in their order."""
 
-    order: dict[str, OrderState] = field(default_factory=dict)
+    order: Sample | None = None
+    """True codes of perturbed attributes, values of kept columns and of the identifier."""
     outside: dict[str, Outside] = field(default_factory=dict)
     identifiers: list[Addresses] = field(default_factory=list)
     rows: int = 0
 
     def merge(self, after: Checks) -> None:
-        for name, state in after.order.items():
-            if name in self.order:
-                self.order[name].merge(state)
-            else:
-                self.order[name] = state
+        if self.order is None:
+            self.order = after.order
+        elif after.order is not None:
+            self.order.merge(after.order)
         for name, outside in after.outside.items():
             if name in self.outside:
                 self.outside[name].count += outside.count
@@ -84,7 +84,9 @@ class Substituter:
 
     def __init__(self, plan: Plan, key: Key, *, clip: bool, identifier: str | None, shuffle: bool) -> None:
         self._plan, self._key, self._clip, self._identifier = plan, key, clip, identifier
-        self._places_key = key.derive("shuffle") if shuffle else None
+        # under a key file too, fresh places: with the same ones two releases could be laid side by side
+        places = key if key.origin == "seeded" else Key.fresh()
+        self._places_key = places.derive("shuffle") if shuffle else None
         self._ready = {a.name: self._prepared(plan, a) for a in plan.attributes if a.role == "perturbed"}
         self.schema = pa.schema(
             [
@@ -122,15 +124,18 @@ class Substituter:
         if self._identifier is not None:
             checks.identifiers.append(addresses)
         columns = []
+        compared: dict[str, Codes | pa.Array] = {n: batch.column(n) for n in self.columns}
         for name in self._plan.columns:
             array = batch.column(name)
             if name in self._ready:
-                array = self._perturbed(self._ready[name], array, addresses, batch, checks)
+                array, compared[name] = self._perturbed(self._ready[name], array, addresses, batch, checks)
             elif pa.types.is_dictionary(array.type):
                 array = _used(array)
             columns.append(array)
         places = None
-        if self._places_key is not None:
+        if self._places_key is None:
+            checks.order = Sample.of(batch.first_row, batch.rows, compared)
+        else:
             places = _places(Coins(self._places_key), addresses)
         return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
 
@@ -152,7 +157,7 @@ class Substituter:
 
     def _perturbed(
         self, attribute: _Attribute, array: pa.Array, addresses: Addresses, batch: Batch, checks: Checks
-    ) -> pa.Array:
+    ) -> tuple[pa.Array, Codes]:
         domain = attribute.channel.domain
         encoded = domain.encode(array, self._clip)
         codes, outside = encoded.codes, encoded.outside
@@ -163,9 +168,8 @@ class Substituter:
             null = bool(not array[row].is_valid)
             checks.outside[attribute.name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
-        checks.order[attribute.name] = OrderState.of(codes, domain.size)
         cells = Cells(addresses, attribute.keys.__getitem__)
-        return attribute.channel.publish(codes, array, cells)
+        return attribute.channel.publish(codes, array, cells), codes
 
 
 def given(value: Any) -> Any:

@@ -16,11 +16,16 @@ from typing import Any, Literal, get_args
 from ppdm_cli.channels import DEFAULT, KINDS, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
+from ppdm_cli.files import reading
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
 SUBSTITUTION = "substitution"
+LARGEST_PLAN = 16 << 20
+"""Bytes of TOML that are read at most."""
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
 
 
 @dataclass(frozen=True)
@@ -256,6 +261,7 @@ def _domain(value: Any) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> list[str]:
+    reading(path)
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -270,15 +276,24 @@ def _lines(path: Path) -> list[str]:
 
 def from_plan(path: Path) -> Wishes:
     """Wishes from a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+    reading(path)
     try:
         with path.open("rb") as file:
-            plan = tomllib.load(file)
+            data = file.read(LARGEST_PLAN + 1)
+        if len(data) > LARGEST_PLAN:
+            raise UsageError(f"the plan {quoted(path)} is larger than {LARGEST_PLAN >> 20} MiB", "shorten it")
+        text = data.decode()
+        if _LONG_KEY.search(text):  # tomllib takes the square of its length
+            raise UsageError(f"the plan {quoted(path)} has a key of too many parts", "mend that line")
+        plan = tomllib.loads(text)
     except OSError as error:
         raise DataError(
             f"the plan {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
         ) from None
     except UnicodeError:
         raise UsageError(f"the plan {quoted(path)} is not in UTF-8", "convert it") from None
+    except RecursionError:
+        raise UsageError(f"the plan {quoted(path)} is nested too deep", "mend it") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(

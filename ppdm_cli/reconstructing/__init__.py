@@ -1,19 +1,21 @@
 """The miner's second half: a data set that any mining tool can read (Algorithm 2 of Dowd et al.).
 
-Two passes: count, then deal. The totals are exactly the estimated distribution in whole numbers; which
-record of a published value gets which original one is decided by coins, attribute by attribute. By
-class, every label is a table of its own; a label that was perturbed is reconstructed first. Attributes
-that a joint model has are drawn record by record instead.
+Passes that count (and learn, where there is a joint model) come first, then one that deals. The totals of
+what is dealt are exactly the estimated distribution in whole numbers; which record of a published value gets
+which original one is decided by coins, attribute by attribute. By class, every label is a table of its own; a
+label that was perturbed is reconstructed first. Attributes that a joint model has are drawn record by record
+instead.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -24,7 +26,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Batch, Progress, map_partitions, scan
+from ppdm_cli.engine import Batch, Progress, map_partitions, scan, step
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import (
     DEFAULT,
@@ -34,30 +36,48 @@ from ppdm_cli.estimating import (
     largest_remainder,
     matrices_of,
 )
+from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone, split
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import Output, Table, open_releases, rewound, rows_per_partition
+from ppdm_cli.tables import Output, Shuffler, Table, open_releases, rewound, rows_per_partition
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Method = Literal["joint", "by-class", "global"]
 __all__ = ["Reconstructed", "reconstruct"]
 
 
-@dataclass(frozen=True)
-class Reconstructed:
+@dataclass(frozen=True, repr=False)
+class Reconstructed(Shown):
     """What `reconstruct` gives: the sidecar, the table where no output was named, and the totals."""
 
     sidecar: Sidecar
-    frame: Any
+    frame: pl.DataFrame | None
     how: Reconstruction
     totals: dict[str, list[int]]
     """Of each perturbed attribute, how many records have each value now."""
     drawn: list[str]
     """The attributes that were drawn from the joint model; the others were dealt."""
 
+    def _words(self) -> list[str]:
+        shuffled = ["shuffled"] if self.how.shuffled else []
+        return [
+            f"method {self.how.method}",
+            f"estimator {self.how.estimator}",
+            *shuffled,
+            *self.sidecar._words(),
+        ]
 
+    def _body(self) -> Any:
+        return self.sidecar._body() if self.frame is None else self.frame
+
+
+@one_run()
 def reconstruct(
     data: Any,
     output: str | Path | None = None,
@@ -65,6 +85,7 @@ def reconstruct(
     method: Method | None = None,
     estimator: str = DEFAULT,
     spread: bool = False,
+    shuffle: bool = False,
     cells: int = CELLS,
     sidecar: Sidecar | str | Path | None = None,
     output_sidecar: str | Path | None = None,
@@ -78,7 +99,8 @@ def reconstruct(
 
     Where the sidecar names a class by the joint distribution ("joint"), as far as the release tells it, else
     or as `method` "by-class"; without a class "global": the paper's literal reading. `cells` bounds the joint
-    table.
+    table. Row i is a guess about row i of the release; `shuffle` puts the rows in a fresh random order, which
+    hides nothing from whoever holds the release.
     """
     if estimator not in ESTIMATORS or estimator == "inverse":
         raise UsageError(
@@ -88,15 +110,17 @@ def reconstruct(
     with ExitStack() as stack:
         table, promise = open_releases(data, sidecar, from_)
         label = _label(promise, method)
-        target = Output(stack, output, output_sidecar, force, to, table.files)
+        target = Output(stack, output, output_sidecar, force, to)
         table = rewound(table, stack)
         drawer = None
         if label is not None and method in (None, "joint") and usable(promise, label):
-            learnt = learn(read(table, promise, label, threads, progress), cells)
+            sample = read(table, promise, label, threads, progress)
+            with step(progress, "learning"):
+                learnt = learn(sample, cells)
             drawer = Drawer(learnt, promise.release) if learnt.model is not None else None
         dealer = Dealer(table, promise, label, drawer, estimator, spread, threads, progress)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
-        how = Reconstruction(method, estimator, spread)  # type: ignore[arg-type]
+        how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         done = _described(promise, how)
         rows = 0
 
@@ -107,8 +131,26 @@ def reconstruct(
                 yield batch
 
         batches = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
-        done = target.write(counted(batches), dealer.schema, done, lambda: rows)
+        batches = counted(batches)
+        if shuffle:
+            batches = _shuffled(stack, batches, dealer.schema, table.rows, target.folder)
+        done = target.write(batches, dealer.schema, done, lambda: rows)
     return Reconstructed(done, target.frame, how, dealer.totals, drawer.names if drawer else [])
+
+
+def _shuffled(
+    stack: ExitStack,
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    rows: int | None,
+    folder: Path | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows in an order from the operating system's coins: nothing repeats it."""
+    shuffler = stack.enter_context(Shuffler(schema, rows, folder))
+    for batch in batches:
+        places = np.frombuffer(secrets.token_bytes(8 * batch.num_rows), np.uint64)
+        shuffler.add(batch.cast(schema), places)
+    yield from shuffler.batches()
 
 
 def _label(promise: Sidecar, method: Method | None) -> Channel | None:
@@ -178,7 +220,7 @@ class Dealer:
             c for c in promise.channels if c.name not in drawn and (label is None or c.name != label.name)
         ]
         self._label_deal: _Deal | None = None
-        self.totals: dict[str, list[int]] = {n: [0] * self._domains[n].size for n in drawn}
+        self.totals: dict[str, list[int]] = {}
         self._lock = Lock()
         self.schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
         self._deals = self._planned(table, estimator, threads, progress)
@@ -188,12 +230,14 @@ class Dealer:
     def _planned(
         self, table: Table, estimator: str, threads: int | None, progress: Progress | None
     ) -> dict[str, _Deal]:
-        if not self._others and (self._label is None or self._label.kept or self._drawer is not None):
-            return {}
         # a partition must be the same records in every pass, and wide tables are cut by the columns read
         columns = list(self._domains)
         if rows_per_partition(len(columns)) != rows_per_partition(len(self._attributes)):
             columns = [a.name for a in self._attributes]
+        if self._drawer is not None and self._label is not None and not self._label.kept:
+            self._drawer.rake(table, columns, estimator, threads, progress)
+        if not self._others and (self._label is None or self._label.kept or self._drawer is not None):
+            return {}
 
         def counted(work: Callable[[Batch], list[np.ndarray]]) -> list[np.ndarray]:
             """One pass: for each table that `work` counts, its counts by partition."""
@@ -287,7 +331,7 @@ class Dealer:
             for name, codes in drawn.items():
                 dealt[name] = self._decoded(name, codes, batch)
             self._count(drawn)
-        if self._label is not None and not self._label.kept:
+        if self._label is not None and not self._label.kept and self._drawer is None:
             dealt[self._label.name] = self._decoded(self._label.name, label, batch)
         for attribute in self._others:
             codes = self._dealt(
@@ -304,7 +348,8 @@ class Dealer:
         counts = {n: np.bincount(c, minlength=self._domains[n].size).tolist() for n, c in drawn.items()}
         with self._lock:
             for name, found in counts.items():
-                self.totals[name] = [a + b for a, b in zip(self.totals[name], found, strict=True)]
+                before = self.totals.get(name, [0] * len(found))
+                self.totals[name] = [a + b for a, b in zip(before, found, strict=True)]
 
     def _labels(self, batch: Batch) -> Codes | None:
         """The labels to deal by: as kept, or as reconstructed."""

@@ -10,33 +10,39 @@ from ppdm_cli.tables.base import Partition, RowTrouble, Table, rows_per_partitio
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.memory import from_arrow
-from ppdm_cli.tables.opening import open_table, read_sidecar, sidecar_path
-from ppdm_cli.tables.output import Output, fill_frame, write_frame
-from ppdm_cli.tables.release import check_fit, open_release
+from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.output import Output, publish
+from ppdm_cli.tables.release import OWN, check_fit, is_promised, open_original, open_release
 from ppdm_cli.tables.replacing import Target
-from ppdm_cli.tables.together import open_releases, rewound
+from ppdm_cli.tables.shuffle import Shuffler
+from ppdm_cli.tables.together import open_data, open_releases, rewound
 from ppdm_cli.tables.writing import Writer, open_writer
 
 __all__ = [
+    "OWN",
     "CsvOptions",
     "Format",
     "Output",
     "Partition",
     "RowTrouble",
+    "Shuffler",
     "Table",
     "Target",
     "Writer",
     "check_fit",
-    "fill_frame",
     "format_of",
     "from_arrow",
+    "is_promised",
+    "is_stream",
+    "open_data",
+    "open_original",
     "open_release",
     "open_releases",
     "open_table",
     "open_writer",
+    "publish",
     "read_sidecar",
     "rewound",
     "rows_per_partition",
     "sidecar_path",
-    "write_frame",
 ]

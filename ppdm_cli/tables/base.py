@@ -14,6 +14,7 @@ from ppdm_cli.errors import DataError, listed, quoted
 
 MOST_ROWS = 1 << 18
 MOST_CELLS = 1 << 22
+MOST_COLUMNS = 1 << 16
 
 
 def rows_per_partition(columns: int) -> int:
@@ -54,7 +55,7 @@ class Table(Protocol):
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
 
 
-def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None) -> pa.Schema:
+def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
     """A schema of normal types, without metadata; columns that cannot be read are left as they are.
 
     Whether an unreadable column matters is for those who use it: it may be dropped.
@@ -66,9 +67,21 @@ def normal_schema(raw: pa.Schema, where: str, only: Sequence[str] | None = None)
             f"{quoted(where)} has columns of the same name: {listed(sorted(set(doubled)))}",
             "rename them, so that each name means one column",
         )
+    if len(raw.names) > MOST_COLUMNS:
+        raise DataError(
+            f"{quoted(where)} has {len(raw.names)} columns; a sidecar holds at most {MOST_COLUMNS}",
+            "give the columns that matter",
+        )
     if not raw.names:
         raise DataError(f"{quoted(where)} has no columns", "check that it is the file you meant")
     return pa.schema([pa.field(f.name, normal_or_same(f)) for f in raw])
+
+
+def no_utf8(where: str) -> DataError:
+    return DataError(
+        f"{quoted(where)} has a name that is not in UTF-8: its own, or a column's",
+        "rename the file or the column",
+    )
 
 
 def normal_or_same(column: pa.Field) -> pa.DataType:

@@ -8,8 +8,6 @@ empty string.
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +19,16 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
 from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
 from ppdm_cli.tables.csv_blocks import chain, first_record, opened, record_start, stray_quote, whole_records
+from ppdm_cli.tables.csv_header import PAIR_UP, column_names
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
+_RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
 _FAMILIES = {
     "int64": "number",
     "double": "number",
@@ -49,7 +50,6 @@ _WIDEST = {
 }
 _WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
 """Of two types of a family the later one holds the values of both."""
-_PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
 
 
 @dataclass(frozen=True)
@@ -58,26 +58,29 @@ class CsvOptions:
 
     delimiter: str = ","
     encoding: str = "utf-8"
-    nulls: tuple[str, ...] = ("",)
-    types: Mapping[str, pa.DataType] = field(default_factory=dict)
+    nulls: Sequence[str] = ("",)
+    types: Mapping[str, pa.DataType | str] = field(default_factory=dict)
     known: Mapping[str, pa.DataType] = field(default_factory=dict)
     """Types from elsewhere, such as a sidecar, of columns that need not be there."""
     unread: frozenset[str] = frozenset()
     """Columns that nobody will ask for: they need no type."""
     only: frozenset[str] | None = None
     """Where it is said, the only columns that anybody will ask for."""
+    header: bool | None = None
+    """Whether the first line names the columns; None: it does, and one that looks like a record is refused."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "nulls", (self.nulls,) if isinstance(self.nulls, str) else tuple(self.nulls))
+        parsed = {n: dtypes.parse(t) if isinstance(t, str) else t for n, t in self.types.items()}
+        object.__setattr__(self, "types", parsed)
         if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
-            raise UsageError(
-                "the delimiter must be one ASCII character, and no quote", "such as --delimiter ';'"
-            )
+            raise UsageError("the delimiter must be one ASCII character, and no quote", "such as ';'")
         try:
             b"any bytes".decode(self.encoding, "replace")
             codecs.getincrementaldecoder(self.encoding)
         except (LookupError, ValueError):
             raise UsageError(
-                f"{quoted(self.encoding)} is no encoding that Python knows", "such as --encoding latin-1"
+                f"{quoted(self.encoding)} is no encoding that Python knows", "such as latin-1"
             ) from None
 
 
@@ -118,8 +121,8 @@ class CsvTable:
         first: list[str] | None = None
         for source in self._sources:
             blocks = self._decoded(source)
-            header, rest = first_record(blocks, self._label(source))
-            names = self._header_names(header, self._label(source))
+            header, rest = self._begun(blocks, self._label(source))
+            names = column_names(header, self._options, self._label(source))
             if first is not None and names != first:
                 raise DataError(
                     f"{quoted(self._label(source))} does not have the columns of "
@@ -132,36 +135,10 @@ class CsvTable:
         assert first is not None
         return first
 
-    def _header_names(self, header: bytes, where: str) -> list[str]:
-        try:
-            text = header.decode("utf-8")
-        except UnicodeError:
-            raise DataError(
-                f"the header of {quoted(where)} is not in {self._options.encoding}",
-                "name its encoding, such as --encoding latin-1",
-            ) from None
-        if stray_quote(header, self._options.delimiter) is not None:
-            raise DataError(f"the header of {quoted(where)} has a quote that does not pair up", _PAIR_UP)
-        if not text.strip("\r\n"):  # blanks may be a name
-            raise DataError(
-                f"{quoted(where)} is empty: it has no header", "the first line must name the columns"
-            )
-        if "\r" in re.sub('"[^"]*"', "", text).rstrip("\r\n"):
-            raise DataError(
-                f"the lines of {quoted(where)} end with carriage returns alone",
-                "convert the line ends, for instance with mac2unix",
-            )
-        try:
-            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=self._options.delimiter))
-        except csv.Error:
-            raise DataError(f"the header of {quoted(where)} is no CSV", "check that it is one") from None
-        if "" in names:
-            raise DataError(
-                f"column {names.index('') + 1} of {quoted(where)} has no name",
-                "the first line must name every column",
-            )
-        normal_schema(pa.schema([(n, pa.string()) for n in names]), where)
-        return names
+    def _begun(self, blocks: Iterator[bytes], label: str) -> tuple[bytes, bytes]:
+        """Return the first record, and the data that came with it: without a header it is data itself."""
+        first, rest = first_record(blocks, label)
+        return first, first + rest if self._options.header is False else rest
 
     def _label(self, source: Path | IO[bytes]) -> str:
         return str(source) if isinstance(source, Path) else self.name
@@ -206,7 +183,7 @@ class CsvTable:
                 blocks, self._pending = self._pending, None
             else:
                 decoded = self._decoded(source)
-                _, rest = first_record(decoded, self._label(source))
+                _, rest = self._begun(decoded, self._label(source))
                 blocks = chain(rest, decoded)
             for block in whole_records(blocks, self._label(source)):
                 yield self._label(source), block
@@ -223,24 +200,15 @@ class CsvTable:
             raise RowTrouble(
                 before.num_rows,
                 "it has a quote that does not pair up: a cell that is never closed, or a quote inside one",
-                _PAIR_UP,
+                PAIR_UP,
             )
-        ragged: list[int] = []
-        names = self._names
-
-        def note(row: pacsv.InvalidRow) -> str:
-            ragged.append((row.number or 1) - 1)
-            ragged.append(row.actual_columns)
-            return "error"
-
-        options = self._options
+        names, options = self._names, self._options
         try:
             return pacsv.read_csv(
                 pa.py_buffer(block),
                 pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
                 pacsv.ParseOptions(
                     delimiter=options.delimiter,
-                    invalid_row_handler=note,
                     ignore_empty_lines=len(names) > 1,
                     newlines_in_values=b'"' in block,
                 ),
@@ -253,16 +221,18 @@ class CsvTable:
                 ),
             )
         except pa.ArrowException as error:
-            if ragged:
-                raise RowTrouble(
-                    ragged[0],
-                    f"it has {ragged[1]} cells where the header has {len(names)}",
-                    "mend the row, or say --delimiter",
-                ) from None
             raise self._unconverted(str(error), types) from None
 
     def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
         """What pyarrow's message says of the place; never what it says of the cell."""
+        ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
+        if ragged is not None:
+            start = "first row" if self._options.header is False else "header"
+            return RowTrouble(
+                int(ragged[1]) - 1,
+                f"it has {ragged[2]} cells where the {start} has {len(self._names)}",
+                "mend the row, or say --delimiter",
+            )
         place = _PLACE.search(message)
         if place is None:
             return DataError(f"a block of {quoted(self.name)} is no CSV", "check its delimiter and its quotes")

@@ -17,7 +17,10 @@ import numpy as np
 from ppdm_cli.errors import DataError, quoted
 
 BLOCK = 8 << 20
-LONGEST_RECORD = 64 << 20
+LONGEST_RECORD = 16 << 20
+LONGEST_HEADER = 8 << 20
+_LOOKED_AT = 1 << 16
+"""Bytes that are searched at a time for the end of a record."""
 
 
 def opened(source: Path | IO[bytes]) -> IO[bytes]:
@@ -39,14 +42,15 @@ def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
     whole = b""
     for block in blocks:
         whole += block
-        end, start, quotes = whole.find(b"\n"), 0, 0
-        while end >= 0:
-            quotes += whole.count(b'"', start, end)
-            if quotes % 2 == 0:
-                return whole[: end + 1], whole[end + 1 :]
-            start, end = end, whole.find(b"\n", end + 1)
-        if len(whole) > LONGEST_RECORD:
-            raise _too_long(where)
+        quotes = 0
+        for start in range(0, len(whole), _LOOKED_AT):
+            stop = min(start + _LOOKED_AT, len(whole))
+            ends = _ends(whole, start, stop, quotes)
+            if ends.size:
+                return whole[: ends[0] + 1], whole[ends[0] + 1 :]
+            quotes += whole.count(b'"', start, stop)
+        if len(whole) > LONGEST_HEADER:
+            raise _too_long(where, "header", LONGEST_HEADER)
     return whole, b""
 
 
@@ -65,20 +69,32 @@ def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
         if len(carried) > LONGEST_RECORD:
             if carried.count(b'"') % 2:
                 break
-            raise _too_long(where)
+            raise _too_long(where, "line", LONGEST_RECORD)
     if carried.strip(b"\r\n"):
         yield carried
 
 
 def record_start(data: bytes, place: int) -> int:
     """Where the record begins that `place` is in: after a newline that no open quote encloses."""
-    end = data.rfind(b"\n", 0, place)
-    quotes = data.count(b'"', 0, end) if end >= 0 and b'"' in data else 0
-    while end >= 0 and quotes % 2:
-        earlier = data.rfind(b"\n", 0, data.rfind(b'"', 0, end))
-        quotes -= data.count(b'"', earlier + 1, end)
-        end = earlier
-    return end + 1
+    quotes = data.count(b'"', 0, place) if b'"' in data else 0
+    while place > 0:
+        start = max(0, place - _LOOKED_AT)
+        quotes -= data.count(b'"', start, place)
+        ends = _ends(data, start, place, quotes)
+        if ends.size:
+            return int(ends[-1]) + 1
+        place = start
+    return 0
+
+
+def _ends(data: bytes, start: int, stop: int, quotes: int) -> np.ndarray:
+    """The newlines in a part of the data that no open quote encloses; so many quotes come before it."""
+    part = np.frombuffer(data, np.uint8, stop - start, start)
+    newlines = np.flatnonzero(part == ord("\n"))
+    if quotes % 2 or data.find(b'"', start, stop) >= 0:
+        opened = np.bitwise_xor.accumulate(part == ord('"'))
+        newlines = newlines[opened[newlines] == quotes % 2]
+    return start + newlines
 
 
 def stray_quote(records: bytes, delimiter: str) -> int | None:
@@ -101,8 +117,8 @@ _ENDS = np.zeros(256, bool)
 _ENDS[[ord("\n"), ord('"')]] = True
 
 
-def _too_long(where: str) -> DataError:
+def _too_long(where: str, what: str, longest: int) -> DataError:
     return DataError(
-        f"{quoted(where)} has a line of more than {LONGEST_RECORD >> 20} MiB",
+        f"{quoted(where)} has a {what} of more than {longest >> 20} MiB",
         "check that it is a CSV, and its line ends",
     )

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, normal_schema, normalised, rows_per_partition
+from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
 
 
 class ArrowTable:
@@ -28,7 +28,10 @@ class ArrowTable:
         files: tuple[Path, ...] = (),
     ) -> None:
         self.name, self.rows, self.rewindable, self.files = name, rows, rewindable, files
-        self.schema = normal_schema(schema, name)
+        try:
+            self.schema = normal_schema(schema, name)
+        except UnicodeError:
+            raise no_utf8(name) from None
         self.sidecar: bytes | None = (schema.metadata or {}).get(METADATA_KEY)
         self._batches = batches
 
@@ -79,6 +82,8 @@ def open_ipc_file(path: Path) -> ArrowTable:
     try:
         opened = reader()
         rows = opened.count_rows()
+    except UnicodeError:
+        raise no_utf8(str(path)) from None
     except (pa.ArrowException, OSError):
         raise _damaged(str(path)) from None
     return ArrowTable(str(path), opened.schema, batches, rows, True, (path,))
@@ -93,12 +98,34 @@ def open_ipc_stream(stream: IO[bytes], name: str) -> ArrowTable:
     return ArrowTable(name, reader.schema, lambda: iter(reader), None, False)
 
 
+AS_TABLE = "give a path, or a polars, pandas or pyarrow table whose columns have one type each"
+
+
+def _mixed(data: Any) -> str:
+    """The first column of a pandas table whose objects have no one Arrow type, for a message."""
+    for name in getattr(data, "columns", ()):
+        try:
+            pa.array(data[name], from_pandas=True)
+        except Exception:
+            return f": its column {quoted(name)} holds values of several types"
+    return ""
+
+
 def from_arrow(data: Any) -> ArrowTable:
-    """Any object with `__arrow_c_stream__`: polars, pyarrow, pandas, DuckDB."""
-    if not hasattr(data, "__arrow_c_stream__"):
+    """Any object with `__arrow_c_stream__`: polars, pyarrow, pandas, DuckDB; a LazyFrame is collected."""
+    if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
+        import polars as pl
+
+        if not isinstance(data, pl.LazyFrame):
+            raise UsageError(f"an object of type {type(data).__name__} is not a table", AS_TABLE)
+        try:
+            data = data.collect(engine="streaming")
+        except (pl.exceptions.PolarsError, OSError):
+            raise DataError("the LazyFrame cannot be collected", "collect it first to see why") from None
+    try:
+        whole = pa.table(data)
+    except Exception:  # of whichever library made the object; its message may quote cells
         raise UsageError(
-            f"a {type(data).__name__} is no table that speaks Arrow",
-            "give a polars or pyarrow table, or a path",
-        )
-    whole = pa.table(data)
+            f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}", AS_TABLE
+        ) from None
     return ArrowTable("the table", whole.schema, lambda: iter(whole.to_batches()), whole.num_rows, True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
+from ppdm_cli import files
 from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
 from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv import CsvOptions, CsvTable
 from ppdm_cli.tables.formats import Format, format_of
-from ppdm_cli.tables.memory import from_arrow, open_ipc_file, open_ipc_stream
+from ppdm_cli.tables.memory import AS_TABLE, from_arrow, open_ipc_file, open_ipc_stream
 from ppdm_cli.tables.parquet import ParquetTable
 
 STANDARD = "-"
@@ -25,7 +28,13 @@ def open_table(
     standard_format: Literal["arrow", "csv"] | None = None,
     standard_input: IO[bytes] | None = None,
 ) -> Table:
-    """Open a path, several paths (parts of one table), "-" (standard input), or an Arrow object."""
+    """Open a path, several paths (parts of one table), a stream ("-" is standard input), or an Arrow object.
+
+    What is open already stays as it is.
+    """
+    if hasattr(source, "rewindable"):
+        opened: Table = source
+        return opened
     csv = csv or CsvOptions()
     if isinstance(source, (str, Path)):
         source = [source]
@@ -33,56 +42,102 @@ def open_table(
         return from_arrow(source)
     if not source:
         raise UsageError("no input is named", "name a file, or - for standard input")
-    if [str(s) for s in source] == [STANDARD]:
-        stream = standard_input or sys.stdin.buffer
-        if standard_format == "csv":
-            return CsvTable(stream, "standard input", csv)
-        return open_ipc_stream(stream, "standard input")
-    if STANDARD in map(str, source):
-        raise UsageError("standard input is named among other files", "give it alone, or only files")
-    return _open_files([Path(s) for s in source], csv)
+    if not all(isinstance(s, (str, Path)) for s in source):
+        raise UsageError(f"a {type(source).__name__} of objects is not a table", AS_TABLE)
+    if not any(map(is_stream, source)):
+        return _open_files([Path(s) for s in source], csv)
+    if len(source) > 1:
+        raise UsageError("standard input or a pipe is named among other files", "give it alone, or only files")
+    name = "standard input" if str(source[0]) == STANDARD else str(source[0])
+    stream = _peeked(standard_input or _opened_stream(source[0], name), name)
+    if standard_format == "csv" or name.lower().endswith(".csv"):
+        return CsvTable(stream, name, csv)
+    return open_ipc_stream(stream, name)
+
+
+def is_stream(source: Any) -> bool:
+    """Whether it can be read only once: standard input, or a pipe, such as a shell's <(...)."""
+    if not isinstance(source, (str, Path)) or str(source) == STANDARD:
+        return isinstance(source, (str, Path))
+    if Path(source).name.lower().endswith((".parquet", ".arrow", ".feather", ".gz")):
+        return False  # these are read from their end, or again
+    return Path(source).is_fifo() or Path(source).is_char_device()
+
+
+def _opened_stream(source: str | Path, name: str) -> IO[bytes]:
+    if str(source) != STANDARD:
+        try:
+            return Path(source).open("rb")
+        except OSError as error:
+            raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
+    if sys.stdin is None:
+        raise DataError("standard input is closed", "open it, or name a file")
+    with suppress(OSError):  # in a notebook it is no file
+        files.reading(sys.stdin.fileno(), name)
+    return sys.stdin.buffer
+
+
+def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
+    """The stream, which has something to read."""
+    peeked: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+    try:
+        empty = not peeked.peek(1)
+    except OSError as error:
+        raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "name a file, or a pipe") from None
+    if empty:
+        if stream is not getattr(sys.stdin, "buffer", None):
+            peeked.close()
+        raise DataError(f"{quoted(name)} is empty", "did the stage before it fail? See what it says")
+    return cast(IO[bytes], peeked)
 
 
 def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
-    files: list[Path] = []
+    parts: list[Path] = []
+    labels: dict[Path, str] = {}
     root: Path | None = None
     for path in paths:
         if path.is_dir():
-            parts = sorted(
+            found = sorted(
                 p
                 for p in path.rglob("*.parquet")
                 if p.is_file() and not any(q.startswith((".", "_")) for q in p.relative_to(path).parts)
             )
-            if not parts:
+            if not found:
                 raise DataError(
                     f"the folder {quoted(path)} has no Parquet files",
                     "name a folder of .parquet parts, or the files",
                 )
             root = path if len(paths) == 1 else None
-            files.extend(parts)
+            parts.extend(found)
+            for number, part in enumerate(found, 1):
+                if "=" in str(part.relative_to(path).parent):  # a hive key is a cell: such parts go by number
+                    labels[part] = f"{path}, part {number}"
         elif not path.exists():
             raise DataError(f"{quoted(path)} does not exist", "check its name")
         elif not path.is_file():
             raise DataError(f"{quoted(path)} is no ordinary file", "name a file, or - for standard input")
         else:
-            files.append(path)
-    forms = {Format.CSV if format_of(f).is_csv else format_of(f) for f in files}
+            parts.append(path)
+    forms = {Format.CSV if format_of(f).is_csv else format_of(f) for f in parts}
     if len(forms) > 1:
         raise UsageError("the parts are of different formats", "give parts of one format")
-    for file in files:
+    names = [labels.get(f, str(f)) for f in parts]
+    for file, name in zip(parts, names, strict=True):
+        files.reading(file)
+        files.reading(sidecar_path(file))  # whoever writes there speaks of this file
         try:
             file.open("rb").close()
         except OSError as error:
-            raise DataError(f"{quoted(file)} cannot be read: {error.strerror}", "check its rights") from None
+            raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
     match forms.pop():
         case Format.PARQUET:
-            return ParquetTable(files, root)
+            return ParquetTable(parts, root, names)
         case Format.ARROW:
-            if len(files) > 1:
+            if len(parts) > 1:
                 raise UsageError("several Arrow files are given", "several parts may be Parquet or CSV")
-            return open_ipc_file(files[0])
+            return open_ipc_file(parts[0])
         case _:
-            return CsvTable(files, str(files[0]), csv)
+            return CsvTable(parts, str(parts[0]), csv)
 
 
 def sidecar_path(data: Path, given: Path | None = None) -> Path:
@@ -96,6 +151,8 @@ def sidecar_path(data: Path, given: Path | None = None) -> Path:
 def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
     """The sidecar from its file and from the data's own metadata; where both exist they must agree."""
     beside: bytes | None = None
+    if path is not None:
+        files.reading(path)
     if path is not None and path.exists():
         try:
             with path.open("rb") as file:

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, Literal
 
 import msgspec
 import pyarrow as pa
 
-from ppdm_cli.errors import UsageError
+from ppdm_cli import files
+from ppdm_cli.errors import DataError
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.opening import sidecar_path
-from ppdm_cli.tables.replacing import Target, check_sidecar, spool, writing
+from ppdm_cli.tables.replacing import Target, placed, spool, writing
 from ppdm_cli.tables.writing import bared, open_writer
 
 
 class Output:
     """One destination, checked before any work is done; written whole or not at all.
 
-    A table that is not `promised` anything has no sidecar; an old one is removed. One that is not
-    `spooled` goes to standard output as it is made.
+    A table without a sidecar takes an old one away. CSV on standard output has a sidecar only where a file
+    is named for it. A table that is not `spooled` goes to standard output as it is made.
     """
 
     def __init__(
@@ -34,48 +37,37 @@ class Output:
         sidecar: str | Path | None = None,
         force: bool = False,
         to: Literal["arrow", "csv"] | None = None,
-        inputs: Sequence[Path] = (),
         *,
-        promised: bool = True,
         spooled: bool = True,
     ) -> None:
         self.frame: Any = None
-        self._said: Sidecar | None = None
-        self._spooled = spooled
-        self._sidecar_path = Path(sidecar) if sidecar is not None else None
-        self._target: Target | None = None
         self.folder: Path | None = None
+        self.targets: list[Target] = []
+        """The data's file, then the sidecar's."""
+        self._standard: IO[bytes] | None = None
+        self._spooled = spooled
         self._form: Format | None = None
         self._file: IO[bytes] | None = None
+        self._name = Path("standard output")
+        self._beside: Target | None = None
         if output is None:
             return
+        beside = Path(sidecar) if sidecar is not None else None
         if str(output) == "-":
             self._form = Format.CSV if to == "csv" else Format.STREAM
-            if self._form is Format.CSV and sidecar is None and promised:
-                raise UsageError(
-                    "CSV on standard output carries no sidecar",
-                    "say where it goes: --sidecar FILE, or of reconstruct --output-sidecar FILE",
-                )
-            if self._sidecar_path is not None:
-                check_sidecar(self._sidecar_path, Path("/dev/stdout"), force, inputs)
-            if not spooled:
-                self._file = sys.stdout.buffer
-                return
+            self._standard = _standard_output()
             with writing(Path("temporary file")):
-                self._file = stack.enter_context(spool())
-            return
-        path = Path(output)
-        self._form = format_of(path)
-        self._sidecar_path = sidecar_path(path, self._sidecar_path)
-        self._target = stack.enter_context(Target(path, force, inputs))
-        check_sidecar(self._sidecar_path, path, force, inputs)
-        self._file, self.folder = self._target.file, self._target.path.parent
-
-    @property
-    def paths(self) -> list[Path]:
-        """What will be written."""
-        data = [self._target.path] if self._target is not None else []
-        return [p.resolve() for p in (*data, self._sidecar_path) if p is not None]
+                self._file = stack.enter_context(spool()) if spooled else self._standard
+        else:
+            self._name = Path(output)
+            self._form = format_of(self._name)
+            beside = sidecar_path(self._name, beside)
+            data = stack.enter_context(Target(self._name, force))
+            self.targets.append(data)
+            self._file, self.folder = data.file, data.path.parent
+        if beside is not None:
+            self._beside = stack.enter_context(Target(beside, force, promise=True))
+            self.targets.append(self._beside)
 
     def write(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, sidecar: Sidecar, check: Callable[[], int]
@@ -84,10 +76,10 @@ class Output:
 
         `check` is called when all batches have passed: it raises, or says how many records there are.
         """
-        said = self.fill(batches, schema, sidecar, check)
-        assert said is not None
-        self.publish()
-        return said
+        filled = self.fill(batches, schema, sidecar, check)
+        assert filled is not None
+        publish(self)
+        return filled
 
     def fill(
         self,
@@ -106,9 +98,8 @@ class Output:
             whole = pa.concat_tables([schema.empty_table(), *plain])
             self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
             return msgspec.structs.replace(sidecar, records=records) if sidecar else None
-        path = self._target.path if self._target else Path("standard output")
         encoded = sidecar.encode() if sidecar else None
-        with writing(path), open_writer(self._file, self._form, schema, encoded) as writer:
+        with writing(self._name), open_writer(self._file, self._form, schema, encoded) as writer:
             for batch in batches:
                 writer.write(batch)
             records = check()
@@ -118,52 +109,49 @@ class Output:
         digest = writer.digest()
         if sidecar and digest is not None:
             sidecar = msgspec.structs.replace(sidecar, blake2b=digest)
-        if self._target is not None:
-            self._target.flush()
-        self._said = sidecar
+        if self._standard is None:
+            self.targets[0].flush()
+        if sidecar is not None and self._beside is not None:
+            self._beside.put(sidecar.encode())
         return sidecar
 
-    def publish(self) -> None:
-        """What was filled, in its place."""
-        if self._target is not None:
-            assert self._sidecar_path is not None
-            self._target.publish(self._said.encode() if self._said else None, self._sidecar_path)
-        elif not self._spooled:
-            with writing(Path("standard output")):
-                sys.stdout.buffer.flush()
-        elif self._file is not None:
-            self._to_standard_output(self._said)
-
-    def _to_standard_output(self, sidecar: Sidecar | None) -> None:
-        """The sidecar first, so that whoever reads the data has it; it goes if they do not arrive."""
+    def send(self) -> None:
+        """What goes to standard output, all of it."""
+        if self._standard is None:
+            return
         assert self._file is not None
-        if sidecar is not None and self._sidecar_path is not None:
-            with Target(self._sidecar_path, force=True) as beside:
-                with writing(self._sidecar_path):
-                    beside.file.write(sidecar.encode())
-                beside.flush()
-                beside.rename()
-        try:
-            self._file.seek(0)
-            with writing(Path("standard output")):
-                shutil.copyfileobj(self._file, sys.stdout.buffer, 1 << 20)
-                sys.stdout.buffer.flush()
-        except BaseException:
-            if sidecar is not None and self._sidecar_path is not None:
-                self._sidecar_path.unlink(missing_ok=True)
-            raise
+        with writing(self._name):
+            if self._spooled:
+                self._file.seek(0)
+                shutil.copyfileobj(self._file, self._standard, 1 << 20)
+            self._standard.flush()
+
+    def fill_frame(self, frame: Any, sidecar: Sidecar) -> None:
+        """Write a result table, a polars DataFrame."""
+        table = frame.to_arrow()
+        self.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
 
 
-def write_frame(
-    frame: Any, sidecar: Sidecar, path: str | Path, force: bool = False, inputs: Sequence[Path] = ()
-) -> None:
-    """A result table, a polars DataFrame, with its sidecar."""
-    with ExitStack() as stack:
-        target = Output(stack, path, force=force, inputs=inputs)
-        fill_frame(target, frame, sidecar)
-        target.publish()
+def publish(*outputs: Output | Target) -> None:
+    """Put all that were filled in their places, or leave everything as it was.
+
+    What goes to standard output comes last, so that whoever reads it has its sidecar.
+    """
+    with placed(*(t for o in outputs for t in (o.targets if isinstance(o, Output) else [o]))):
+        for output in outputs:
+            if isinstance(output, Output):
+                output.send()
 
 
-def fill_frame(target: Output, frame: Any, sidecar: Sidecar) -> None:
-    table = frame.to_arrow()
-    target.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
+def _standard_output() -> IO[bytes]:
+    """Standard output, which takes all that it is given: in unbuffered Python it may take a part only."""
+    if sys.stdout is None:
+        raise DataError("standard output is closed", "name a file, or open it")
+    out: IO[bytes] = sys.stdout.buffer
+    if isinstance(out, io.RawIOBase):
+        out = open(out.fileno(), "wb", closefd=False)  # noqa: SIM115 - not ours to close
+    with writing(Path("standard output")), suppress(io.UnsupportedOperation):
+        os.write(out.fileno(), b"")  # a closed one is found before any work
+    with suppress(OSError):  # in a notebook it is no file
+        files.claim(out.fileno(), "standard output")
+    return out

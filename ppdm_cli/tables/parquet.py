@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, PpdmError, listed, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, normal_schema, normalised, rows_per_partition
+from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """A hive key that is a number: whose text is the number's, so that 007 stays text."""
+LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
+"""A row group may unpack to so many bytes, and to so many times the size of its file more."""
 
 
 class ParquetTable:
@@ -26,24 +28,25 @@ class ParquetTable:
 
     rewindable = True
 
-    def __init__(self, files: Sequence[Path], root: Path | None = None) -> None:
+    def __init__(self, files: Sequence[Path], root: Path | None = None, labels: Sequence[str] = ()) -> None:
+        """Open the files; messages call them by their `labels`, as a folder's name may be a cell."""
         self.files = tuple(files)
-        self.name = str(root or files[0])
-        self._metadata = [_opened(f) for f in self.files]
+        self._labels = labels or [str(f) for f in files]
+        self.name = str(root) if root else self._labels[0]
+        opened = [_opened(f, label) for f, label in zip(self.files, self._labels, strict=True)]
+        self._metadata = [metadata for metadata, _ in opened]
         self._keys = _hive_keys(self.files, root)
-        own, *others = (_schema(m, f) for m, f in zip(self._metadata, self.files, strict=True))
-        for file, other in zip(self.files[1:], others, strict=True):
-            _check_same(own, other, self.files[0], file)
+        own, *others = (schema for _, schema in opened)
+        for label, other in zip(self._labels[1:], others, strict=True):
+            _check_same(own, other, self._labels[0], label)
         self._own_names = set(own.names)
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
         self.rows: int | None = sum(m.num_rows for m in self._metadata)
+        for file, metadata in zip(self.files, self._metadata, strict=True):
+            _check_unpacked(self.name, file.stat().st_size, metadata)
         carried = (m.metadata[METADATA_KEY] for m in self._metadata if METADATA_KEY in (m.metadata or {}))
         self.sidecar: bytes | None = next(carried, None)
-
-    def _label(self, index: int, file: Path) -> str:
-        """A part's name for messages: a hive key in its path is a cell, so such parts go by number."""
-        return f"{self.name}, part {index + 1}" if self._keys else str(file)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
@@ -56,9 +59,10 @@ class ParquetTable:
             extra = {n: (self._keys[n][index], self.schema.field(n).type) for n in keys}
             for group in range(metadata.num_row_groups):
                 length = metadata.row_group(group).num_rows
-                slices = _Slices(file, metadata, group, own, text, rows, self.schema, extra)
+                label = self._labels[index]
+                slices = _Slices(file, label, metadata, group, own, text, rows, self.schema, extra)
                 for start in range(0, length, rows):
-                    yield Partition(self._label(index, file), slices.loader(start // rows, length))
+                    yield Partition(label, slices.loader(start // rows, length))
 
 
 class _Slices:
@@ -67,6 +71,7 @@ class _Slices:
     def __init__(
         self,
         file: Path,
+        label: str,
         metadata: pq.FileMetaData,
         group: int,
         columns: list[str],
@@ -75,7 +80,7 @@ class _Slices:
         schema: pa.Schema,
         extra: dict[str, Any],
     ) -> None:
-        self._file, self._metadata, self._group = file, metadata, group
+        self._file, self._label, self._metadata, self._group = file, label, metadata, group
         self._columns, self._text, self._rows = columns, text, rows
         self._schema, self._extra = schema, extra
         self._turn = threading.Condition()
@@ -89,7 +94,7 @@ class _Slices:
                 self._turn.wait_for(lambda: self._next in (index, -1))
                 try:
                     if self._next == -1:
-                        raise _damaged(self._file)
+                        raise _damaged(self._label)
                     batch = self._read(index, length)
                     self._next += 1
                 except BaseException:
@@ -117,7 +122,7 @@ class _Slices:
                     )
             batch = next(self._batches)
         except (pa.ArrowException, OSError, StopIteration):
-            raise _damaged(self._file) from None
+            raise _damaged(self._label) from None
         self._check_text(batch)
         loaded = normalised(batch, self._schema)
         keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self._extra.values()]
@@ -134,36 +139,31 @@ class _Slices:
                     (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
                 except pa.ArrowException:
                     raise DataError(
-                        f"the column {quoted(name)} of {quoted(self._file)} is not in UTF-8",
+                        f"the column {quoted(name)} of {quoted(self._label)} is not in UTF-8",
                         "write it again as text, or --drop it",
                     ) from None
 
 
-def _opened(file: Path) -> pq.FileMetaData:
+def _opened(file: Path, label: str) -> tuple[pq.FileMetaData, pa.Schema]:
     try:
         if file.stat().st_size == 0:
-            raise DataError(f"{quoted(file)} is empty", "check that the copy or export was finished")
-        return pq.read_metadata(file)
+            raise DataError(f"{quoted(label)} is empty", "check that the copy or export was finished")
+        metadata = pq.read_metadata(file)
+        return metadata, normal_schema(metadata.schema.to_arrow_schema(), label)
+    except UnicodeError:
+        raise no_utf8(label) from None
     except (pa.ArrowException, OSError):
-        raise _damaged(file) from None
+        raise _damaged(label) from None
 
 
-def _schema(metadata: pq.FileMetaData, file: Path) -> pa.Schema:
-    try:
-        raw = metadata.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError):
-        raise _damaged(file) from None
-    return normal_schema(raw, str(file))
-
-
-def _damaged(file: Path) -> PpdmError:
+def _damaged(label: str) -> PpdmError:
     return DataError(
-        f"{quoted(file)} is no readable Parquet file: it is truncated, damaged or something else",
+        f"{quoted(label)} is no readable Parquet file: it is truncated, damaged or something else",
         "make or copy it again",
     )
 
 
-def _check_same(first: pa.Schema, other: pa.Schema, first_file: Path, file: Path) -> None:
+def _check_same(first: pa.Schema, other: pa.Schema, first_file: str, file: str) -> None:
     if first == other:
         return
     a, b = ({f.name: f.type for f in s} for s in (first, other))
@@ -199,3 +199,13 @@ def _hive_value(text: str) -> str | None:
 def _key_type(values: list[Any]) -> pa.DataType:
     whole = any(isinstance(v, int) for v in values)
     return dtypes.parse("int64" if whole else "string")
+
+
+def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
+    """DataError where a row group says that it unpacks to much more than the file has."""
+    most = max((metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)), default=0)
+    if most > LEAST_UNPACKED + MOST_UNPACKED * size:
+        raise DataError(
+            f"{quoted(name)} holds rows that unpack to {most >> 20} MiB, over {MOST_UNPACKED} times their file",
+            "write it again in smaller row groups, and leave out columns of very long values",
+        )

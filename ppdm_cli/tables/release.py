@@ -1,51 +1,145 @@
-"""A release: data and sidecar opened together, and only if they fit."""
+"""Tables opened by the stage that they carry: data and sidecar together, and only if they fit."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal
 
+import pyarrow as pa
 from msgspec import UNSET
 
-from ppdm_cli.errors import DataError, MismatchError, listed, quoted
+from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables.base import Table
+from ppdm_cli.tables.base import Partition, Table
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import format_of
-from ppdm_cli.tables.opening import STANDARD, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
+
+OWN = "give the release's own original"
+
+
+class Complete:
+    """A table that only reading counts, held to the number of records that its sidecar says."""
+
+    rows: int | None = None
+
+    def __init__(self, table: Table, records: int) -> None:
+        self._table, self._records = table, records
+        self.schema, self.sidecar, self.files, self.name = table.schema, table.sidecar, table.files, table.name
+        self.rewindable = table.rewindable
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        """Threads load ahead, so whoever comes last, a load or the end of the list, compares."""
+        lock = Lock()
+        given, loaded, rows, ended = 0, 0, 0, False
+
+        def check() -> None:
+            if ended and loaded == given and rows != self._records:
+                raise MismatchError(
+                    f"{quoted(self.name)} has {counted(rows, 'record')}, its sidecar says {self._records}",
+                    "the file was cut or the sidecar is another's: fetch both again",
+                )
+
+        def load(partition: Partition) -> pa.RecordBatch:
+            nonlocal loaded, rows
+            batch = partition.load()
+            with lock:
+                loaded, rows = loaded + 1, rows + batch.num_rows
+                check()
+            return batch
+
+        for partition in self._table.partitions(columns):
+            given += 1
+            yield Partition(partition.file, partial(load, partition))
+        with lock:
+            ended = True
+            check()
 
 
 def open_release(
     source: Any,
-    sidecar: Path | None = None,
-    standard_format: Literal["arrow", "csv"] | None = None,
+    sidecar: Sidecar | str | Path | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
     stages: Sequence[str] | None = ("perturbed",),
 ) -> tuple[Table, Sidecar]:
-    """Open a release with its sidecar; the sidecar's types govern how a CSV is read."""
-    path = None if str(source) == STANDARD else Path(source)
+    """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read."""
+    table, promise = _with_sidecar(source, sidecar, from_)
+    if stages is not None and promise.stage not in stages:
+        raise MismatchError(
+            f"{quoted(table.name)} is at stage {promise.stage!r}, not {' or '.join(stages)}",
+            "give the file of the stage before",
+        )
+    if promise.stage in ("perturbed", "reconstructed"):
+        check_fit(table, promise)
+    if table.rows is None and promise.records is not None:
+        table = Complete(table, promise.records)
+    return table, promise
+
+
+def _with_sidecar(
+    source: Any, sidecar: Sidecar | str | Path | None, from_: Literal["arrow", "csv"] | None
+) -> tuple[Table, Sidecar]:
+    if not isinstance(source, (str, Path)):
+        table = open_table(source)
+        if isinstance(sidecar, Sidecar):
+            return table, sidecar
+        if sidecar is None and table.sidecar is None:
+            raise UsageError("a table in memory has no sidecar beside it", "give sidecar=release.sidecar")
+        return table, read_sidecar(None if sidecar is None else Path(sidecar), table.sidecar, table.name)
+    if isinstance(sidecar, Sidecar):
+        raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
+    path = None if is_stream(source) else Path(source)
     if path is not None and not path.exists():
         raise DataError(f"{quoted(path)} does not exist", "check its name")
-    beside = sidecar if sidecar is not None else sidecar_path(path) if path is not None else None
-    is_csv = format_of(path).is_csv if path is not None else standard_format == "csv"
+    beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
+    is_csv = format_of(path).is_csv if path is not None else from_ == "csv"
     if is_csv:
         promise = read_sidecar(beside, None, str(source))
         if path is not None:
             _check_digest(path, promise)
         known = {a.name: promise.column_kind(a) for a in promise.attributes}
-        table = open_table(source, csv=CsvOptions(known=known), standard_format="csv")
-    else:
-        table = open_table(source, standard_format=standard_format)
-        promise = read_sidecar(beside, table.sidecar, str(source))
-    if stages is not None and promise.stage not in stages:
+        return open_table(source, csv=CsvOptions(known=known), standard_format="csv"), promise
+    table = open_table(source, standard_format=from_)
+    return table, read_sidecar(beside, table.sidecar, str(source))
+
+
+def has_sidecar_beside(source: Any) -> bool:
+    """Whether a path, or one of several, has its sidecar beside it."""
+    files = source if isinstance(source, (list, tuple)) else [source]
+    return any(
+        isinstance(f, (str, Path)) and not is_stream(f) and sidecar_path(Path(f)).exists() for f in files
+    )
+
+
+def is_promised(table: Table) -> bool:
+    """Whether a table carries a sidecar, or has one beside it: then it is no original."""
+    return table.sidecar is not None or has_sidecar_beside(table.files)
+
+
+def open_original(data: Any, kinds: Mapping[str, pa.DataType], csv: CsvOptions | None) -> Table:
+    """Open a release's original, which must have these columns in their types."""
+    original = open_table(data, csv=replace(csv or CsvOptions(), known=kinds))
+    if is_promised(original):
+        raise MismatchError(f"{quoted(original.name)} has a sidecar: it is not an original", OWN)
+    missing = [n for n in kinds if n not in original.schema.names]
+    if missing:
         raise MismatchError(
-            f"{quoted(source)} is at stage {promise.stage!r}, not {' or '.join(stages)}",
-            "give the file of the stage before",
+            f"the original lacks the columns {listed(missing)}, which the release has; it has "
+            f"{listed(original.schema.names)}",
+            OWN,
         )
-    if promise.stage in ("perturbed", "reconstructed"):
-        check_fit(table, promise)
-    return table, promise
+    for name, kind in kinds.items():
+        found = original.schema.field(name).type
+        if found != kind:
+            raise MismatchError(
+                f"in the original {quoted(name)} is of type {found}, in the release it was {kind}", OWN
+            )
+    return original
 
 
 def _check_digest(path: Path, promise: Sidecar) -> None:

@@ -1,8 +1,8 @@
 """Output that appears whole or not at all: written beside the target, flushed, then renamed.
 
-On Linux the file has no name until it is whole, so that even `kill -9` leaves nothing. The old
-sidecar goes first, the data follow, the new sidecar comes last: no moment pairs a file with the
-wrong promise.
+On Linux the file has no name until it is whole. An old sidecar goes first, the data follow, the new
+sidecar comes last: no moment, not even that of a `kill -9`, pairs a file with the wrong promise. What was
+there before is kept under a hidden name until everything is in its place, and put back where a step fails.
 """
 
 from __future__ import annotations
@@ -11,35 +11,40 @@ import errno
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, quoted
+
+Steps = list[Callable[[], object]]
+"""What leads back to how everything was, the last first."""
 
 
 class Target:
-    """A file to be written under its name when `publish` is called, and never otherwise."""
+    """A file to be written under its name by `publish`, and never otherwise.
 
-    def __init__(self, path: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
+    A `promise` is a sidecar: an old one goes before the data do, whether a new one comes or not.
+    """
+
+    def __init__(self, path: Path, force: bool, *, promise: bool = False, mode: int = 0o666) -> None:
         """Checks that it may be written; nothing is touched yet."""
+        self.named = path
         self.path = path.resolve() if path.is_symlink() else path
-        for source in inputs:
-            if path.exists() and path.samefile(source):
-                raise UsageError(
-                    f"the output {quoted(path)} is also the input",
-                    "name another output",
-                )
+        files.claim(path)
         if path.exists() and not path.is_file():
             raise UsageError(
                 f"the output {quoted(path)} is no ordinary file", "name a file, or - for standard output"
             )
         if path.exists() and not force:
             raise UsageError(f"the output {quoted(path)} exists", "name another, or say --force")
-        self._force = force
-        self._file, self._temporary = _nameless(self.path)
+        self._force, self._promise, self._whole = force, promise, False
+        self._kept: Path | None = None
+        self._file, self._temporary = _nameless(self.path, mode)
 
     @property
     def file(self) -> IO[bytes]:
@@ -54,7 +59,8 @@ class Target:
         with suppress(OSError):
             self._file.close()
         if self._temporary is not None:
-            self._temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._temporary.unlink(missing_ok=True)
 
     def put(self, content: bytes) -> None:
         """All of a small file, on the disk."""
@@ -64,34 +70,49 @@ class Target:
 
     def flush(self) -> None:
         """Everything on the disk, so that what is renamed is whole."""
+        if self._file.closed:
+            return
         with writing(self.path):
             self._file.flush()
             os.fsync(self._file.fileno())
+            if self._temporary is not None:
+                self._file.close()  # Windows renames no file that is open
+        self._whole = True
 
-    def rename(self) -> None:
-        """Put the flushed file in its place, over what was there."""
+    def set_aside(self, undo: Steps) -> None:
+        """Keep what is there, to be put back; an old sidecar is no longer under its name."""
+        if not (self._force and (self._whole or self._promise) and self.path.exists()):
+            return
+        kept = _beside(self.path)
+        with writing(self.path):
+            if self._promise or not _linked(self.path, kept):
+                self.path.rename(kept)
+        undo.append(partial(_put_back, kept, self.path))
+        self._kept = kept
+
+    def place(self, undo: Steps) -> None:
+        """Put the file in its place, if it was filled; else what was there was only to be set aside."""
+        if not self._whole:
+            return
+        named = self._temporary
         with writing(self.path), self._respecting_others():
-            if self._temporary is None:
-                # straight to its name where that is free: then not even a kill leaves a hidden file
-                named = _beside(self.path) if self._force and self.path.exists() else self.path
-                folder = os.open(self.path.parent, os.O_RDONLY)
-                try:  # with a folder given, Python calls linkat, which alone follows /proc/self/fd
-                    os.link(
-                        f"/proc/self/fd/{self._file.fileno()}",
-                        named.name,
-                        dst_dir_fd=folder,
-                        follow_symlinks=True,
-                    )
-                finally:
-                    os.close(folder)
-                if named == self.path:
-                    return
-                self._temporary = named
-            if self._force:
-                self._temporary.replace(self.path)
+            if named is None:  # straight to a name that is free: then not even a kill leaves a hidden file
+                over = self._force and self.path.exists()
+                named = _named(self._file, _beside(self.path) if over else self.path)
+                self._temporary = named if over else None
+            if named != self.path and self._force:
+                named.replace(self.path)
                 self._temporary = None
-            else:
-                os.link(self._temporary, self.path)
+            elif named != self.path:
+                os.link(named, self.path)
+        if self._kept is None or self._promise:
+            undo.append(self.path.unlink)
+
+    def forget(self) -> None:
+        """Remove what was kept: the new file is in its place."""
+        if self._kept is not None:
+            with suppress(OSError):
+                self._kept.unlink(missing_ok=True)
 
     @contextmanager
     def _respecting_others(self) -> Iterator[None]:
@@ -101,35 +122,30 @@ class Target:
         except FileExistsError:
             raise UsageError(
                 f"the output {quoted(self.path)} was made by another run in the meantime",
-                "name another, or say --force",
+                "run this again, or name another",
             ) from None
 
-    def publish(self, sidecar: bytes | None, sidecar_path: Path) -> None:
-        """Old sidecar away, data in place, new sidecar last."""
-        self.flush()
-        if sidecar is None:
-            with writing(sidecar_path):
-                sidecar_path.unlink(missing_ok=True)
-            self.rename()
-        else:
-            with Target(sidecar_path, self._force) as beside:
-                with writing(sidecar_path):
-                    beside.file.write(sidecar)
-                beside.flush()
-                with writing(sidecar_path):
-                    if self._force:
-                        sidecar_path.unlink(missing_ok=True)
-                self.rename()
-                beside.rename()
-        _flush_folder(self.path.parent)
 
-
-def check_sidecar(path: Path, data: Path, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Before any work is done: the sidecar may be written too."""
-    if path.resolve() == data.resolve():
-        raise UsageError(f"the sidecar {quoted(path)} is also the output", "name another --sidecar")
-    with Target(path, force, inputs):
-        pass
+@contextmanager
+def placed(*targets: Target) -> Iterator[None]:
+    """Put all in their places, in this order; everything is as it was where a step fails, or the body."""
+    undo: Steps = []
+    try:
+        for target in reversed(targets):
+            target.set_aside(undo)
+        for target in targets:
+            target.place(undo)
+        yield
+    except BaseException:
+        with suppress(OSError):  # a step back that fails is the last: better no promise than a wrong one
+            for step in reversed(undo):
+                step()
+        raise
+    files.published()
+    for target in targets:
+        target.forget()
+    for folder in {t.path.parent for t in targets}:
+        _flush_folder(folder)
 
 
 @contextmanager
@@ -140,7 +156,7 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise _unwritable(path, error) from None
+        raise unwritable(path, error) from None
 
 
 def spool(beside: Path | None = None) -> IO[bytes]:
@@ -148,12 +164,15 @@ def spool(beside: Path | None = None) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=beside, prefix=".ppdm-")
 
 
-def _unwritable(path: Path, error: OSError) -> DataError:
+def unwritable(path: Path | str, error: OSError) -> DataError:
+    """What the operating system says about writing a file, as an error of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataError(f"no space left for {quoted(path)}", "free some, or name another disk")
     reason = error.strerror or "it failed"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DataError("too many files are open", "raise the limit, for instance with ulimit -n 4096")
+    if error.errno == errno.EBADF:
+        return DataError(f"{quoted(path)} is closed", "open it, or name a file")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return DataError(f"the folder of {quoted(path)} does not exist", "make it first")
     return DataError(
@@ -165,17 +184,42 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}.ppdm-part")
 
 
-def _nameless(path: Path) -> tuple[IO[bytes], Path | None]:
+def _nameless(path: Path, mode: int) -> tuple[IO[bytes], Path | None]:
     """A file in the target's folder without a name, or, where there are none, with a hidden one."""
     with writing(path):
         if hasattr(os, "O_TMPFILE"):
             try:
-                return os.fdopen(os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b"), None
+                return os.fdopen(os.open(path.parent, os.O_TMPFILE | os.O_RDWR, mode), "w+b"), None
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                     raise
         temporary = _beside(path)
-        return temporary.open("x+b"), temporary
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        return os.fdopen(os.open(temporary, flags, mode), "w+b"), temporary
+
+
+def _named(file: IO[bytes], path: Path) -> Path:
+    """Give a nameless file a name that is free."""
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:  # with a folder given, Python calls linkat, which alone follows /proc/self/fd
+        os.link(f"/proc/self/fd/{file.fileno()}", path.name, dst_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
+    return path
+
+
+def _linked(path: Path, kept: Path) -> bool:
+    """A second name, so that the first is never without a file; not every disk has them."""
+    try:
+        os.link(path, kept)
+    except OSError:
+        return False
+    return True
+
+
+def _put_back(kept: Path, path: Path) -> None:
+    kept.replace(path)
+    kept.unlink(missing_ok=True)  # it is still there if it was only a second name
 
 
 def _flush_folder(folder: Path) -> None:

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
 
-from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
+from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
 from ppdm_cli.tables.base import Partition, Table
-from ppdm_cli.tables.memory import ArrowTable, from_arrow
-from ppdm_cli.tables.opening import STANDARD
-from ppdm_cli.tables.release import check_fit, open_release
+from ppdm_cli.tables.csv import CsvOptions
+from ppdm_cli.tables.memory import ArrowTable
+from ppdm_cli.tables.opening import is_stream, open_table
+from ppdm_cli.tables.release import has_sidecar_beside, open_release
 from ppdm_cli.tables.replacing import spool, writing
 
 _COMPARED = (
@@ -57,83 +57,47 @@ class Together:
                 yield partition if self._as_they_are else Partition(partition.file, partial(_loaded, partition))
 
 
-class Complete:
-    """A table that only reading counts, held to the number of records that its sidecar says."""
-
-    rows: int | None = None
-
-    def __init__(self, table: Table, records: int) -> None:
-        self._table, self._records = table, records
-        self.schema, self.sidecar, self.files, self.name = table.schema, table.sidecar, table.files, table.name
-        self.rewindable = table.rewindable
-
-    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
-        """Threads load ahead, so whoever comes last, a load or the end of the list, compares."""
-        lock = Lock()
-        given, loaded, rows, ended = 0, 0, 0, False
-
-        def check() -> None:
-            if ended and loaded == given and rows != self._records:
-                raise MismatchError(
-                    f"{quoted(self.name)} has {counted(rows, 'record')}, its sidecar says {self._records}",
-                    "the file was cut or the sidecar is another's: fetch both again",
-                )
-
-        def load(partition: Partition) -> pa.RecordBatch:
-            nonlocal loaded, rows
-            batch = partition.load()
-            with lock:
-                loaded, rows = loaded + 1, rows + batch.num_rows
-                check()
-            return batch
-
-        for partition in self._table.partitions(columns):
-            given += 1
-            yield Partition(partition.file, partial(load, partition))
-        with lock:
-            ended = True
-            check()
-
-
 def open_releases(
     data: Any, sidecar: Sidecar | str | Path | None = None, from_: Literal["arrow", "csv"] | None = None
 ) -> tuple[Table, Sidecar]:
     """One or more releases at stage "perturbed", and what holds for all of them together."""
-    if not isinstance(data, (str, Path, list, tuple)):
-        if not isinstance(sidecar, Sidecar):
-            raise UsageError("a table in memory has no sidecar beside it", "give sidecar=release.sidecar")
-        table = from_arrow(data)
-        if sidecar.stage != "perturbed":
-            raise MismatchError(
-                f"{quoted(table.name)} is at stage {sidecar.stage!r}, not perturbed",
-                "give the release that it was made from",
-            )
-        check_fit(table, sidecar)
-        return table, sidecar
-    sources = [data] if isinstance(data, (str, Path)) else list(data)
+    sources = list(data) if isinstance(data, (list, tuple)) else [data]
+    if len(sources) == 1:
+        return open_release(sources[0], sidecar, from_)
     if not sources or not all(isinstance(s, (str, Path)) for s in sources):
         raise UsageError("several releases are named by their files", "give a list of paths")
-    if len(sources) > 1 and sidecar is not None:
+    if sidecar is not None:
         raise UsageError("one sidecar is named for several releases", "put each one's beside it")
-    if isinstance(sidecar, Sidecar):
-        raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
-    places = [s if str(s) == STANDARD else Path(s).resolve() for s in sources]
+    places = [s if is_stream(s) else Path(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
         raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")
-    opened = [_opened(s, None if sidecar is None else Path(sidecar), from_) for s in sources]
-    if len(opened) == 1:
-        return opened[0]
+    opened = [open_release(s, None, from_) for s in sources]
     for source, (_, promise) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, promise)
     return Together([t for t, _ in opened]), _joined([p for _, p in opened])
 
 
-def _opened(source: Any, sidecar: Path | None, from_: Literal["arrow", "csv"] | None) -> tuple[Table, Sidecar]:
-    table, promise = open_release(source, sidecar, from_)
-    if table.rows is None and promise.records is not None:
-        return Complete(table, promise.records), promise
-    return table, promise
+def open_data(
+    data: Any,
+    sidecar: Sidecar | str | Path | None = None,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+) -> tuple[Table, Sidecar | None]:
+    """Open a table by the stage that it carries: releases, a reconstruction, or without a sidecar an original.
+
+    `csv` says how an original is read.
+    """
+    several = isinstance(data, (list, tuple)) and len(data) != 1
+    if sidecar is None and not has_sidecar_beside(data):
+        table = open_table(data, csv=csv, standard_format=from_)
+        if table.sidecar is None:
+            return table, None
+        data = data if several else table  # standard input is opened once
+    if several:
+        return open_releases(data, sidecar, from_)
+    source = data[0] if isinstance(data, (list, tuple)) else data
+    return open_release(source, sidecar, from_, ("perturbed", "reconstructed"))
 
 
 def _joined(promises: Sequence[Sidecar]) -> Sidecar:

@@ -174,8 +174,11 @@ class _Csv:
 
 
 def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column with nothing under its nulls: Arrow would publish what a mask only hides."""
-    return column.take(pa.array(np.arange(len(column)))) if column.null_count else column
+    """Return the column in memory of its own, with its values and nothing else.
+
+    Arrow would publish what stands under nulls, and pad with the rows that follow those of a slice.
+    """
+    return column.take(pa.array(np.arange(len(column))))
 
 
 def _said(column: pa.Array) -> pa.Array:

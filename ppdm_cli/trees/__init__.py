@@ -1,4 +1,4 @@
-"""Decision trees: C4.5 release 8 on original or reconstructed data, from codes held in memory.
+"""Decision trees: C4.5 release 8 on original or reconstructed data, and trees learnt from releases.
 
 Dowd et al. 5.2 and 5.3 measure releases by the trees that they still teach; this is that learner.
 """
@@ -6,26 +6,29 @@ Dowd et al. 5.2 and 5.3 measure releases by the trees that they still teach; thi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ppdm_cli.engine import Progress
-from ppdm_cli.errors import UsageError, listed
+from ppdm_cli.engine import Progress, step
+from ppdm_cli.errors import UsageError, counted, listed
+from ppdm_cli.joint import CELLS
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Table, open_table
-from ppdm_cli.trees.applying import classify, figures, named_class, open_data
+from ppdm_cli.tables import CsvOptions, open_data
+from ppdm_cli.trees.applying import classify, figures, open_records
 from ppdm_cli.trees.binned import at_edges
 from ppdm_cli.trees.exporting import Export, lines
-from ppdm_cli.trees.from_release import FromRelease, fit_release, fit_table
+from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options, grow
 from ppdm_cli.trees.measuring import Measured, importance
 from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.predicting import (
+    Descent,
     Predicted,
     as_columns,
-    chances_of,
     predict_table,
 )
 from ppdm_cli.trees.pruning import Pruner, collapse
@@ -33,6 +36,9 @@ from ppdm_cli.trees.records import Records, read
 from ppdm_cli.trees.storing import TreeFile, load
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import plain
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "Export",
@@ -48,22 +54,19 @@ __all__ = [
     "classify",
     "figures",
     "fit_records",
-    "fit_release",
-    "fit_table",
-    "fit_tree",
     "importance",
     "lines",
     "load",
-    "named_class",
-    "open_data",
+    "open_records",
     "plain",
     "predict",
     "read",
+    "train_tree",
 ]
 
 
-@dataclass(frozen=True, eq=False)
-class Fitted:
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted(Shown):
     """A tree and how it does on its own training records."""
 
     tree: Tree
@@ -73,11 +76,27 @@ class Fitted:
     """(true class, predicted class) weights."""
     remarks: list[str] = field(default_factory=list)
 
+    @property
+    def measured(self) -> Measured:
+        return Measured(self.tree.labels, self.confusion)
 
-def fit_tree(
+    def _words(self) -> list[str]:
+        right = f"right on {100 * self.accuracy:.1f} % of its training records"
+        return [*self.tree._words(), counted(self.records, "record"), right, *self.remarks]
+
+    def _body(self) -> list[str]:
+        return self.tree._body()
+
+    def figures(self) -> dict[str, Any]:
+        """Return what --json says of the training."""
+        return self.measured.figures()
+
+
+def train_tree(
     data: Any,
-    class_: str,
+    class_: str | None = None,
     *,
+    sidecar: Sidecar | str | Path | None = None,
     weights: str | np.ndarray | None = None,
     cuts: int | None = None,
     criterion: Literal["gain-ratio", "gain"] = "gain-ratio",
@@ -86,36 +105,46 @@ def fit_tree(
     confidence: float = 0.25,
     prune: bool = True,
     mdl: bool = True,
-    csv: CsvOptions | None = None,
     drop: Sequence[str] = (),
     nominal: Sequence[str] = (),
-    sidecar: Sidecar | None = None,
+    cells: int = CELLS,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Fitted:
-    """Train C4.5 on a path, a table or anything that speaks Arrow; all records are held in memory.
+) -> Fitted | FromRelease:
+    """Train a decision tree on an original, a reconstruction or a release, whichever the sidecar says it is.
 
-    With the `sidecar` of a reconstruction the thresholds of binned attributes are at the edges of bins.
+    Without a sidecar it is an original: a frame says nothing of itself, so a release's or a reconstruction's
+    goes with its `sidecar`. A release is learnt by the estimated joint distribution, whose tables have at most
+    `cells` cells; `class_` is the sidecar's unless named. Other data are for C4.5, with all records in memory,
+    and in a reconstruction the thresholds of binned attributes are at the edges of bins.
 
-    `weights` names a column or is an array; `nominal` names numbers that are categories. Of equally
-    good tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
+    `weights` names a column or is an array; `nominal` names numbers that are categories. Of equally good
+    tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
     """
     options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     _check(options)
-    table = data if hasattr(data, "partitions") else open_table(data, csv=csv)
-    records = read(
-        table,
-        class_,
-        weights=weights,
-        cuts=cuts,
-        drop=drop,
-        nominal=nominal,
-        threads=threads,
-        progress=progress,
-    )
+    table, sidecar = open_data(data, sidecar, csv, from_)
+    how: dict[str, Any] = {"threads": threads, "progress": progress}
+    if sidecar is not None and sidecar.stage == "perturbed":
+        given = {"drop": bool(drop), "nominal": bool(nominal), "cuts": cuts is not None}
+        given |= {"weights": weights is not None}
+        given |= {f.name: getattr(options, f.name) != f.default for f in fields(Options)}
+        for name in (n for n in given if given[n]):
+            option = {"prune": "no-prune", "mdl": "no-mdl"}.get(name, name.replace("_", "-"))
+            raise UsageError(
+                f"--{option} is for data, and this is a release", "leave it out, or reconstruct first"
+            )
+        return from_release(table, sidecar, class_, cells=cells, **how)
+    if cells != CELLS:
+        raise UsageError("--cells is for releases, and this is not one", "leave it out")
+    label = named_class(class_, sidecar)
+    records = read(table, label, weights=weights, cuts=cuts, drop=drop, nominal=nominal, **how)
     if sidecar is not None:
         records = at_edges(records, sidecar)
-    return fit_records(records, options, threads)
+    with step(progress, "growing"):
+        return fit_records(records, options, threads)
 
 
 def _check(options: Options) -> None:
@@ -163,25 +192,31 @@ def _confusion(records: Records, tree: Tree) -> np.ndarray:
             columns[number] = np.append(column.values, np.nan)[column.codes]
         else:
             columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
-    key = records.classes * classes + Predicted(chances_of(tree, columns, records.rows)).label
+    key = records.classes * classes + Descent(tree).predicted(columns, records.rows).label
     counts = np.bincount(key, records.weights, classes * classes)
     return counts.reshape(classes, classes).astype(np.float64)
 
 
 def predict(
-    tree: Tree | Fitted | FromRelease,
+    tree: Tree | Fitted | FromRelease | str | Path,
     data: Any,
     *,
     csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-) -> Any:
-    """A polars frame of the predictions: `predicted`, `confidence`, and each class's chance."""
+) -> pl.DataFrame:
+    """Predict each record's class, by a tree or the file that it is in.
+
+    The frame has the columns `predicted` and `confidence`, and each class's chance.
+    """
     import polars as pl
     import pyarrow as pa
 
+    if isinstance(tree, (str, Path)):
+        tree = load(tree)
     tree = tree if isinstance(tree, Tree) else tree.tree
-    table: Table = data if hasattr(data, "partitions") else open_table(data, csv=csv)
-    found = predict_table(tree, table, threads=threads, progress=progress)
-    chances = {f"chance of {v}": found.chances[:, i] for i, v in enumerate(tree.labels)}
-    return pl.from_arrow(pa.table(as_columns(tree, found) | {n: pa.array(c) for n, c in chances.items()}))
+    found = predict_table(tree, open_records(data, tree, csv, from_), threads=threads, progress=progress)
+    chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
+    columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}
+    return pl.DataFrame(pa.table(columns))

@@ -1,16 +1,14 @@
 """A tree applied to a table, as a map: every record with its predicted label and its confidence.
 
-Opens what a tree may be trained on or applied to: an original, or a reconstructed data set; never a
-release, whose single values lie. Memory does not grow with the data.
+Memory does not grow with the data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,81 +16,36 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes
 from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import (
-    CsvOptions,
-    Output,
-    Table,
-    open_release,
-    open_releases,
-    open_table,
-    read_sidecar,
-    sidecar_path,
-)
+from ppdm_cli.tables import CsvOptions, Output, Table, open_data
 from ppdm_cli.trees.measuring import Measured
-from ppdm_cli.trees.predicting import as_columns, check_columns, predict_batch
+from ppdm_cli.trees.predicting import Descent, as_columns, check_columns
 from ppdm_cli.trees.tree import Feature, Tree
 
 PREDICTED, CONFIDENCE = "predicted", "confidence"
 
 
-def open_data(
-    source: str | Path,
+def open_records(
+    data: Any,
+    like: Tree | Table,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    like: Tree | Table | None = None,
-    releases: bool = False,
-) -> tuple[Table, Sidecar | None]:
-    """A data set and its sidecar, where it has one; a CSV's columns have the types of those that it is like.
+) -> Table:
+    """Open what a tree may be applied to, an original or a reconstruction: a release's single values lie.
 
-    A release, whose single values lie, only where `releases` are welcome.
+    A CSV's columns have the types of those that it is `like`.
     """
+    if isinstance(like, Tree):
+        known = {f.name: dtypes.parse(f.dtype) for f in [*like.features, _class(like)]}
+    else:
+        known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
     csv = csv or CsvOptions()
-    if like is not None:
-        if isinstance(like, Tree):
-            known = {f.name: dtypes.parse(f.dtype) for f in [*like.features, _class(like)]}
-        else:
-            known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
-        csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, known | dict(csv.known))
-    said: Sidecar | None = None
-    beside = None if str(source) == "-" else sidecar_path(Path(source))
-    if beside is not None and beside.exists() and Path(source).exists():
-        table, said = _accepted(*open_release(source, stages=None), releases)
-        if said.stage == "perturbed":
-            return open_releases(source)
-        known = {a.name: a.kind for a in said.attributes}
-        csv = CsvOptions(csv.delimiter, csv.encoding, csv.nulls, csv.types, dict(csv.known) | known)
-    table = open_table(source, csv=csv, standard_format=from_)
-    if said is None and table.sidecar is not None:
-        table, said = _accepted(table, read_sidecar(None, table.sidecar, table.name), releases)
-        if said.stage == "perturbed" and str(source) != "-":
-            return open_releases(source)
-    return table, said
-
-
-def _accepted(table: Table, said: Sidecar, releases: bool) -> tuple[Table, Sidecar]:
-    if said.stage == "perturbed" and releases:
-        return table, said
-    if said.stage == "perturbed":
+    table, sidecar = open_data(data, None, replace(csv, known=known | dict(csv.known)), from_)
+    if sidecar is not None and sidecar.stage == "perturbed":
         raise RefusedError(
             f"{quoted(table.name)} is a release: its single values are not the original ones",
             "reconstruct first: ppdm reconstruct RELEASE -o usable.parquet",
         )
-    if said.stage != "reconstructed":
-        raise MismatchError(
-            f"{quoted(table.name)} is at stage {said.stage!r}, a table of results",
-            "give an original or a reconstructed data set",
-        )
-    return table, said
-
-
-def named_class(class_: str | None, said: Sidecar | None) -> str:
-    """The class, as asked for or as the sidecar says."""
-    if class_ is not None:
-        return class_
-    if said is None or said.class_ is msgspec.UNSET:
-        raise UsageError("no class is named, and no sidecar names one", "say --class COL")
-    return said.class_
+    return table
 
 
 def _class(tree: Tree) -> Feature:
@@ -106,7 +59,7 @@ class Labeller:
     """
 
     def __init__(self, tree: Tree, table: Table, written: bool = True) -> None:
-        self.tree = tree
+        self.tree, self._descent = tree, Descent(tree)
         check_columns(tree, table.schema)
         used = {tree.class_name, *(tree.features[i].name for i in tree.feature[tree.feature >= 0])}
         names = table.schema.names
@@ -129,7 +82,7 @@ class Labeller:
             self._labels = dtypes.from_carrier(np.array(values), self._kind)
 
     def __call__(self, batch: Batch) -> tuple[pa.RecordBatch, Measured | None]:
-        predicted = predict_batch(self.tree, batch)
+        predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
         columns = [*batch.columns.columns, *as_columns(self.tree, predicted).values()]
         names = [*batch.columns.schema.names, PREDICTED, CONFIDENCE]
         measured = None

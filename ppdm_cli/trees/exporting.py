@@ -5,7 +5,7 @@ Every name and label is quoted or escaped in the way of its format, and shortene
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -74,17 +74,14 @@ _WAYS = {".txt": text, ".dot": dot, ".svg": svg}
 class Export:
     """A tree in the form of the path's suffix; checked before any work, whole or not at all."""
 
-    def __init__(self, stack: ExitStack, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+    def __init__(self, stack: ExitStack, path: Path, force: bool = False) -> None:
         if path.suffix.lower() not in _WAYS:
             raise UsageError(
                 f"the suffix of {quoted(path.name)} names no export",
                 f"name a file that ends in {', '.join(_WAYS)}",
             )
-        self._target = stack.enter_context(Target(path, force, inputs))
+        self.into = stack.enter_context(Target(path, force))
         self._way = _WAYS[path.suffix.lower()]
 
     def fill(self, tree: Tree) -> None:
-        self._target.put(self._way(tree).encode())
-
-    def publish(self) -> None:
-        self._target.rename()
+        self.into.put(self._way(tree).encode())

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from msgspec import UNSET
 
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Progress
+from ppdm_cli.engine import Progress, step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import Table, open_releases
+from ppdm_cli.tables import Table
 from ppdm_cli.trees.estimated import Teacher
 from ppdm_cli.trees.expecting import Expected, expected, rightness
 from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.tree import Tree
 
 
-@dataclass(frozen=True, eq=False)
-class FromRelease:
+@dataclass(frozen=True, eq=False, repr=False)
+class FromRelease(Shown):
     """A tree from a release, and what was learnt on the way."""
 
     tree: Tree
@@ -35,6 +36,12 @@ class FromRelease:
     gain: float
     """Bits a record by which the model makes the class likelier, on records held back."""
     remarks: list[str] = field(default_factory=list)
+
+    def _words(self) -> list[str]:
+        return [*self.tree._words(), *self.sentences(), *self.remarks]
+
+    def _body(self) -> list[str]:
+        return [*self.sentences(), *self.tree._body()]
 
     def figures(self) -> dict[str, Any]:
         """For programs."""
@@ -65,8 +72,8 @@ class FromRelease:
         share = f"Accuracy to expect on records like the original ones: {100 * e.accuracy:.1f} %"
         if e.low is None or e.high is None:
             said.append(
-                f"{share}, in the model's own opinion, which is often too high with few records; held-out "
-                "records tell less than +-10 points."
+                f"{share}, as the model itself estimates, which is often too high with few records; the "
+                "held-out records are too few for an interval within 10 points either way."
             )
         else:
             within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
@@ -75,14 +82,21 @@ class FromRelease:
         return [*said, f"The commonest class alone would be right on {commonest:.1f} %."]
 
 
-def label_of(promise: Sidecar, class_: str | None) -> Channel:
-    """The class: as named, else the sidecar's."""
-    name = class_ or (promise.class_ if isinstance(promise.class_, str) else None)
-    if name is None:
-        raise UsageError("the sidecar names no class", "say --class COL")
-    if name not in promise.by_name:
-        raise unknown_column(name, list(promise.by_name), "--class")
-    label = promise.by_name[name]
+def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
+    """Return the class as asked for, else the sidecar's."""
+    if class_ is not None:
+        return class_
+    if sidecar is None or sidecar.class_ is UNSET:
+        raise UsageError("no class is named, and no sidecar names one", "say --class COL")
+    return sidecar.class_
+
+
+def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
+    """Return the axis of the class: as named, else the sidecar's."""
+    name = named_class(class_, sidecar)
+    if name not in sidecar.by_name:
+        raise unknown_column(name, list(sidecar.by_name), "--class")
+    label = sidecar.by_name[name]
     if not label.has_domain or label.N == 1:
         raise UsageError(
             f"the sidecar lists no labels of {quoted(name)}", "name a column that was perturbed, or the class"
@@ -92,16 +106,15 @@ def label_of(promise: Sidecar, class_: str | None) -> Channel:
             f"{quoted(name)} is no class: its labels are bins, or numbers with fractions",
             "name a column of labels",
         )
-    return promise.axis(name)
+    return sidecar.axis(name)
 
 
-def fit_release(
-    data: Any,
+def from_release(
+    table: Table,
+    sidecar: Sidecar,
     class_: str | None = None,
     *,
-    sidecar: Sidecar | str | Path | None = None,
     cells: int = CELLS,
-    from_: Literal["arrow", "csv"] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> FromRelease:
@@ -109,30 +122,20 @@ def fit_release(
 
     `cells` bounds the joint tables.
     """
-    table, promise = open_releases(data, sidecar, from_)
-    return fit_table(table, promise, class_, cells=cells, threads=threads, progress=progress)
-
-
-def fit_table(
-    table: Table,
-    promise: Sidecar,
-    class_: str | None,
-    *,
-    cells: int = CELLS,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> FromRelease:
-    label = label_of(promise, class_)
-    learnt = learn(read(table, promise, label, threads, progress), cells)
+    label = label_of(sidecar, class_)
+    sample = read(table, sidecar, label, threads, progress)
+    with step(progress, "learning"):
+        learnt = learn(sample, cells)
     remarks = []
-    kept = [a.name for a in promise.kept if a.name != label.name]
-    large = [a.name for a in promise.perturbed if a.name != label.name]
-    large = [n for n in large if n not in {a.name for a in usable(promise, label)}]
+    kept = [a.name for a in sidecar.kept if a.name != label.name]
+    large = [a.name for a in sidecar.perturbed if a.name != label.name]
+    large = [n for n in large if n not in {a.name for a in usable(sidecar, label)}]
     if kept:
         remarks.append(f"{listed(kept)} took no part: columns that were not perturbed.")
     if large:
         remarks.append(f"{listed(large)} took no part: too many values.")
-    return _taught(learnt, label.name, remarks)
+    with step(progress, "growing"):
+        return _taught(learnt, label.name, remarks)
 
 
 def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:

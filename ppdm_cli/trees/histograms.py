@@ -161,7 +161,6 @@ class Counter:
     ) -> Iterator[Task]:
         for i in range(0, len(slots), together):
             some = slots[i : i + together]
-            which = np.zeros(int(slots[-1]) + 1 if len(slots) else 0, bool)
             which = np.zeros(int(entries.slot.max()) + 1, bool)
             which[some] = True
             part = _Part(self.records, entries, which)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.chances import wilson
+from ppdm_cli.shown import Shown
 from ppdm_cli.trees.tree import Tree
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured(Shown):
     """Counts by (true label, predicted label), and how many true labels the tree does not know."""
 
     labels: tuple[Any, ...]
@@ -35,6 +36,10 @@ class Measured:
             self.unknown + other.unknown,
             self.unlabelled + other.unlabelled,
         )
+
+    def _words(self) -> list[str]:
+        share = "no records" if self.accuracy is None else f"{100 * self.accuracy:.1f} % right"
+        return [share, f"{self.records:g} records"]
 
     @property
     def records(self) -> float:

@@ -2,12 +2,14 @@
 
 As J48: the shares of the leaf that a record comes to (a leaf without records uses its parent's); a
 record with a missing value goes to all children, with chances proportional to the training records
-that went there.
+that went there. Neither many labels nor many missing values make memory grow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,27 +17,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
+from ppdm_cli.arrays import code_type
 from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.records import floats
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
+CELLS = 1 << 22
+"""Chances, a record's of all classes, that are held at a time."""
+PLACES = 1 << 18
+"""Places in the tree, of records that are in several, that are held at a time."""
+Outcomes = Mapping[int, np.ndarray]
+"""For each tested attribute numbers, NaN where missing; or the places of categories, -1 where missing."""
+
 
 @dataclass(frozen=True)
 class Predicted:
-    """The chances of the classes, (records, classes); what follows from them."""
+    """The likeliest class of each record (of equally likely ones the first), and how likely it is."""
 
-    chances: np.ndarray
+    label: np.ndarray
+    confidence: np.ndarray
 
-    @property
-    def label(self) -> np.ndarray:
-        """The likeliest class; of equally likely ones the first."""
-        return majority(self.chances)
-
-    @property
-    def confidence(self) -> np.ndarray:
-        return np.asarray(self.chances.max(axis=1))
+    @classmethod
+    def of(cls, chances: np.ndarray) -> Predicted:
+        return cls(majority(chances), np.asarray(chances.max(axis=1)))
 
 
 def check_columns(tree: Tree, schema: pa.Schema) -> None:
@@ -65,30 +71,22 @@ def _both_plain(one: pa.DataType, other: pa.DataType) -> bool:
 
 def predict_table(
     tree: Tree, table: Table, *, threads: int | None = None, progress: Progress | None = None
-) -> Predicted:
-    """The predictions for a whole table, in its order."""
+) -> np.ndarray:
+    """The chances of the classes for a whole table, (records, classes), in its order."""
     check_columns(tree, table.schema)
-    names = [tree.features[i].name for i in np.unique(tree.feature[tree.feature >= 0])]
+    descent = Descent(tree)
+    names = [tree.features[i].name for i in descent.tested]
     parts = list(
         map_partitions(
             table,
-            lambda batch: predict_batch(tree, batch).chances,
+            lambda batch: descent.chances(descent.outcomes(batch), batch.rows),
             columns=names or table.schema.names[:1],
             threads=threads,
             progress=progress,
             doing="predicting",
         )
     )
-    return Predicted(np.concatenate(parts) if parts else np.empty((0, len(tree.labels))))
-
-
-def predict_batch(tree: Tree, batch: Batch) -> Predicted:
-    """The predictions for one batch: a pure function of its columns."""
-    columns = {
-        int(i): _outcome(tree.features[i], batch.column(tree.features[i].name))
-        for i in np.unique(tree.feature[tree.feature >= 0])
-    }
-    return Predicted(chances_of(tree, columns, batch.rows))
+    return np.concatenate(parts) if parts else np.empty((0, len(tree.labels)))
 
 
 def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
@@ -106,52 +104,138 @@ def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
     return pc.index_in(array, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
 
 
-def chances_of(tree: Tree, columns: dict[int, np.ndarray], rows: int) -> np.ndarray:
-    """Class chances from the outcomes of the tested attributes."""
-    leaf_chances = _leaf_chances(tree)
-    chances = np.zeros((rows, len(tree.labels)))
-    record, node, weight = np.arange(rows), np.zeros(rows, np.int64), np.ones(rows)
-    held = tree.counts.sum(axis=1)
-    while record.size:
-        tested = tree.feature[node]
-        done = tested < 0
-        if done.any():
-            np.add.at(chances, record[done], leaf_chances[node[done]] * weight[done, None])
-            record, node, weight, tested = record[~done], node[~done], weight[~done], tested[~done]
-        child = np.full(len(record), -1, np.int64)
-        for number in np.unique(tested):
-            here = np.flatnonzero(tested == number)
-            value = columns[int(number)][record[here]]
-            if tree.features[number].numeric:
-                child[here] = np.where(np.isnan(value), -1, value > tree.threshold[node[here]])
+class Descent:
+    """A tree, and what follows from it alone, made once for all batches."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.tested: list[int] = np.unique(tree.feature[tree.feature >= 0]).tolist()
+
+    def outcomes(self, batch: Batch) -> Outcomes:
+        features = {i: self.tree.features[i] for i in self.tested}
+        return {i: _outcome(f, batch.column(f.name)) for i, f in features.items()}
+
+    def predicted(self, outcomes: Outcomes, rows: int) -> Predicted:
+        """The predictions, for as many records at a time as their chances allow."""
+        step = max(1, CELLS // len(self.tree.labels))
+        parts = []
+        for start in range(0, max(rows, 1), step):
+            some = {i: values[start : start + step] for i, values in outcomes.items()}
+            parts.append(Predicted.of(self.chances(some, min(step, rows - start))))
+        return Predicted(
+            np.concatenate([p.label for p in parts]), np.concatenate([p.confidence for p in parts])
+        )
+
+    def chances(self, outcomes: Outcomes, rows: int) -> np.ndarray:
+        """Class chances, (records, classes), from the outcomes of the tested attributes.
+
+        The records go down level by level. Where those with missing values are in too many places at a
+        time, half of the records go first. Below a node that tests nothing that a record has, it has the
+        chances that were mixed beforehand.
+        """
+        tree, has = self.tree, np.zeros(rows, np.uint64)
+        for number, values in outcomes.items():
+            has[~np.isnan(values) if tree.features[number].numeric else values >= 0] |= _bit(number)
+        chances = np.zeros((rows, len(tree.labels)))
+        waiting = [(np.arange(rows), np.zeros(rows, np.int64), np.ones(rows))]
+        while waiting:
+            record, node, weight = waiting.pop()
+            done = (self._tests[node] & has[record]) == 0
+            _add(chances, record[done], node[done], weight[done], self._mixed)
+            record, node, weight = record[~done], node[~done], weight[~done]
+            if not record.size:
+                continue
+            child = self._child(outcomes, record, node)
+            if child.min() >= 0:
+                waiting.append((record, tree.first_child[node] + child, weight))
+                continue
+            parts = np.where(child < 0, tree.children[node].astype(np.int64), 1)
+            if parts.sum() > max(PLACES, rows) and record.min() < record.max():
+                low = record <= (int(record.min()) + int(record.max())) // 2
+                waiting += [(record[half], node[half], weight[half]) for half in (~low, low)]
+                continue
+            which = np.repeat(np.arange(len(node)), parts)
+            nth = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
+            target = tree.first_child[node[which]] + np.maximum(child, 0)[which] + nth
+            share = np.where((child < 0)[which], self._shares[target], 1.0)
+            waiting.append((record[which], target, weight[which] * share))
+        return chances
+
+    def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
+        """The child that each record goes to, -1 where its value is missing."""
+        tested = self.tree.feature[node].astype(code_type(len(self.tree.features)))
+        child = np.empty(len(record), np.int64)
+        order = np.argsort(tested, kind="stable")
+        for here in np.split(order, np.flatnonzero(np.diff(tested[order])) + 1):
+            number = int(tested[here[0]])
+            value = outcomes[number][record[here]]
+            if self.tree.features[number].numeric:
+                child[here] = np.where(np.isnan(value), -1, value > self.tree.threshold[node[here]])
             else:
                 child[here] = value
-        known = child >= 0
-        gone = np.flatnonzero(~known)
-        parts = tree.children[node[gone]].astype(np.int64)
-        which = np.repeat(gone, parts)
-        nth = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
-        target = tree.first_child[node[which]] + nth
-        # a tree whose children hold nothing (by hand, or all weights 0) is followed evenly
-        together = np.bincount(which, held[target], len(record))[which] if len(which) else np.empty(0)
-        share = np.where(
-            together > 0, held[target] / np.maximum(together, 1e-300), 1 / tree.children[node[which]]
-        )
-        used = share > 0
-        down = tree.first_child[node[known]] + child[known]
-        node = np.concatenate([down, target[used]])
-        weight = np.concatenate([weight[known], weight[which[used]] * share[used]])
-        record = np.concatenate([record[known], record[which[used]]])
-    return chances
+        return child
+
+    @cached_property
+    def _shares(self) -> np.ndarray:
+        """Each node's share of the training records that came to its parent.
+
+        Where none came to any of the children (a tree by hand, or all weights 0) they share alike.
+        """
+        tree, parent = self.tree, self.tree.parent[1:]
+        held = tree.counts.sum(axis=1)
+        together = np.bincount(parent, held[1:], tree.size)[parent]
+        shares = np.where(together > 0, held[1:] / np.maximum(together, 1e-300), 1 / tree.children[parent])
+        return np.concatenate([[1.0], shares])
+
+    @cached_property
+    def _mixed(self) -> np.ndarray:
+        """The chances at each node of a record of which nothing is known that is tested below it."""
+        tree, parent = self.tree, self.tree.parent
+        mixed, total = tree.counts.copy(), tree.counts.sum(axis=1, keepdims=True)
+        mixed /= np.maximum(total, 1e-300)
+        for nodes in self._levels:
+            empty = nodes[total[nodes, 0] <= 0]
+            mixed[empty] = mixed[parent[empty]] if nodes[0] else 1 / len(tree.labels)
+        inner = np.flatnonzero(tree.feature >= 0)
+        mixed[inner] = 0
+        for nodes in self._levels[:0:-1]:
+            np.add.at(mixed, parent[nodes], mixed[nodes] * self._shares[nodes, None])
+        return mixed
+
+    @cached_property
+    def _tests(self) -> np.ndarray:
+        """The attributes that are tested at each node or below it, as bits."""
+        parent = self.tree.parent
+        tests = np.where(self.tree.feature < 0, np.uint64(0), _bit(self.tree.feature))
+        for nodes in self._levels[:0:-1]:
+            np.bitwise_or.at(tests, parent[nodes], tests[nodes])
+        return tests
+
+    @cached_property
+    def _levels(self) -> list[np.ndarray]:
+        """The nodes of each level."""
+        level = self.tree.levels
+        order = np.argsort(level, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
-def _leaf_chances(tree: Tree) -> np.ndarray:
-    total = tree.counts.sum(axis=1, keepdims=True)
-    chances = tree.counts / np.maximum(total, 1e-300)
-    parent = tree.parent
-    for node in np.flatnonzero(total[:, 0] <= 0):
-        chances[node] = chances[parent[node]] if node else 1 / len(tree.labels)
-    return chances
+def _bit(number: Any) -> Any:
+    """An attribute's bit; one that it shares may keep a record on its way, which only takes longer."""
+    return np.uint64(1) << np.asarray(number % 64).astype(np.uint64)
+
+
+def _add(
+    chances: np.ndarray, record: np.ndarray, node: np.ndarray, weight: np.ndarray, mixed: np.ndarray
+) -> None:
+    """Add what records have of the nodes where they ended."""
+    if (record[1:] < record[:-1]).any():
+        order = np.argsort(record, kind="stable")
+        record, node, weight = record[order], node[order], weight[order]
+    step = max(1, CELLS // chances.shape[1])
+    for some in (slice(start, start + step) for start in range(0, len(record), step)):
+        first = np.flatnonzero(np.diff(record[some], prepend=-1))
+        sums = np.add.reduceat(mixed[node[some]] * weight[some, None], first, axis=0)
+        chances[record[some][first]] += sums
 
 
 def as_columns(tree: Tree, predicted: Predicted) -> dict[str, Any]:

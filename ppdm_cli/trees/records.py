@@ -21,12 +21,11 @@ from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.tree import MOST_WEIGHT, Feature
+from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature
 
 LEAST_CUTS = 1024
 """Quantiles into which a number with too many values is cut, unless a 64th of the records is more."""
 MOST_VALUES = 1 << 16
-MOST_CLASSES = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +90,8 @@ def read(
 ) -> Records:
     """The table's columns as codes; `nominal` names numbers that are categories."""
     known = table.schema.names
-    asked = [("--class", class_), *(("--drop", d) for d in drop)]
-    for option, name in [*asked, *([("weights", weights)] if isinstance(weights, str) else [])]:
+    asked = [("--class", class_), *(("--drop", d) for d in drop), *(("--nominal", n) for n in nominal)]
+    for option, name in [*asked, *([("--weights", weights)] if isinstance(weights, str) else [])]:
         if name not in known:
             raise unknown_column(name, known, option)
     if cuts is not None and not 2 <= cuts <= MOST_VALUES:

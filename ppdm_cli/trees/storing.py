@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,18 +16,18 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli import dtypes
+from ppdm_cli import dtypes, files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
-from ppdm_cli.tables import Output, Target, fill_frame
+from ppdm_cli.tables import Output, Target, publish
 from ppdm_cli.trees.columnar import AGAIN, as_frame, checked, from_table, invalid, sidecar_of
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut
 
 FORMAT, VERSION = "ppdm-tree", 1
-LARGEST = 256 << 20
+LARGEST = 64 << 20
 """Bytes of JSON that are read at most."""
 _TABLES = (".parquet", ".csv", ".csv.gz", ".arrow", ".feather")
 
@@ -162,26 +161,24 @@ def _no_format(path: Path) -> UsageError:
 class TreeFile:
     """Where a tree goes, in the format of the suffix; checked before any work, whole or not at all."""
 
-    def __init__(self, stack: ExitStack, path: Path, force: bool = False, inputs: Sequence[Path] = ()) -> None:
+    def __init__(self, stack: ExitStack, path: Path, force: bool = False) -> None:
         if not is_table(path) and path.suffix.lower() != ".json":
             raise _no_format(path)
-        self._into = (
-            Output(stack, path, force=force, inputs=inputs)
-            if is_table(path)
-            else stack.enter_context(Target(path, force, inputs))
+        self.into: Output | Target = (
+            Output(stack, path, force=force) if is_table(path) else stack.enter_context(Target(path, force))
         )
 
     def fill(self, tree: Tree) -> None:
-        if isinstance(self._into, Output):
-            fill_frame(self._into, as_frame(tree), sidecar_of(tree))
+        if isinstance(self.into, Output):
+            self.into.fill_frame(as_frame(tree), sidecar_of(tree))
         else:
-            self._into.put(encode(tree))
-
-    def publish(self) -> None:
-        if isinstance(self._into, Output):
-            self._into.publish()
-        else:
-            self._into.rename()
+            data = encode(tree)
+            if len(data) > LARGEST:
+                raise UsageError(
+                    f"the tree has {tree.size} nodes: as .json it is larger than {LARGEST >> 20} MiB",
+                    "store it as .parquet",
+                )
+            self.into.put(data)
 
 
 def write(tree: Tree, path: Path, force: bool = False) -> None:
@@ -189,7 +186,7 @@ def write(tree: Tree, path: Path, force: bool = False) -> None:
     with ExitStack() as stack:
         file = TreeFile(stack, path, force)
         file.fill(tree)
-        file.publish()
+        publish(file.into)
 
 
 def load(path: str | Path) -> Tree:
@@ -199,6 +196,7 @@ def load(path: str | Path) -> Tree:
         raise _no_format(path)
     if not path.is_file():
         raise DataError(f"{quoted(path)} does not exist, or is no file", "name a tree that train-tree wrote")
+    files.reading(path)
     if is_table(path):
         return from_table(path)
     try:

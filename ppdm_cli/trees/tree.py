@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import PpdmError
+from ppdm_cli.errors import PpdmError, counted, quoted
+from ppdm_cli.shown import Shown
 
 MOST_WEIGHT = 1e100
 """So that no sum overflows."""
+MOST_CLASSES = 1 << 11
+"""Labels of a class at most: a confusion matrix has their square."""
+MOST_LINES = 60
+"""Lines of a tree that a notebook shows."""
 
 
 def majority(weights: np.ndarray) -> np.ndarray:
@@ -35,8 +41,8 @@ class Feature:
     categories: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tree(Shown):
     """A tree; a numeric test sends carrier values <= threshold to the first child."""
 
     features: tuple[Feature, ...]
@@ -54,6 +60,15 @@ class Tree:
     label: np.ndarray
     """int32: the majority class; without records the parent's."""
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def _words(self) -> list[str]:
+        grown = [f"{self.leaves} leaves", f"depth {self.depth}", counted(len(self.features), "attribute")]
+        return [f"of {quoted(self.class_name)}", *grown]
+
+    def _body(self) -> list[str]:
+        from ppdm_cli.trees.exporting import lines  # it draws trees, so it knows them
+
+        return [*islice(lines(self), MOST_LINES), *["..."] * (self.size > MOST_LINES)]
 
     @property
     def size(self) -> int:
@@ -127,6 +142,8 @@ class Tree:
     def _check_words(self) -> None:
         if not self.labels or len(set(self.labels)) != len(self.labels):
             raise ValueError("the class has no labels, or the same one twice")
+        if len(self.labels) > MOST_CLASSES:
+            raise ValueError(f"the class has {len(self.labels)} labels, more than {MOST_CLASSES}")
         names = [f.name for f in self.features] + [self.class_name]
         if len(set(names)) != len(names):
             raise ValueError("two columns have the same name")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ppdm_cli import fit_tree, synthetic
+from ppdm_cli import synthetic, train_tree
 from tests.papers.common import BUILD, DATA, TEST, TRAIN, Results, accuracy, data, table
 from tests.test_trees_j48 import JAR, j48
 
@@ -68,7 +68,7 @@ def one(name: str, balanced: bool, learner: str, seed: int) -> float:
     if learner == WEKA:
         with tempfile.TemporaryDirectory() as folder:
             return float(100 * np.mean(j48(train, test, Path(folder)) == test[class_].to_numpy()))
-    return accuracy(fit_tree(train, class_, **LEARNERS[learner]), test, class_)
+    return accuracy(train_tree(train, class_, **LEARNERS[learner]), test, class_)
 
 
 def folds(name: str, seed: int) -> float:
@@ -79,7 +79,7 @@ def folds(name: str, seed: int) -> float:
     right = 0.0
     for number in range(10):
         test = whole.filter(fold == number)
-        fitted = fit_tree(whole.filter(fold != number), class_)
+        fitted = train_tree(whole.filter(fold != number), class_)
         right += accuracy(fitted, test, class_) * test.height
     return right / whole.height
 

@@ -110,7 +110,7 @@ def exact_bayes(release: Any, original: pl.DataFrame, function: int, names: tupl
     cells = np.ravel_multi_index((labels, *codes(clean)), shape)
     joint = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
     joint /= joint.sum(axis=tuple(range(1, len(shape))), keepdims=True)
-    matrices = tuple(known[n].built_matrix.dense() for n in names)
+    matrices = tuple(known[n].matrix.dense() for n in names)
     marginals = TableMarginals(JointTable(tuple(range(len(names))), matrices, joint))
     told = (release.frame["group"] == "B").to_numpy().astype(np.uint8)
     belief = marginals(codes(release.frame), told)[0]

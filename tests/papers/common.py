@@ -16,9 +16,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from ppdm_cli import perturb, synthetic
+from ppdm_cli import perturb, pictures, synthetic
 from ppdm_cli.perturbing import Release
 from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import Target, publish
 from ppdm_cli.trees import Fitted, FromRelease, predict
 
 BUILD = Path("build/papers")
@@ -112,3 +113,10 @@ class Results:
 
     def frame(self) -> pl.DataFrame:
         return pl.read_csv(self.path)
+
+
+def drawn(chart: Any, path: Path) -> None:
+    """Save a chart over an older one."""
+    with Target(path, force=True) as target:
+        pictures.save(chart, target)
+        publish(target)

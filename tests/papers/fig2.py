@@ -19,6 +19,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.coins import Coins
 from ppdm_cli.estimating import ESTIMATORS
 from ppdm_cli.perturbing.substitution import substitute
+from tests.papers.common import drawn
 
 BUILD = Path("build/papers")
 GAMMAS = range(2, 22)
@@ -104,8 +105,6 @@ def say(text: str) -> None:
 def plot(mean: pl.DataFrame) -> None:
     import altair as alt
 
-    from ppdm_cli import pictures
-
     rows = mean.filter(pl.col("records") == 100_000).unpivot(
         ["inverse", "set-scale", "ml"], index=["shape", "gamma", "N"], variable_name="estimator", value_name="E"
     )
@@ -120,7 +119,7 @@ def plot(mean: pl.DataFrame) -> None:
             row="shape:N",
         )
     )
-    pictures.save(chart, BUILD / "fig2.svg", force=True)
+    drawn(chart, BUILD / "fig2.svg")
 
 
 if __name__ == "__main__":

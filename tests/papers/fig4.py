@@ -16,11 +16,11 @@ from typing import Any
 
 import polars as pl
 
-from ppdm_cli import fit_tree, pictures, reconstruct
+from ppdm_cli import reconstruct, train_tree
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.trees import Fitted, FromRelease, fit_release
-from tests.papers.common import BUILD, Results, accuracy, binned, data, published
+from ppdm_cli.trees import Fitted, FromRelease
+from tests.papers.common import BUILD, Results, accuracy, binned, data, drawn, published
 from tests.papers.fig2 import GAMMAS, SIZES
 
 AT_EDGES = {"representative": "right"}
@@ -45,7 +45,7 @@ def all_together(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> pl.DataF
 
 
 def joint(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> FromRelease:
-    return fit_release(release, sidecar=sidecar)
+    return train_tree(release, sidecar=sidecar)
 
 
 METHODS = {
@@ -81,7 +81,7 @@ def one(name: str, seed: int, N: int, gamma: float, method: str) -> tuple[float,
     else:
         release = published(original, gamma, N, seed, **METHODS[method].plan)
         usable = METHODS[method].train(release.frame, release.sidecar, seed)
-    fitted = usable if isinstance(usable, (Fitted, FromRelease)) else fit_tree(usable, original.class_)
+    fitted = usable if isinstance(usable, (Fitted, FromRelease)) else train_tree(usable, original.class_)
     return accuracy(fitted, original.test, original.class_), fitted.tree.leaves
 
 
@@ -135,7 +135,7 @@ def draw(found: pl.DataFrame) -> None:
             row="method:N",
         )
     )
-    pictures.save(chart, BUILD / "fig4.svg", force=True)
+    drawn(chart, BUILD / "fig4.svg")
     entropy = alt.X("entropy:Q", title="H(M), bits")
     chart = (
         figure(alt, rows, 420)
@@ -148,7 +148,7 @@ def draw(found: pl.DataFrame) -> None:
             row="method:N",
         )
     )
-    pictures.save(chart, BUILD / "fig5.svg", force=True)
+    drawn(chart, BUILD / "fig5.svg")
     mean = rows.group_by("method", "gamma", "N", "entropy").agg(pl.col("accuracy").mean())
     three = mean.unpivot(["accuracy", "gamma", "N"], index=["method", "entropy"], variable_name="what")
     chart = (
@@ -162,7 +162,7 @@ def draw(found: pl.DataFrame) -> None:
             row="method:N",
         )
     )
-    pictures.save(chart, BUILD / "fig6.svg", force=True)
+    drawn(chart, BUILD / "fig6.svg")
 
 
 def figure(alt: Any, rows: pl.DataFrame, width: int) -> Any:

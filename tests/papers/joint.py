@@ -17,10 +17,9 @@ import numpy as np
 import polars as pl
 from sklearn.tree import DecisionTreeClassifier
 
-from ppdm_cli import fit_tree, perturb, predict, reconstruct, synthetic
+from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.perturbing import Release
 from ppdm_cli.perturbing.sizing import best_bins
-from ppdm_cli.trees import fit_release
 from tests.papers.common import BUILD, DATA, DOMAINS, Results, table
 
 MATRICES = ("band", "gamma-diagonal")
@@ -89,7 +88,7 @@ def measured(release: Release, test: pl.DataFrame, class_: str, all_ways: bool) 
         return float(100 * np.mean(predict(tree, test)["predicted"].to_numpy() == truth))
 
     start = time.process_time()
-    found = fit_release(release.frame, sidecar=release.sidecar)
+    found = train_tree(release.frame, sidecar=release.sidecar)
     seconds = time.process_time() - start
     e = found.expected
     row = [found.model, found.tree.leaves, right(found.tree)]
@@ -106,9 +105,9 @@ def measured(release: Release, test: pl.DataFrame, class_: str, all_ways: bool) 
         peer.fit(joint.select(names).fill_null(-1).to_numpy(), joint[class_].to_numpy())
         guessed = peer.predict(test.select(names).fill_null(-1).to_numpy())
         row += [
-            right(fit_tree(joint, class_, sidecar=said)),
+            right(train_tree(joint, class_, sidecar=said)),
             float(100 * np.mean(guessed == truth)),
-            right(fit_tree(by_class, class_, sidecar=said)),
+            right(train_tree(by_class, class_, sidecar=said)),
         ]
     return [*row, e.how, 100 * e.accuracy, *("" if v is None else 100 * v for v in (e.low, e.high)), seconds]
 

@@ -32,9 +32,9 @@ class Shuffler:
         self._bits = min(wanted, _MOST_BUCKETS).bit_length()
         self._schema = schema.append(pa.field(_unused(schema), pa.uint64()))
         self._folder = folder
-        self._stack = ExitStack()
-        with writing(_place(folder)):
-            self._files = [self._stack.enter_context(spool(folder)) for _ in range(1 << self._bits)]
+        with writing(_place(folder)), ExitStack() as stack:
+            self._files = [stack.enter_context(spool(folder)) for _ in range(1 << self._bits)]
+            self._stack = stack.pop_all()
         self._writers = [pa.ipc.new_stream(f, self._schema) for f in self._files]
 
     def __enter__(self) -> Self:

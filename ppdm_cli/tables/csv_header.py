@@ -1,0 +1,81 @@
+"""The names of a CSV's columns: from its first line, or by number where it has no header.
+
+A first line that looks like a record is refused, because its cells would be published as names. No message
+quotes it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ppdm_cli.errors import DataError, RefusedError, quoted
+from ppdm_cli.tables.csv_blocks import stray_quote
+
+if TYPE_CHECKING:
+    from ppdm_cli.tables.csv import CsvOptions
+
+PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
+_LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")
+_NO_HEADER = "if the first line is a record already, say --no-header"
+
+
+def column_names(first: bytes, options: CsvOptions, where: str) -> list[str]:
+    """Return the names that the first record gives, or `column_1` and so on for as many cells."""
+    cells = _cells(first, options, where)
+    if options.header is False:
+        return [f"column_{i + 1}" for i in range(len(cells))]
+    if "" in cells:
+        raise DataError(
+            f"column {cells.index('') + 1} of {quoted(where)} has no name",
+            f"the first line must name every column; {_NO_HEADER}",
+        )
+    meant = {*options.known, *options.types}
+    data = [i + 1 for i, c in enumerate(cells) if c not in meant and looks_like_data(c, options.nulls)]
+    if data and options.header is None:
+        raise RefusedError(
+            f"the first line of {quoted(where)} looks like a record: column {data[0]} of it is a number, a "
+            "date or the like, and would be published as a name",
+            "say --no-header if the file has no header, or --header if these are names",
+        )
+    first_of = {c: i + 1 for i, c in reversed(list(enumerate(cells)))}
+    for place, cell in enumerate(cells, 1):
+        if first_of[cell] < place:
+            raise DataError(
+                f"columns {first_of[cell]} and {place} of {quoted(where)} have the same name",
+                f"rename one, so that each name means one column; {_NO_HEADER}",
+            )
+    return cells
+
+
+def looks_like_data(cell: str, nulls: Sequence[str] = ()) -> bool:
+    """Return whether a cell is a number, a date, a truth value or no value, as no name of a column is."""
+    text = _LETTERS_OF_NUMBERS.sub("", cell.strip())
+    number = any(c.isdigit() for c in text) and not any(c.isalpha() or c == "_" for c in text)
+    return number or cell in nulls or text.lower() in ("true", "false")
+
+
+def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
+    try:
+        text = first.decode("utf-8")
+    except UnicodeError:
+        raise DataError(
+            f"the header of {quoted(where)} is not in {options.encoding}",
+            "name its encoding, such as --encoding latin-1",
+        ) from None
+    if stray_quote(first, options.delimiter) is not None:
+        raise DataError(f"the header of {quoted(where)} has a quote that does not pair up", PAIR_UP)
+    if not text.strip("\r\n"):  # blanks may be a name
+        raise DataError(f"{quoted(where)} is empty: it has no header", "the first line must name the columns")
+    if "\r" in re.sub('"[^"]*"', "", text).rstrip("\r\n"):
+        raise DataError(
+            f"the lines of {quoted(where)} end with carriage returns alone",
+            "convert the line ends, for instance with mac2unix",
+        )
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter))
+    except csv.Error:
+        raise DataError(f"the header of {quoted(where)} is no CSV", "check that it is one") from None

@@ -1,0 +1,81 @@
+"""The command line in a child of its own, with what it cost: its largest memory and its time."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+CODES = {0, 1, 2, 3, 4}
+HANG = 60.0
+"""Seconds after which a child is taken for hung; generous, as a test machine may be busy."""
+_ALLOWED = 6 << 30
+"""Bytes of addresses that a child may have, so that no test takes the machine with it."""
+_MAIN = """
+import re, sys
+from ppdm_cli.commands import main
+told = sys.argv[1]
+sys.argv = ["ppdm", *sys.argv[2:]]
+try:
+    main()
+finally:
+    status = open("/proc/self/status").read()
+    open(told, "w").write(re.search(r"VmHWM:\\s*(\\d+)", status)[1])
+"""
+"""It says at its end what its own memory was: the kernel's figure for a child has the parent's in it."""
+
+
+@dataclass(frozen=True)
+class Child:
+    """What became of a run: `code` is None where it was stopped."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+    seconds: float
+    mib: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether it ended with a code of the table and without a stray word."""
+        return self.code in CODES and not stray(self.out + self.err)
+
+
+def stray(said: bytes) -> bool:
+    """Whether a traceback or an error of our own was said."""
+    return any(s in said for s in (b"Traceback", b"inside ppdm", b"Exception ignored", b"terminate called"))
+
+
+def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -> Child:
+    """Run `ppdm` with these arguments in a folder."""
+    with ExitStack() as stack:
+        out, err, given = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        told = stack.enter_context(tempfile.NamedTemporaryFile())
+        given.write(stdin)
+        given.seek(0)
+        began = time.monotonic()
+        run = subprocess.Popen(
+            [sys.executable, "-c", _MAIN, told.name, *map(str, args)],
+            cwd=cwd,
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_ALLOWED, _ALLOWED)),
+        )
+        timer = threading.Timer(seconds, run.kill)
+        timer.start()
+        code = run.wait()
+        timer.cancel()
+        took = time.monotonic() - began
+        out.seek(0)
+        err.seek(0)
+        stopped = code == -signal.SIGKILL
+        mib = int(told.read() or 0) / 1024
+        return Child(None if stopped else code, out.read(), err.read(), took, mib)

@@ -1,0 +1,156 @@
+"""The whole files that fuzzing damages, and the commands that read each kind of them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ppdm_cli import fit_tree, perturb
+from ppdm_cli.trees.storing import write
+
+WORD, NUMBER = "CANARY-7f3a", 918273645
+CANARY = re.compile(rb"CANARY|918[,.]?273[,.]?645")
+
+_PERTURB = "perturb {} -o out.{} --gamma 9"
+_RELEASE = (
+    "inspect {0}",
+    "estimate {0}",
+    "estimate {0} --by group -o e.csv",
+    "estimate {0} --joint region,member --json",
+    "reconstruct {0} -o out.parquet",
+    "reconstruct {0} -o out.csv --method joint",
+    "train-tree {0} --class group -o t.json",
+    "attack {0}",
+    "entropy {0}",
+)
+
+
+def _original(file: str) -> list[str]:
+    return [
+        f"perturb {file} -o out.parquet --gamma 9 --rare merge --drop word",
+        f"perturb {file} -o out.csv --gamma 9 --domain age=0:120 --domain income=0:1000000000 "
+        "--drop word --rare publish",
+        f"perturb {file} -o out.arrow --gamma 9 --keep word --clip --domain age=0:120 --shuffle",
+        f"perturb {file} -o out.parquet --gamma 9 --class group --bins auto --drop word",
+        f"train-tree {file} --class group -o t.json",
+        f"predict tree.json {file} -o p.csv",
+        f"estimate r.csv --truth {file}",
+        f"attack r.csv --truth {file} --with audit --with posterior",
+    ]
+
+
+COMMANDS: dict[str, list[str]] = {
+    "csv": _original("d.csv"),
+    "parquet": _original("d.parquet"),
+    "arrow": _original("d.arrow"),
+    "sidecar": [c.format("r.csv") for c in _RELEASE]
+    + ["inspect r.csv.ppdm.json --json", "perturb n.csv -o out.csv --like r.csv"],
+    "plan": [f"perturb d.csv -o out.{s} --plan p.toml --drop word" for s in ("csv", "parquet")],
+    "tree": ["predict tree.json d.csv -o p.csv", "predict tree.json d.parquet -o p.parquet --json"],
+    "release csv": [c.format("r.csv") for c in _RELEASE],
+    "release parquet": [c.format("r.parquet") for c in _RELEASE],
+    "release arrow": [c.format("r.arrow") for c in _RELEASE],
+    "stream": ["estimate -", "reconstruct - -o out.csv", "train-tree - --class group -o t.json"],
+    "csv stream": [
+        "perturb - --from csv -o out.csv --gamma 9 --domain age=0:120 "
+        "--keep word --keep income --keep region --keep member --keep since --keep group",
+        "predict tree.json - --from csv -o p.csv",
+    ],
+    "tree table": ["predict tree.parquet d.csv -o p.csv"],
+    "tree csv": ["predict tree.csv d.csv -o p.csv"],
+    "hive": [
+        "perturb h -o out.parquet --gamma 9 --rare publish --drop word --shuffle",
+        "train-tree h --class group -o t.json",
+    ],
+}
+DAMAGED = {
+    "csv": "d.csv", "parquet": "d.parquet", "arrow": "d.arrow", "sidecar": "r.csv.ppdm.json", "plan": "p.toml",
+    "tree": "tree.json", "release csv": "r.csv", "release parquet": "r.parquet", "release arrow": "r.arrow",
+    "stream": "stdin", "csv stream": "stdin", "tree table": "tree.parquet", "tree csv": "tree.csv",
+    "hive": "h/patient=CANARY-7f3a/p.parquet",
+}  # fmt: skip
+_BESIDE = {"r.csv", "r.csv.ppdm.json", "d.csv", "d.parquet", "tree.json", "r.parquet", "r.arrow", "h", "n.csv"}
+
+
+def people(rows: int = 120) -> pl.DataFrame:
+    rng = np.random.default_rng(7)
+    frame = pl.DataFrame(
+        {
+            "age": rng.integers(18, 90, rows),
+            "income": rng.gamma(3, 12_000, rows).round(2),
+            "region": rng.choice(["north", "south", "east"], rows).tolist(),
+            "member": rng.random(rows) < 0.4,
+            "since": pl.Series(rng.integers(0, 900, rows).astype("int32")).cast(pl.Date),
+            "group": rng.choice(["A", "B"], rows).tolist(),
+            "word": [f"{WORD} {i}" for i in range(rows)],
+        }
+    )
+    return frame.with_columns(
+        pl.when(pl.int_range(pl.len()) == 50).then(float(NUMBER)).otherwise(pl.col("income")).alias("income")
+    )
+
+
+PLAN = """gamma = 9
+bins = 10
+keep = ["group"]
+[attributes.age]
+gamma = 5
+domain = "0:120"
+[attributes.region]
+domain = "east|north|south"
+[attributes.income]
+edges = [0, 1000, 50000, 1e9]
+representative = "random"
+[attributes.since]
+domain = "1970-01-01:1980-01-01"
+"""
+
+
+def corpus(folder: Path) -> dict[str, bytes]:
+    """Every whole file by its name."""
+    place = folder / "whole"
+    (place / "h").mkdir(parents=True)
+    frame = people()
+    frame.write_csv(place / "d.csv")
+    frame.drop("word").with_columns(pl.col("income").clip(upper_bound=9e8)).write_csv(place / "n.csv")
+    pq.write_table(frame.to_arrow(), place / "d.parquet", compression="none", row_group_size=50)
+    with pa.ipc.new_file(place / "d.arrow", frame.to_arrow().schema) as writer:
+        writer.write_table(frame.to_arrow())
+    for suffix in ("csv", "parquet", "arrow"):
+        wishes = {"income": {"domain": [0, 10**9]}, "age": {"domain": [0, 120], "matrix": "band"}}
+        release = str(place / f"r.{suffix}")
+        perturb(frame.drop("word"), release, gamma=9, class_="group", attributes=wishes, seed=1)
+    tree = fit_tree(frame.drop("word"), "group", prune=False, mdl=False).tree
+    for suffix in ("json", "parquet", "csv"):
+        write(tree, place / f"tree.{suffix}")
+    (place / "p.toml").write_text(PLAN)
+    for name, part in (("CANARY-7f3a", frame.head(60)), ("b", frame.tail(60))):
+        (place / "h" / f"patient={name}").mkdir()
+        pq.write_table(part.to_arrow(), place / "h" / f"patient={name}" / "p.parquet")
+    with pa.ipc.open_file(place / "r.arrow") as file, pa.ipc.new_stream(place / "stdin", file.schema) as stream:
+        stream.write_table(file.read_all())
+    files = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+    said = json.loads(files["r.csv.ppdm.json"])
+    said.pop("blake2b", None)  # so that damaged bytes are read at all
+    files["r.csv.ppdm.json"] = json.dumps(said).encode()
+    shutil.rmtree(place)
+    return files
+
+
+def set_up(files: dict[str, bytes], kind: str, place: Path) -> tuple[str, bytes]:
+    """The files around a case, and the name and bytes of the one to damage."""
+    damaged = DAMAGED[kind]
+    for name, data in files.items():
+        wanted = name.split("/")[0] in _BESIDE or name.startswith(damaged)
+        if wanted and name.startswith("h/") == (kind == "hive"):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
+    place.mkdir(exist_ok=True)
+    return damaged, files["d.csv"] if kind == "csv stream" else files[damaged]

@@ -1,0 +1,134 @@
+"""A first line that is a record is never published as the names of columns, and no message quotes it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ppdm_cli import perturb
+from ppdm_cli.errors import DataError, RefusedError
+from ppdm_cli.tables import CsvOptions, open_table
+from ppdm_cli.tables.csv_header import looks_like_data
+from tests.conftest import Run, loaded, read_table
+
+DATA = [
+    "56",
+    "-1.5",
+    "+3",
+    "1e5",
+    "2.5E-3",
+    "80,4",
+    "1.234,56",
+    "12 %",
+    "$5",
+    "2020-01-01",
+    "2020-01-01T10:00:00Z",
+    "1/2/2020",
+    "10:30",
+    "18-25",
+    " 7 ",
+    "true",
+    "FALSE",
+    "NA",
+]
+NAMES = [
+    "age",
+    "2019Q1",
+    "x1",
+    "1st",
+    "e5",
+    "größe",
+    "col_1",
+    "1_000",
+    "#",
+    "a b",
+    "income (2019)",
+    "T",
+    "NAME",
+]
+
+
+def test_what_looks_like_data() -> None:
+    assert [c for c in DATA if not looks_like_data(c, ("", "NA"))] == []
+    assert [c for c in NAMES if looks_like_data(c, ("", "NA"))] == []
+
+
+@pytest.mark.parametrize("cell", DATA)
+def test_a_first_line_like_a_record_is_refused_unquoted(cell: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f'CANARY Alice,"{cell}",x\nBob,1,y\n')
+    with pytest.raises(RefusedError, match="looks like a record: column 2 of it") as refused:
+        read_table([tmp_path / "t.csv"], nulls=("", "NA"))
+    assert "CANARY" not in str(refused.value) and f"'{cell}'" not in str(refused.value)
+    assert read_table([tmp_path / "t.csv"], nulls=("", "NA"), header=True).column_names == [
+        "CANARY Alice",
+        cell,
+        "x",
+    ]
+
+
+def test_without_a_header_columns_are_numbered_and_the_first_line_is_a_record(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Alice,56,0\nBob,31,1\n")
+    (tmp_path / "b.csv").write_text("Carol,20,1\n")
+    table = read_table([tmp_path / "a.csv", tmp_path / "b.csv"], header=False)
+    assert table.column_names == ["column_1", "column_2", "column_3"]
+    assert table["column_1"].to_pylist() == ["Alice", "Bob", "Carol"] and table["column_2"].to_pylist() == [
+        56,
+        31,
+        20,
+    ]
+    options = CsvOptions(header=False)
+    stream = io.BytesIO(b"1,a\n2,b\n")
+    streamed = loaded(open_table("-", csv=options, standard_format="csv", standard_input=stream))
+    assert streamed.to_pydict() == {"column_1": [1, 2], "column_2": ["a", "b"]}
+    (tmp_path / "ragged.csv").write_text("1,2\n3,4\n5\n")
+    with pytest.raises(DataError, match=r"row 3 of .*: it has 1 cells where the first row has 2"):
+        read_table([tmp_path / "ragged.csv"], header=False)
+
+
+@pytest.mark.parametrize("text", ["CANARY,,x\n1,2,3\n", "CANARY,y,CANARY\na,b,c\n"])
+def test_other_first_lines_that_name_nothing_lead_to_the_same_way_out(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError, match="say --no-header") as wrong:
+        read_table([tmp_path / "t.csv"])
+    assert "CANARY" not in str(wrong.value)
+    assert read_table([tmp_path / "t.csv"], header=False).num_rows == 2
+
+
+def test_names_that_are_known_are_names(tmp_path: Path, here: Run) -> None:
+    """Years as columns: what a sidecar, a tree or --type names needs no word."""
+    frame = pl.DataFrame({"2019": [1, 2, 3] * 100, "2020": [3, 2, 1] * 100, "class": ["a", "b", "b"] * 100})
+    frame.write_csv(tmp_path / "years.csv")
+    asked = ["--gamma", 9, "--class", "class", "--keep-order"]
+    said = here("perturb", "years.csv", "-o", "r.csv", *asked, code=4).stderr.decode()
+    assert said.count("\n") == 1 and "--no-header" in said and "--header" in said and "2019" not in said
+    here("perturb", "years.csv", "-o", "r.csv", "--header", *asked)
+    here("perturb", "years.csv", "-o", "s.csv", "--type", "2019=int64", "--type", "2020=int64", *asked)
+    here("estimate", "r.csv", "--truth", "years.csv")
+    here("reconstruct", "r.csv", "-o", "back.csv")
+    here("train-tree", "back.csv", "--class", "class", "-o", "tree.json", "--test", "years.csv")
+    here("predict", "tree.json", "years.csv", "-o", "p.csv")
+    here("perturb", "years.csv", "-o", "next.csv", "--like", "r.csv", "--keep-order")
+
+
+def test_a_file_without_header_goes_all_the_way(tmp_path: Path, here: Run) -> None:
+    rows = "".join(f"CANARY {i % 3},{20 + i % 50},{i % 2}\n" for i in range(600))
+    (tmp_path / "nohdr.csv").write_text(rows)
+    asked = ["--gamma", 9, "--rare", "publish", "--shuffle", "--class", "column_3"]
+    said = here(
+        "perturb", "nohdr.csv", "-o", "r.csv", "--gamma", 9, "--rare", "publish", code=4
+    ).stderr.decode()
+    assert "CANARY" not in said and "56" not in said and not (tmp_path / "r.csv").exists()
+    here("perturb", "nohdr.csv", "-o", "r.csv", "--no-header", *asked)
+    assert (tmp_path / "r.csv").read_text().splitlines()[0] == "column_1,column_2,column_3"
+    assert pl.read_csv(tmp_path / "r.csv").height == 600
+    here("estimate", "r.csv", "--truth", "nohdr.csv", "--no-header")
+    here("attack", "r.csv", "--truth", "nohdr.csv", "--no-header", code=3)  # shuffled: nothing pairs
+    here("train-tree", "nohdr.csv", "--no-header", "--class", "column_3", "-o", "tree.json")
+    here("predict", "tree.json", "nohdr.csv", "--no-header", "-o", "p.csv")
+    release = perturb(
+        tmp_path / "nohdr.csv", gamma=9, shuffle=True, rare="publish", csv=CsvOptions(header=False)
+    )
+    assert release.frame.columns == ["column_1", "column_2", "column_3"]

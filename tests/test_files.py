@@ -1,0 +1,231 @@
+"""Nothing that a run reads is written over: every command, every file it reads, every way of writing one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ppdm_cli import files, perturb, reconstruct
+from ppdm_cli.errors import UsageError
+from tests.conftest import Run, listing, people
+
+# what a command is called with, the files that it reads (or that speak of those), and its ways of writing one
+READS: dict[str, tuple[str, str, str]] = {
+    "perturb": (
+        "perturb in.csv more.csv --plan plan.toml --domain region=@region.csv --key-file my.key --id id",
+        "in.csv more.csv in.csv.ppdm.json plan.toml region.csv my.key",
+        "-o --sidecar",
+    ),
+    "perturb, a new key": (
+        "perturb in.csv more.csv --plan plan.toml --id id",
+        "in.csv more.csv.ppdm.json plan.toml",
+        "-o --sidecar --key-file",
+    ),
+    "perturb --like": (
+        "perturb original.csv --like r.csv",
+        "original.csv r.csv r.csv.ppdm.json",
+        "-o --sidecar",
+    ),
+    "perturb a folder": ("perturb parts --gamma 9", "parts/0.parquet parts/1.parquet", "-o --sidecar"),
+    "estimate": (
+        "estimate r.csv r2.csv --truth twice.csv",
+        "r.csv r2.csv r.csv.ppdm.json r2.csv.ppdm.json twice.csv",
+        "-o --plot",
+    ),
+    "estimate --sidecar": (
+        "estimate r.csv --sidecar s.json",
+        "r.csv s.json r.csv.ppdm.json",
+        "-o --plot",
+    ),
+    "reconstruct": ("reconstruct r.csv", "r.csv r.csv.ppdm.json", "-o --output-sidecar"),
+    "attack": (
+        "attack r.csv --truth original.csv --with posterior",
+        "r.csv r.csv.ppdm.json original.csv",
+        "-o --plot --recovered",
+    ),
+    "entropy": ("entropy r.csv", "r.csv r.csv.ppdm.json", "-o --plot"),
+    "train-tree": (
+        "train-tree u.csv --test original.csv --class group",
+        "u.csv u.csv.ppdm.json original.csv",
+        "-o --export --predicted",
+    ),
+    "train-tree on a release": ("train-tree r.csv", "r.csv r.csv.ppdm.json", "-o --export"),
+    "predict": ("predict t.json u.csv", "t.json u.csv u.csv.ppdm.json", "-o"),
+    "predict by a table": ("predict t.csv u.csv", "t.csv t.csv.ppdm.json u.csv", "-o"),
+    "generate": ("generate --function 1 --records 9", "", "-o"),
+}
+SUFFIX = {
+    "--plot": "svg",
+    "--export": "txt",
+    "--sidecar": "json",
+    "--output-sidecar": "json",
+    "--key-file": "key",
+}
+
+
+@pytest.fixture(scope="module")
+def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that the commands read."""
+    folder = tmp_path_factory.mktemp("stocked")
+    frame = people(300)
+    frame.write_csv(folder / "original.csv")
+    frame.vstack(frame).write_csv(folder / "twice.csv")
+    with_id = frame.vstack(people(300, 8)).with_row_index("id")
+    with_id[:300].write_csv(folder / "in.csv")
+    with_id[300:].write_csv(folder / "more.csv")
+    (folder / "parts").mkdir()
+    for part in (0, 1):
+        people(300, part).write_parquet(folder / f"parts/{part}.parquet")
+    (folder / "plan.toml").write_text("gamma = 9\n")
+    (folder / "region.csv").write_text("north\nsouth\neast\n")
+    (folder / "my.key").write_text("5e" * 32 + "\n")
+    (folder / "my.key").chmod(0o600)
+    perturb(frame, folder / "r.csv", gamma=9, class_="group")
+    perturb(frame, folder / "r2.csv", like=folder / "r.csv")
+    (folder / "s.json").write_bytes((folder / "r.csv.ppdm.json").read_bytes())
+    reconstruct(folder / "r.csv", folder / "u.csv")
+    for tree in ("t.json", "t.csv"):
+        train = ("train-tree", "original.csv", "--class", "group", "-o", tree)
+        subprocess.run([sys.executable, "-m", "ppdm_cli", *train], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def folder(stocked: Path, tmp_path: Path) -> Path:
+    for name, content in listing(stocked).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "my.key").chmod(0o600)
+    return tmp_path
+
+
+def ways(options: str, **given: str) -> list[str]:
+    """Every output named, each with a file of its own unless it is given one."""
+    named = [o for o in options.split() if o == "-o" or o in given or o == "--key-file"]
+    return [w for o in named for w in (o, given.get(o, f"fresh.{SUFFIX.get(o, 'csv')}"))]
+
+
+def aliases(folder: Path, name: str, suffix: str) -> list[str]:
+    """The file's own name, another way to it, a hard link and a symbolic link with a suffix that will do."""
+    Path(folder / "elsewhere").mkdir()
+    found = [name, f"elsewhere/../{name}"]
+    if (folder / name).exists():
+        os.link(folder / name, folder / f"elsewhere/hard.{suffix}")
+        found.append(f"elsewhere/hard.{suffix}")
+    (folder / f"elsewhere/soft.{suffix}").symlink_to(folder / name)
+    return [*found, f"elsewhere/soft.{suffix}"]
+
+
+CASES = [(c, f, w) for c, (_, read, written) in READS.items() for f in read.split() for w in written.split()]
+
+
+@pytest.mark.parametrize(("command", "file", "way"), CASES)
+def test_what_is_read_is_never_written_over(command: str, file: str, way: str, folder: Path, here: Run) -> None:
+    called, _, written = READS[command]
+    names = aliases(folder, file, SUFFIX.get(way, "csv"))
+    before = listing(folder)
+    for name in names:
+        a_key = way == "--key-file" and (folder / file).exists()  # then it is read for a key, and is none
+        done = here(*called.split(), *ways(written, **{way: name}), "--force", code=4 if a_key else 2)
+        said = done.stderr.decode()
+        assert a_key or "also the input" in said or (name in names[:2] and "names no" in said), said
+        assert said.count("\n") == 1 and done.stdout == b""
+        assert listing(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "one", "other"),
+    [(c, *pair) for c, (_, _, written) in READS.items() for pair in combinations(written.split(), 2)],
+)
+def test_two_outputs_are_never_one_file(command: str, one: str, other: str, folder: Path, here: Run) -> None:
+    called, _, written = READS[command]
+    (folder / "there.csv").write_text("mine")
+    (folder / f"soft.{SUFFIX.get(other, 'csv')}").symlink_to("there.csv")
+    (folder / f"free.{SUFFIX.get(other, 'csv')}").symlink_to("absent.csv")
+    before = listing(folder)
+    for first, second in [("there", "soft"), ("absent", "free")]["--key-file" in (one, other) :]:
+        pair = {one: f"{first}.csv", other: f"{second}.{SUFFIX.get(other, 'csv')}"}
+        if SUFFIX.get(one, "csv") != "csv":
+            (folder / f"{first}.{SUFFIX[one]}").symlink_to(f"{first}.csv")
+            pair[one] = f"{first}.{SUFFIX[one]}"
+            before = listing(folder)
+        said = here(*called.split(), *ways(written, **pair), "--force", code=2).stderr.decode()
+        assert "two outputs are one file: " in said, said
+        assert listing(folder) == before
+
+
+_OPENED: list[str] | None = None
+
+
+def _note(event: str, args: tuple[Any, ...]) -> None:
+    if _OPENED is not None and event == "open" and isinstance(args[0], str):
+        _OPENED.append(args[0])
+
+
+sys.addaudithook(_note)
+
+
+@pytest.mark.parametrize("command", READS)
+def test_no_file_is_opened_that_the_run_does_not_know(
+    command: str, folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python's own openings; those of Arrow follow one of Python, which finds a file that may not be read."""
+    global _OPENED
+    called, read, written = READS[command]
+    runs: list[files.Run] = []
+
+    def noted() -> files.Run:
+        runs.append(real())
+        return runs[-1]
+
+    real = files.Run
+    monkeypatch.setattr(files, "Run", noted)
+    _OPENED = []
+    try:
+        here(*called.split(), *ways(written, **({"--key-file": "new.key"} if "--key-file" in written else {})))
+        opened = {Path(folder / o).resolve() for o in _OPENED if not o.startswith("/proc")}
+    finally:
+        _OPENED = None
+    (run,) = runs
+    known = {str(i) for i in (*run.reads, *run.writes)}
+    inside = {str(p) for p in opened if folder.resolve() in p.parents and p.is_file()}
+    assert {p for p in inside if ".ppdm-" not in p} <= known
+    assert {str((folder / f).resolve()) for f in read.split()} <= known
+
+
+def test_standard_streams_are_files_too(folder: Path) -> None:
+    before = listing(folder)
+    domains = "--gamma 9 --domain x=0:9"
+    (folder / "x.csv").write_text("x\n" + "1\n" * 50)
+    before = listing(folder)
+    for shell in (
+        f"ppdm perturb - --from csv -o x.csv --force {domains} < x.csv",
+        f"ppdm perturb x.csv -o - --to csv --sidecar s2.json {domains} >> x.csv",
+        f"ppdm perturb x.csv -o - --to csv --sidecar x.csv --force {domains} > out.csv",
+    ):
+        command = f'ppdm() {{ {sys.executable} -m ppdm_cli "$@"; }}; {shell}'
+        done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True)
+        assert done.returncode == 2 and b"also the input" in done.stderr, done.stderr
+        (folder / "out.csv").unlink(missing_ok=True)
+        assert listing(folder) == before
+
+
+def test_the_library_refuses_it_as_well(folder: Path) -> None:
+    before = listing(folder)
+    for options in (
+        {"sidecar": folder / "in.csv"},
+        {"plan": folder / "plan.toml", "sidecar": folder / "plan.toml"},
+        {"attributes": {"region": {"domain": f"@{folder}/region.csv"}}, "sidecar": folder / "region.csv"},
+        {"id": "id", "key_file": folder / "new.csv"},
+    ):
+        with pytest.raises(UsageError, match=r"also the input|two outputs are one file"):
+            perturb(folder / "in.csv", folder / "new.csv", gamma=9, force=True, **options)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="also the input"):
+        reconstruct(folder / "r.csv", folder / "n.csv", output_sidecar=folder / "r.csv.ppdm.json", force=True)
+    assert listing(folder) == before
