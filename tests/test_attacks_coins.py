@@ -324,9 +324,7 @@ def targets(sizes: tuple[tuple[str, int], ...], gamma: float) -> list[Target]:
     table = pl.DataFrame({n: np.random.default_rng(0).integers(0, size, 500) for n, size in sizes})
     wishes = {n: {"categories": list(range(size))} for n, size in sizes}
     made = perturb(table, gamma=gamma, attributes=wishes, seed=1, keep_order=True)
-    return [
-        Target(c, np.full(c.matrix.inputs, 1 / c.matrix.inputs)) for c in made.sidecar.channels
-    ]
+    return [Target(c, np.full(c.matrix.inputs, 1 / c.matrix.inputs)) for c in made.sidecar.channels]
 
 
 def verdicts(

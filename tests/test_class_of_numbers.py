@@ -119,4 +119,4 @@ def test_a_band_of_labels_is_asked_for_by_name() -> None:
     for own, kind in (({}, "gamma-diagonal"), ({"matrix": "band", "half_width": 1}, "band")):
         plan = STROKES | {"digit": {"domain": [0, 9], **own}}
         release = perturb(digits(), gamma=5, matrix="band", class_="digit", attributes=plan, seed=1)
-        assert label(release).matrix.kind == kind  # type: ignore[union-attr]
+        assert release.sidecar.axis("digit").spec.kind == kind  # type: ignore[union-attr]

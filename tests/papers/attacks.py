@@ -97,7 +97,7 @@ def audits(releases: int = 100, records: int = 100_000) -> dict[str, str]:
 
 def exact_bayes(release: Any, original: pl.DataFrame, function: int, names: tuple[str, ...]) -> float:
     """The share of exact bins of the first attribute, by Bayes' rule with clean records' joint distribution."""
-    known = {a.name: a for a in release.sidecar.attributes}
+    known = {n: release.sidecar.axis(n) for n in names}
     clean = table(function, 1_000_000, 31 + function)
     domains = [known[n].domain for n in names]
 
