@@ -15,7 +15,7 @@ from tests.fuzz import planned, run_cases
 from tests.fuzz_corpus import CANARY, COMMANDS
 from tests.test_canary import Anything
 
-CASES = 280
+CASES = 210
 
 
 def test_damaged_files_end_in_a_code_of_the_table() -> None:
