@@ -33,10 +33,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         *("train-tree", "in.parquet", "--class", "group", "-o", "out.json", "--export", "out.txt"),
         *("--predicted", "out.csv", "--force"),
     ),
-    "predict": ("predict", "t.json", "in.parquet", "-o", "out.csv.gz", "--force"),
-    "estimate -o": ("estimate", "r.parquet", "-o", "out.csv", "--force"),
+    "predict": ("predict", "t.json", "in.parquet", "-o", "out.feather", "--force"),
+    "estimate -o": ("estimate", "r.parquet", "-o", "out.parquet", "--force"),
 }
-OLD = ("out.parquet", "out.csv", "out.arrow", "out.csv.gz")
+OLD = ("out.parquet", "out.csv", "out.arrow", "out.feather")
 KINDS = ("open", "write", "fsync", "link", "rename", "unlink")
 NAMELESS: int = getattr(os, "O_TMPFILE", 0) or -1
 CALLS = {

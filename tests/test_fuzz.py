@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests import fuzz
+from tests.conftest import Run
 from tests.fuzz import planned, run_cases
 from tests.fuzz_corpus import CANARY, COMMANDS
+from tests.test_canary import Anything
 
-CASES = 280
+CASES = 210
 
 
 def test_damaged_files_end_in_a_code_of_the_table() -> None:
@@ -32,3 +39,20 @@ def test_stray_words_would_be_seen(said: bytes) -> None:
 def test_private_values_would_be_seen() -> None:
     assert CANARY.search(b"near 'CANARY-7f3a 3'") and CANARY.search(b"918,273,645")
     assert not CANARY.search(b"918273")
+
+
+def test_places_past_the_end_of_a_dictionary_are_damage(tmp_path: Path, here: Run) -> None:
+    """Found by case 175: a page of dictionary indices with a bit turned over."""
+    table = pa.table({"s": pa.array(["a", "b", "c"] * 40), "n": pa.array([1, 2, 3] * 40)})
+    pq.write_table(table, tmp_path / "d.parquet", compression="none")
+    whole = (tmp_path / "d.parquet").read_bytes()
+    packed = pq.read_metadata(tmp_path / "d.parquet").row_group(0).column(0)
+    start, end = packed.data_page_offset, packed.dictionary_page_offset + packed.total_compressed_size
+    refused = 0
+    for place in range(start, end):
+        (tmp_path / "d.parquet").write_bytes(whole[:place] + b"\xff" + whole[place + 1 :])
+        code: Any = Anything()
+        done = here("perturb", "d.parquet", "-o", "o.csv", "--gamma", "9", "--keep-order", "--force", code=code)
+        assert code.code in (0, 1) and b"inside ppdm" not in done.stderr
+        refused += code.code == 1
+    assert refused

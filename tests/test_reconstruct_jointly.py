@@ -127,7 +127,7 @@ def test_a_label_of_which_the_sample_has_no_record_is_drawn_too() -> None:
     data = people(4_000).select("age", "salary", "group").with_columns(
         age=pl.when(pl.int_range(pl.len()) % 9 == 0).then(None).otherwise(pl.col("age"))
     )  # fmt: skip
-    release = perturb(data, gamma=9, keep=["group"], class_="group", seed=2)
+    release = perturb(data, gamma=9, keep=["group"], class_="group", seed=2, keep_order=True)
     table, said = open_releases(release.frame, release.sidecar)
     sample = read(table, said, label_of(said, None))
     assert sample.attributes[0].name == "age"

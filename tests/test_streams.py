@@ -124,7 +124,7 @@ def test_a_pipe_that_has_a_name_is_read_as_a_stream(shell: Shell, tmp_path: Path
     expected = (tmp_path / "a.csv").read_bytes()
     for line in (
         f"ppdm perturb <(cat x.csv) --from csv -o a.csv {asked}",
-        f"mkfifo p.csv; cat x.csv > p.csv & ppdm perturb p.csv -o a.csv {asked}",
+        f"mkfifo p; cat x.csv > p & ppdm perturb p --from csv -o a.csv {asked}",
     ):
         (tmp_path / "a.csv").unlink()
         shell(line)

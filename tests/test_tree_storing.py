@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli.errors import MismatchError, PpdmError, UsageError
+from ppdm_cli.trees import storing
 from ppdm_cli.trees.storing import decode, encode, load, write
 from ppdm_cli.trees.tree import Tree
 from tests.conftest import listing
@@ -114,3 +115,10 @@ def test_absent_and_strange_files(tmp_path: Path) -> None:
     for name in ("no.json", "no.csv", "no.txt", "."):
         with pytest.raises(PpdmError):
             load(tmp_path / name)
+
+
+def test_a_tree_too_large_to_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storing, "LARGEST", 100)
+    with pytest.raises(UsageError, match=r"store it as \.parquet"):
+        write(hostile_tree(), tmp_path / "t.json")
+    assert not listing(tmp_path)

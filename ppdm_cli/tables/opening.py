@@ -50,18 +50,19 @@ def open_table(
         raise UsageError("standard input or a pipe is named among other files", "give it alone, or only files")
     name = "standard input" if str(source[0]) == STANDARD else str(source[0])
     stream = _peeked(standard_input or _opened_stream(source[0], name), name)
-    if standard_format == "csv" or name.lower().endswith(".csv"):
+    if standard_format == "csv":
         return CsvTable(stream, name, csv)
     return open_ipc_stream(stream, name)
 
 
 def is_stream(source: Any) -> bool:
-    """Whether it can be read only once: standard input, or a pipe, such as a shell's <(...)."""
+    """Whether it can be read only once: standard input, or a pipe, such as a shell's <(...).
+
+    A pipe with the suffix of a format is named as a file, which nobody may be writing to: it is none.
+    """
     if not isinstance(source, (str, Path)) or str(source) == STANDARD:
         return isinstance(source, (str, Path))
-    if Path(source).name.lower().endswith((".parquet", ".arrow", ".feather", ".gz")):
-        return False  # these are read from their end, or again
-    return Path(source).is_fifo() or Path(source).is_char_device()
+    return not Path(source).suffix and (Path(source).is_fifo() or Path(source).is_char_device())
 
 
 def _opened_stream(source: str | Path, name: str) -> IO[bytes]:

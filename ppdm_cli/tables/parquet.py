@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ppdm_cli import dtypes
@@ -121,6 +122,7 @@ class _Slices:
                         self._rows, [self._group], self._columns, use_threads=False
                     )
             batch = next(self._batches)
+            _check_places(batch)
         except (pa.ArrowException, OSError, StopIteration):
             raise _damaged(self._label) from None
         self._check_text(batch)
@@ -199,6 +201,16 @@ def _hive_value(text: str) -> str | None:
 def _key_type(values: list[Any]) -> pa.DataType:
     whole = any(isinstance(v, int) for v in values)
     return dtypes.parse("int64" if whole else "string")
+
+
+def _check_places(batch: pa.RecordBatch | pa.Table) -> None:
+    """ArrowInvalid where a damaged page names labels past the end of its dictionary: it is read anyway."""
+    for column in batch.columns:
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            if pa.types.is_dictionary(chunk.type):
+                ends = pc.min_max(chunk.indices).as_py()
+                if ends["max"] is not None and not 0 <= ends["min"] <= ends["max"] < len(chunk.dictionary):
+                    raise pa.ArrowInvalid
 
 
 def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
