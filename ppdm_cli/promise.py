@@ -93,6 +93,7 @@ def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dic
         "dtype": attribute.dtype,
         "N": attribute.N,
         "matrix": None if spec is None else spec.kind,
+        "law": None if spec is None else spec.short(),
         **dict.fromkeys(FIGURES),
         **channel.figures,
         "gamma": _finite(gamma),

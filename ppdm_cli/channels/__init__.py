@@ -8,6 +8,7 @@ domains that they are for. Kinds register themselves; nothing outside this room 
 from __future__ import annotations
 
 from ppdm_cli.channels.additive import AdditiveSpec
+from ppdm_cli.channels.asking import DEFAULT, SUBSTITUTION, checked_kind, kinds, schemes
 from ppdm_cli.channels.band import BandSpec
 from ppdm_cli.channels.base import (
     FIGURES,
@@ -26,13 +27,11 @@ from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
 
-DEFAULT = GammaDiagonalSpec
-"""The kind that an attribute has unless another is asked for."""
-
 __all__ = [
     "DEFAULT",
     "FIGURES",
     "KINDS",
+    "SUBSTITUTION",
     "AdditiveSpec",
     "BandSpec",
     "Beyond",
@@ -49,5 +48,8 @@ __all__ = [
     "Spec",
     "Substitution",
     "checked_gamma",
+    "checked_kind",
+    "kinds",
     "register",
+    "schemes",
 ]

@@ -43,6 +43,7 @@ _EXTREME = 1e6
 _NARROW = 1e-4
 """A bin of fewer standard deviations is as good as its middle; there differences would be all rounding."""
 
+
 @dataclass(frozen=True)
 class Additive(Noisy):
     """Noise of standard deviation `sd` on codes whose values lie within `extents`."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar
 
@@ -21,20 +20,19 @@ from msgspec import UNSET, Meta, UnsetType
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import (
-    Beyond,
     GammaSpec,
     Request,
     Spec,
-    extended,
     json_gamma,
     register,
 )
+from ppdm_cli.channels.beyond import Beyond, beyond, extended
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.least_squares import applied, left_inverse
 from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
-from ppdm_cli.domain import Domain
+from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.percentages import percent
 from ppdm_cli.settings import whole
@@ -238,6 +236,7 @@ class Band(Substitution):
     def own_outputs(self) -> tuple[float, float]:
         return float(self.width), float(self._all - self.width)
 
+
 @lru_cache(maxsize=8)
 def _left_inverse(band: Band) -> Floats:
     return left_inverse(band.dense())
@@ -312,6 +311,9 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
     def described(self) -> str:
         return f"gamma {self.gamma} (band, half-width {self.half_width[0]})"
 
+    def short(self) -> str:
+        return f"band +-{self.half_width[0]}"
+
     def figures(self, matrix: Matrix, domain: Domain) -> dict[str, Any]:
         assert isinstance(matrix, Band)
         return {"half_width": matrix.half_width, "neighbourhood": matrix.neighbourhood}
@@ -327,6 +329,19 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
             "A band tells more of a value's neighbourhood and less of the exact value than a gamma-diagonal "
             "matrix of the same gamma and N, whose figures are in brackets: " + "; ".join(parts) + "."
         ]
+
+    @classmethod
+    def missed(cls, channels: Sequence[Channel]) -> list[str]:
+        plain = [c.name for c in channels if not isinstance(c.spec, cls) and isinstance(c.domain, Bins)]
+        if channels and not any(isinstance(c.spec, cls) for c in channels):
+            return [
+                "No attribute got a band: those are for bins of numbers and times, and for ranges declared "
+                "with --domain; with few values the gamma-diagonal matrix is the better one."
+            ]
+        return [
+            f"Without a band: {', '.join(plain)}. With that many bins at that gamma a gamma-diagonal matrix "
+            "tells the miner more, or there is no band of them."
+        ] * bool(plain)
 
     @classmethod
     def suits(cls, domain: Domain, ordered: bool) -> bool:
@@ -349,7 +364,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
             width = 2 * b + 1
             exact = rounded_down(exact, domain.ordinary + width - 1 + domain.nulls * width, width)
         Band(exact, domain.ordinary, b, domain.nulls)  # refuses a half-width that cannot be
-        return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), _beyond(domain, b)
+        return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), beyond(domain, b)
 
     @classmethod
     def best_bins(cls, gamma: float, size: float) -> float:
@@ -366,29 +381,3 @@ def _compared(band: Band) -> str:
         f"within {b} of the true one with {percent(band.neighbourhood)} ({percent((gamma + others) / D)}), "
         f"at the true one with {percent(band.staying)} ({percent(gamma / D)})"
     )
-
-
-def _beyond(domain: Domain, count: int) -> Beyond:
-    try:
-        ends = _continued(domain.marks, count, dtypes.is_whole(domain.kind))
-        kind = dtypes.holding(domain.kind, ends[0][0], ends[1][-1])
-        if kind is None:
-            raise ValueError
-        carrier = dtypes.carrier_type(kind).type
-        below, above = ([carrier(v).item() for v in side] for side in ends)
-        domain.extended(kind, below, above)
-    except (ValueError, OverflowError):
-        raise RefusedError(
-            f"a band publishes values beyond the domain, and there are none such of type {domain.kind}",
-            "say matrix=gamma-diagonal for it",
-        ) from None
-    return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))
-
-
-def _continued(numbers: list[Any], count: int, whole: bool) -> tuple[list[Any], list[Any]]:
-    """Numbers before and after a rising list, by its first and its last step."""
-    exact: Any = int if whole else Fraction
-    (first, second), (before, last) = map(exact, numbers[:2]), map(exact, numbers[-2:])
-    below = [first - i * (second - first) for i in range(count, 0, -1)]
-    above = [last + i * (last - before) for i in range(1, count + 1)]
-    return (below, above) if whole else ([float(v) for v in below], [float(v) for v in above])

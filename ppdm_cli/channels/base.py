@@ -17,29 +17,17 @@ import numpy as np
 import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, code_type
+from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.matrix import Matrix, Substitution
 from ppdm_cli.coins import CELLS, Coins, uniform
-from ppdm_cli.domain import MOST_VALUES, Bins, Domain
+from ppdm_cli.domain import Bins, Domain
 
 if TYPE_CHECKING:
     from ppdm_cli.channels.channel import Channel
 
 Name = Annotated[str, Meta(min_length=1, max_length=1 << 12)]
-Scalar = int | float | bool | Annotated[str, Meta(max_length=1 << 14)]
-
-
-class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is published beyond the domain: as many edges (or numbers) more on either side.
-
-    `dtype` is the type of the published column, which is wider where the attribute's own has no room.
-    """
-
-    dtype: Annotated[str, Meta(max_length=128)]
-    below: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
-    above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
 
 
 @dataclass(frozen=True)
@@ -120,6 +108,10 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """Return the law in a few words."""
         raise NotImplementedError
 
+    def short(self) -> str:
+        """Return the kind in a cell of a table, with what tells it from others of its kind."""
+        return self.kind
+
     def figures(self, matrix: Matrix, domain: Domain) -> dict[str, Any]:
         """Return the figures that only this kind has, by the names of `FIGURES`."""
         return {}
@@ -132,6 +124,11 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     @classmethod
     def remarks(cls, channels: Sequence[Channel]) -> list[str]:
         """Return what else is to be said of these channels."""
+        return []
+
+    @classmethod
+    def missed(cls, channels: Sequence[Channel]) -> list[str]:
+        """Return what is to be said where the kind was asked for all, and not every channel has it."""
         return []
 
     # -- what an owner asks
@@ -201,14 +198,3 @@ def substitute(matrix: Substitution, coins: Coins, addresses: Addresses, codes: 
             return coins.words(here[rows], true[rows], retry)
 
         matrix.sample(true, blocks, out[part])
-
-
-def extended(domain: Domain, beyond: Beyond) -> Domain:
-    """Return a domain with what is published beyond it; ValueError where the two do not fit."""
-    kind = dtypes.parse(beyond.dtype)
-    below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
-    if not below or len(below) != len(above):
-        raise ValueError("as much is published below the domain as above it")
-    if dtypes.is_discrete(domain.kind) or dtypes.holding(domain.kind, below[0], above[-1]) != kind:
-        raise ValueError(f"what is published of type {domain.kind} has not the type {beyond.dtype}")
-    return domain.extended(kind, below, above)

@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, force_option, json_option, numbers, sidecar_option, whole_numbers
+from ppdm_cli.commands.options import (
+    FILE,
+    force_option,
+    json_option,
+    kinds,
+    numbers,
+    sidecar_option,
+    whole_numbers,
+)
 from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
@@ -31,8 +39,9 @@ that means nothing. Memory: constant.""",
 @click.option("--bins", metavar="LIST", help=f"Numbers of values or bins.  [default: {BINS}]")
 @click.option(
     "--matrix",
-    type=click.Choice(["gamma-diagonal", "band"]),
-    help="The kind of matrix; a band has the half-width that perturb chooses.  [default: gamma-diagonal]",
+    metavar="KIND",
+    shell_complete=kinds,
+    help="The kind of matrix, gamma-diagonal or band; a band has the half-width that perturb chooses.  [default: gamma-diagonal]",
 )
 @click.option(
     "--records",

@@ -32,6 +32,14 @@ to_option = click.option(
 )
 
 
+def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a kind of matrix, or of a scheme; they are loaded only then."""
+    from ppdm_cli import channels
+
+    known = channels.schemes() if param.name == "scheme" else channels.kinds()
+    return [k for k in known if k.startswith(incomplete)]
+
+
 def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """How a CSV is to be read: the command gets it as `csv`, the library's options."""
 

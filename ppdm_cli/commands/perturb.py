@@ -14,6 +14,7 @@ from ppdm_cli.commands.options import (
     force_option,
     from_option,
     json_option,
+    kinds,
     pair,
     to_option,
 )
@@ -97,15 +98,17 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 )
 @click.option(
     "--matrix",
-    type=click.Choice(["gamma-diagonal", "band"]),
-    help="band: of bins of numbers and times the neighbourhood is kept rather than the exact bin, which serves "
-    "ranges and trees better at the same gamma.  [default: gamma-diagonal]",
+    metavar="KIND",
+    shell_complete=kinds,
+    help="gamma-diagonal, or band: of bins of numbers and times the neighbourhood is kept rather than the exact "
+    "bin, which serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
 )
 @click.option(
     "--scheme",
-    type=click.Choice(["substitution", "additive"]),
-    help="additive: noise of one law on every number instead, the old baseline, to compare with. It promises "
-    "no gamma.  [default: substitution]",
+    metavar="SCHEME",
+    shell_complete=kinds,
+    help="substitution, or additive: noise of one law on every number instead, the old baseline, to compare "
+    "with. It promises no gamma.  [default: substitution]",
 )
 @click.option(
     "--noise", type=click.Choice(["uniform", "normal"]), help="The law of additive noise, of mean zero."
@@ -185,7 +188,7 @@ def command(
     if as_json:
         _print_json(release)
     else:
-        _report(release, output, settings["matrix"] == "band")
+        _report(release, output, settings["matrix"])
 
 
 def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -215,8 +218,9 @@ def _print_json(release: Any) -> None:
     click.echo(display_json(said))
 
 
-def _report(release: Any, output: Path, bands_asked: bool) -> None:
+def _report(release: Any, output: Path, asked: str | None) -> None:
     from ppdm_cli import promise
+    from ppdm_cli.channels import KINDS
     from ppdm_cli.commands import show
 
     out = show.console(stderr=True)
@@ -224,22 +228,12 @@ def _report(release: Any, output: Path, bands_asked: bool) -> None:
     if promise.noisy(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
-        columns = [*["matrix"] * any(r["half_width"] for r in rows), "gamma", "stays", "epsilon"]
+        columns = [*["matrix"] * any(r["law"] != r["matrix"] for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
     said = promise.sentences(release.sidecar)
-    if bands_asked and rows and not any(r["half_width"] for r in rows):
-        said.append(
-            "No attribute got a band: those are for bins of numbers and times, and for ranges declared with "
-            "--domain; with few values the gamma-diagonal matrix is the better one."
-        )
-    elif bands_asked and (
-        plain := [r["attribute"] for r in rows if r["type"] == "continuous" and not r["half_width"]]
-    ):
-        said.append(
-            f"Without a band: {', '.join(plain)}. With that many bins at that gamma a gamma-diagonal matrix "
-            "tells the miner more, or there is no band of them."
-        )
+    if asked is not None:
+        said += KINDS[asked].missed(release.sidecar.channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         said.append(
             "The number of bins was chosen by gamma, the matrix and the number of records (--bins auto)."

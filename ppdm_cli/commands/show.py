@@ -119,16 +119,11 @@ def cell_text(cell: Any) -> str:
     return one_line(str(cell))
 
 
-def matrix(figures: Mapping[str, Any]) -> str:
-    """What kind of matrix an attribute has, in a cell."""
-    return f"band +-{figures['half_width']}" if figures["half_width"] else str(figures["matrix"])
-
-
 WHAT = ["attribute", "type", "N"]
 NOISE = ["noise", "sd", "95% within", "of the domain"]
 _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "type": lambda r: f"{r['type']} {r['dtype']}",
-    "matrix": matrix,
+    "matrix": itemgetter("law"),
     "stays": lambda r: percent(r["staying"]),
     "condition": lambda r: r["condition_number"],
     "domain": lambda r: r["domain_from"],

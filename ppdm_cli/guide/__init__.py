@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from ppdm_cli.channels import DEFAULT, checked_kind
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
@@ -54,7 +55,7 @@ def entropy(
     *,
     gamma: Number | Iterable[Number] | None = None,
     bins: int | Iterable[int] | None = None,
-    matrix: Literal["gamma-diagonal", "band"] | None = None,
+    matrix: str | None = None,
     records: int | None = None,
     prior: Sequence[float] | None = None,
     rho1: float = 0.05,
@@ -83,7 +84,7 @@ def entropy(
         rho1=rho1,
         records=records,
         prior=prior,
-        kind=matrix or "gamma-diagonal",
+        kind=DEFAULT.kind if matrix is None else checked_kind(matrix),
     )
     return Entropy(rows, None)
 

@@ -66,7 +66,7 @@ def of_grid(
 ) -> list[dict[str, Any]]:
     """A row for every gamma and N; a given prior has as many shares as N.
 
-    Bands have the half-width that `perturb` would choose; where that is 0 they are gamma-diagonal.
+    Each channel is the one that `perturb` would choose for so many values in order.
     """
     shares = None if prior is None else checked_prior(prior)
     if shares is not None:

@@ -11,10 +11,10 @@ from decimal import Decimal
 
 from msgspec import UnsetType
 
-from ppdm_cli.channels import DEFAULT, KINDS, Beyond, Request, Spec
+from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Request, Spec
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.perturbing.wishes import SUBSTITUTION, AttributeWish, Wishes
+from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
 
 
 def kind_for(wish: AttributeWish, wishes: Wishes) -> type[Spec]:

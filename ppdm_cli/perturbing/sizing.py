@@ -13,12 +13,12 @@ from dataclasses import replace
 from decimal import Decimal
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import Spec
+from ppdm_cli.channels import SUBSTITUTION, Spec
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.choosing import kind_for
 from ppdm_cli.perturbing.settling import gammas_of, perturbed_columns
-from ppdm_cli.perturbing.wishes import SUBSTITUTION, Wishes
+from ppdm_cli.perturbing.wishes import Wishes
 from ppdm_cli.tables import Table
 
 LEAST, MOST = 4, 60

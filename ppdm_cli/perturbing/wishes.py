@@ -13,7 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ppdm_cli.channels import DEFAULT, KINDS, checked_gamma
+from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, schemes
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
 from ppdm_cli.files import reading
@@ -21,7 +21,6 @@ from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
-SUBSTITUTION = "substitution"
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -182,22 +181,6 @@ def checked_bins(bins: int) -> int:
     if not 2 <= bins <= MOST_VALUES:
         raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
     return bins
-
-
-def schemes() -> list[str]:
-    return [SUBSTITUTION, *(k for k, spec in KINDS.items() if spec.everywhere)]
-
-
-def kinds() -> list[str]:
-    """Return the kinds that may be asked for with --matrix."""
-    others = sorted(k for k, spec in KINDS.items() if not spec.everywhere and spec is not DEFAULT)
-    return [DEFAULT.kind, *others]
-
-
-def checked_kind(matrix: str) -> str:
-    if matrix not in kinds():
-        raise UsageError(f"unknown kind of matrix {quoted(matrix)}", f"one of {', '.join(kinds())}")
-    return matrix
 
 
 def _gamma(gamma: Decimal | None, rho1: float | None, rho2: float | None) -> Decimal | float | None:

@@ -1,0 +1,30 @@
+"""The kinds of channel by the names that people ask for."""
+
+from __future__ import annotations
+
+from ppdm_cli.channels.base import KINDS, Spec
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
+from ppdm_cli.errors import UsageError, quoted
+
+DEFAULT: type[Spec] = GammaDiagonalSpec
+"""The kind that an attribute has unless another is asked for."""
+SUBSTITUTION = "substitution"
+"""The scheme in which each attribute has a kind of its own."""
+
+
+def schemes() -> list[str]:
+    """Return what may be asked for with --scheme: substitution, and kinds that all attributes have or none."""
+    return [SUBSTITUTION, *(k for k, spec in KINDS.items() if spec.everywhere)]
+
+
+def kinds() -> list[str]:
+    """Return what may be asked for with --matrix, the default first."""
+    others = sorted(k for k, spec in KINDS.items() if not spec.everywhere and spec is not DEFAULT)
+    return [DEFAULT.kind, *others]
+
+
+def checked_kind(matrix: str) -> str:
+    """Return the name of a kind, if it is one."""
+    if matrix not in kinds():
+        raise UsageError(f"unknown kind of matrix {quoted(matrix)}", f"one of {', '.join(kinds())}")
+    return matrix

@@ -1,0 +1,64 @@
+"""What is published beyond a domain: by kinds that publish a value as one near it."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ppdm_cli import dtypes
+from ppdm_cli.domain import MOST_VALUES, Domain
+from ppdm_cli.errors import RefusedError
+
+Scalar = int | float | bool | Annotated[str, Meta(max_length=1 << 14)]
+
+
+class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is published beyond the domain: as many edges (or numbers) more on either side.
+
+    `dtype` is the type of the published column, which is wider where the attribute's own has no room.
+    """
+
+    dtype: Annotated[str, Meta(max_length=128)]
+    below: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
+    above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
+
+
+def extended(domain: Domain, beyond: Beyond) -> Domain:
+    """Return a domain with what is published beyond it; ValueError where the two do not fit."""
+    kind = dtypes.parse(beyond.dtype)
+    below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
+    if not below or len(below) != len(above):
+        raise ValueError("as much is published below the domain as above it")
+    if dtypes.is_discrete(domain.kind) or dtypes.holding(domain.kind, below[0], above[-1]) != kind:
+        raise ValueError(f"what is published of type {domain.kind} has not the type {beyond.dtype}")
+    return domain.extended(kind, below, above)
+
+
+def beyond(domain: Domain, count: int) -> Beyond:
+    """Return as many values more on either side, by the first and the last step of the domain."""
+    try:
+        ends = _continued(domain.marks, count, dtypes.is_whole(domain.kind))
+        kind = dtypes.holding(domain.kind, ends[0][0], ends[1][-1])
+        if kind is None:
+            raise ValueError
+        carrier = dtypes.carrier_type(kind).type
+        below, above = ([carrier(v).item() for v in side] for side in ends)
+        domain.extended(kind, below, above)
+    except (ValueError, OverflowError):
+        raise RefusedError(
+            f"a band publishes values beyond the domain, and there are none such of type {domain.kind}",
+            "say matrix=gamma-diagonal for it",
+        ) from None
+    return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))
+
+
+def _continued(numbers: list[Any], count: int, whole: bool) -> tuple[list[Any], list[Any]]:
+    """Numbers before and after a rising list, by its first and its last step."""
+    exact: Any = int if whole else Fraction
+    (first, second), (before, last) = map(exact, numbers[:2]), map(exact, numbers[-2:])
+    below = [first - i * (second - first) for i in range(count, 0, -1)]
+    above = [last + i * (last - before) for i in range(1, count + 1)]
+    return (below, above) if whole else ([float(v) for v in below], [float(v) for v in above])
