@@ -10,18 +10,8 @@ from __future__ import annotations
 from ppdm_cli.channels.additive import AdditiveSpec
 from ppdm_cli.channels.asking import DEFAULT, SUBSTITUTION, checked_kind, kinds, schemes
 from ppdm_cli.channels.band import BandSpec
-from ppdm_cli.channels.base import (
-    FIGURES,
-    KINDS,
-    Beyond,
-    Cells,
-    Name,
-    Recorded,
-    Request,
-    Scalar,
-    Spec,
-    register,
-)
+from ppdm_cli.channels.base import FIGURES, KINDS, Cells, Name, Recorded, Request, Spec, register
+from ppdm_cli.channels.beyond import Beyond, Scalar
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec

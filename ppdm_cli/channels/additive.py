@@ -21,7 +21,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats, Words
-from ppdm_cli.channels.base import Beyond, Cells, Request, Spec, register
+from ppdm_cli.channels.base import Cells, Request, Spec, register
+from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.least_squares import applied, left_inverse
 from ppdm_cli.channels.matrix import Matrix, Noisy

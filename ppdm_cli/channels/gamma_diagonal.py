@@ -14,7 +14,8 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import Beyond, GammaSpec, Request, Spec, json_gamma, register
+from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
+from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
 from ppdm_cli.channels.matrix import Blocks, Substitution, repeated_row
 from ppdm_cli.domain import Domain

@@ -41,7 +41,8 @@ that means nothing. Memory: constant.""",
     "--matrix",
     metavar="KIND",
     shell_complete=kinds,
-    help="The kind of matrix, gamma-diagonal or band; a band has the half-width that perturb chooses.  [default: gamma-diagonal]",
+    help="The kind of matrix, gamma-diagonal or band; a band has the half-width that perturb chooses.  "
+    "[default: gamma-diagonal]",
 )
 @click.option(
     "--records",

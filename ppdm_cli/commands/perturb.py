@@ -100,8 +100,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "--matrix",
     metavar="KIND",
     shell_complete=kinds,
-    help="gamma-diagonal, or band: of bins of numbers and times the neighbourhood is kept rather than the exact "
-    "bin, which serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
+    help="gamma-diagonal, or band: of bins of numbers and times the neighbourhood is kept rather than the "
+    "exact bin, which serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
 )
 @click.option(
     "--scheme",
