@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from msgspec import UNSET
 
-from ppdm_cli import Release, fit_tree, perturb, predict, reconstruct
+from ppdm_cli import Release, perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.sidecar import Attribute
 from tests.conftest import Run
@@ -43,7 +43,7 @@ def test_what_is_learnt_of_it_are_the_ten_digits() -> None:
     release = perturb(digits(), gamma=9, bins="auto", class_="digit", attributes=STROKES, seed=1)
     usable = reconstruct(release.frame, sidecar=release.sidecar)
     assert set(usable.frame["digit"]) == set(range(10))
-    guessed = predict(fit_tree(usable.frame, "digit"), digits())["predicted"]
+    guessed = predict(train_tree(usable.frame, "digit"), digits())["predicted"]
     assert set(guessed) == set(range(10)) and (guessed == digits()["digit"]).mean() > 0.3
 
 
