@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ppdm_cli import fit_tree, perturb
+from ppdm_cli import perturb, train_tree
 from ppdm_cli.trees.storing import write
 
 WORD, NUMBER = "CANARY-7f3a", 918273645
@@ -127,7 +127,7 @@ def corpus(folder: Path) -> dict[str, bytes]:
         wishes = {"income": {"domain": [0, 10**9]}, "age": {"domain": [0, 120], "matrix": "band"}}
         release = str(place / f"r.{suffix}")
         perturb(frame.drop("word"), release, gamma=9, class_="group", attributes=wishes, seed=1)
-    tree = fit_tree(frame.drop("word"), "group", prune=False, mdl=False).tree
+    tree = train_tree(frame.drop("word"), "group", prune=False, mdl=False).tree
     for suffix in ("json", "parquet", "csv"):
         write(tree, place / f"tree.{suffix}")
     (place / "p.toml").write_text(PLAN)
