@@ -220,7 +220,7 @@ def _print_json(release: Any) -> None:
 
 def _report(release: Any, output: Path, asked: str | None) -> None:
     from ppdm_cli import promise
-    from ppdm_cli.channels import KINDS
+    from ppdm_cli.channels import DEFAULT, KINDS
     from ppdm_cli.commands import show
 
     out = show.console(stderr=True)
@@ -228,7 +228,7 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     if promise.noisy(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
-        columns = [*["matrix"] * any(r["law"] != r["matrix"] for r in rows), "gamma", "stays", "epsilon"]
+        columns = [*["matrix"] * any(r["law"] != DEFAULT.kind for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
     said = promise.sentences(release.sidecar)
