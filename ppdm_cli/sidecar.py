@@ -213,9 +213,9 @@ class Sidecar(
         through = [n for s in self._specs for n in s.attributes]
         if sorted(through) != sorted(a.name for a in self.perturbed):
             raise ValueError("the channels are not one for each of the perturbed attributes")
-        for kind in {type(s) for s in self._specs if s.everywhere}:
-            if any(type(s) is not kind for s in self._specs):
-                raise ValueError(f"{kind.kind} is the kind of all perturbed attributes or of none")
+        for spec in self._specs:
+            if not spec.goes_with(self._specs[0]):
+                raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
         for attribute in self.perturbed:
             self.axis(attribute.name)
 
@@ -297,7 +297,7 @@ class Sidecar(
         lines = b",\n    ".join(bytes(a) for a in attributes)
         ordered["attributes"] = b"[\n    " + lines + b"]" if attributes else b"[]"
         if self.recipes:
-            recipes = [b",\n    ".join(map(_ENCODER.encode, r.channels)) for r in self.recipes]
+            recipes = [b",\n    ".join(map(_line, r.specs)) for r in self.recipes]
             ordered["recipes"] = b"[ %s ]" % b",\n  ".join(b'{"channels": [\n    %s]}' % r for r in recipes)
         body = b",\n  ".join(b'"%s": %s' % (k.encode(), v) for k, v in ordered.items())
         return b"{ " + body + b" }\n"
@@ -320,6 +320,12 @@ _ORDER = (
     "attributes",
     "recipes",
 )
+
+
+def _line(spec: Spec) -> bytes:
+    """Return a channel's JSON, its attributes first."""
+    fields = msgspec.to_builtins(spec)
+    return _ENCODER.encode({"attributes": fields.pop("attributes"), **fields})
 
 
 def tool() -> str:

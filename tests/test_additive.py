@@ -14,12 +14,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ppdm_cli.channels.additive import Additive, Noise
+from ppdm_cli.channels.additive import Additive, Noise, add
 from ppdm_cli.coins import Coins
 from ppdm_cli.errors import PpdmError, RefusedError
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.estimating.intervals import intervals
-from ppdm_cli.perturbing.substitution import add
 from tests.chances import LEVEL, chi_square, independent
 
 NOISES: list[Noise] = ["uniform", "normal"]

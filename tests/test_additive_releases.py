@@ -106,10 +106,10 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
         ({"noise": None}, UsageError, "say noise='uniform' or noise='normal'"),
         ({"noise": "cauchy"}, UsageError, "the law of the noise is missing or unknown"),
         ({"sd": None}, UsageError, "no standard deviation is given for 'age'"),
-        ({"sd": "0"}, UsageError, "'0' is no standard deviation"),
-        ({"sd": "-5%"}, UsageError, "is no standard deviation"),
-        ({"sd": "inf"}, UsageError, "is no standard deviation"),
-        ({"sd": "wide"}, UsageError, "is no standard deviation"),
+        ({"sd": "0"}, UsageError, "'0' is not a standard deviation"),
+        ({"sd": "-5%"}, UsageError, "is not a standard deviation"),
+        ({"sd": "inf"}, UsageError, "is not a standard deviation"),
+        ({"sd": "wide"}, UsageError, "is not a standard deviation"),
         ({"sd": 1e9}, UsageError, "'age': the standard deviation is below a millionth or above a million"),
         ({"scheme": "multiplicative"}, UsageError, "is no scheme"),
         ({"scheme": None, "gamma": 9}, UsageError, "say scheme='additive'"),
@@ -178,7 +178,7 @@ def test_a_key_file_gives_an_unchanged_value_the_same_answer(tmp_path: Path) -> 
         ),
         ({"matrix": {"kind": "additive", "noise": "normal", "sd": 5, "dtype": "int64"}}, "dtype"),
         ({"matrix": {"kind": "gamma-diagonal", "gamma": 5}}, "on all perturbed attributes or on none"),
-        ({"matrix": {"kind": "additive", "noise": "uniform", "sd": 5}}, "noise of one law"),
+        ({"matrix": {"kind": "additive", "noise": "uniform", "sd": 5}}, "additive channels of one law"),
         ({"nulls": True, "N": 21}, "noise goes with neither nulls nor"),
         (
             {"dtype": "date32[day]", "edges": ["2020-01-01", "2021-01-01", "2022-01-01"], "N": 2},
@@ -188,7 +188,9 @@ def test_a_key_file_gives_an_unchanged_value_the_same_answer(tmp_path: Path) -> 
 )
 def test_a_sidecar_that_cannot_be_is_refused(release: Release, change: dict[str, Any], says: str) -> None:
     said = json.loads(release.sidecar.encode())
-    said["attributes"][0] |= change
+    if matrix := change.get("matrix"):
+        said["recipes"][0]["channels"][0] = {"attributes": ["age"]} | matrix
+    said["attributes"][0] |= {k: v for k, v in change.items() if k != "matrix"}
     with pytest.raises(MismatchError, match=says):
         decode(json.dumps(said).encode(), "x")
 

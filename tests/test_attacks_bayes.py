@@ -89,7 +89,7 @@ def test_the_bound_is_reached_by_a_gamma_diagonal_and_by_a_band_whose_others_are
 
 def test_null_is_a_value_of_its_own_and_no_number() -> None:
     own = attribute(SHAPES["bins"], gamma=3, nulls=True)
-    assert own.nulls and own.N == 7
+    assert own.domain.nulls and own.domain.size == 7
     found = answers(Target(own, np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4])))
     assert found.guess.exact[6] == 6 and found.guess.near[6] == 6
     u = np.arange(4.5, 60, 10)  # bins of whole numbers: 0 to 9, ..., 50 to 59, and 60

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli.attacks.posterior import _of_diagonal, _of_rows, answers
 from ppdm_cli.attacks.targets import Guess, Target
-from ppdm_cli.sidecar import Attribute
-from tests.hostile import category
+from ppdm_cli.channels import Channel
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
+from ppdm_cli.domain import Categories
 
 
 def target(words: bool, nulls: bool, N: int, gamma: float, prior: np.ndarray) -> Target:
-    said = category("a", N) | {"nulls": nulls, "N": N + nulls}
-    said["matrix"] = {"kind": "gamma-diagonal", "gamma": gamma}
-    if words:
-        said |= {"dtype": "string", "categories": [f"{i:03}" for i in range(N)]}
-    import msgspec
-
-    return Target(msgspec.convert(said, Attribute), prior)
+    kind = pa.string() if words else pa.int64()
+    domain = Categories(kind, [f"{i:06}" for i in range(N)] if words else list(range(N)), nulls)
+    spec = GammaDiagonalSpec(attributes=["a"], gamma=gamma)
+    return Target(Channel("a", domain, domain, spec, spec.matrix(domain)), prior)
 
 
 @settings(max_examples=150, deadline=None)

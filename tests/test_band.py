@@ -20,7 +20,7 @@ from ppdm_cli.channels.band import MOST_ORDERED, Band, best_half_width, informat
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down
 from ppdm_cli.coins import Coins, Key
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.perturbing.substitution import substitute
+from ppdm_cli.channels.base import substitute
 from tests.chances import LEVEL, chi_square, least
 from tests.strategies import gammas
 from tests.test_sampler import Fed, first_word

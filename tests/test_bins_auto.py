@@ -11,6 +11,7 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.errors import UsageError
+from ppdm_cli.channels import KINDS
 from ppdm_cli.perturbing.sizing import LEAST, MOST, best_bins
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import read_sidecar
@@ -39,11 +40,11 @@ def of(path: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("kind", ["gamma-diagonal", "band"])
 def test_more_records_and_a_larger_gamma_never_mean_fewer_bins(kind: str) -> None:
-    found = np.array([[best_bins(g, kind, n) for n in SIZES] for g in GAMMAS])  # type: ignore[arg-type]
+    found = np.array([[best_bins(g, KINDS[kind], n) for n in SIZES] for g in GAMMAS])
     assert found.min() >= LEAST and found.max() <= MOST
     for rows in (found, found.T):
         assert all((b >= a).all() for a, b in pairwise(rows))
-    assert best_bins(5, kind, 100_000) == {"gamma-diagonal": 10, "band": 20}[kind]  # type: ignore[arg-type]
+    assert best_bins(5, KINDS[kind], 100_000) == {"gamma-diagonal": 10, "band": 20}[kind]
 
 
 def test_each_column_has_the_bins_of_its_own_gamma_and_matrix() -> None:
@@ -53,8 +54,8 @@ def test_each_column_has_the_bins_of_its_own_gamma_and_matrix() -> None:
         attributes={"x": domain, "y": domain | {"gamma": 19, "matrix": "band"}},
     ).sidecar  # fmt: skip
     found = bins(said)
-    assert found["x"] == best_bins(5, "gamma-diagonal", 10_000)
-    assert found["y"] == best_bins(19, "band", 10_000)
+    assert found["x"] == best_bins(5, KINDS["gamma-diagonal"], 10_000)
+    assert found["y"] == best_bins(19, KINDS["band"], 10_000)
     assert (found["few"], found["town"]) == (3, 2), "few values stay as they are"
 
 

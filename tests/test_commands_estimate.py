@@ -189,7 +189,7 @@ def test_several_releases_are_one_and_those_of_other_plans_are_refused(release: 
     kept = {"class_": "group", "keep": ["group"], "attributes": DOMAINS}
     edges = DOMAINS | {"age": {"domain": [0, 96], "bins": 12}}
     for name, wishes, difference in (
-        ("gamma", {**kept, "gamma": 5}, "gamma 9 and 5"),
+        ("gamma", {**kept, "gamma": 5}, "gamma 9 and gamma 5"),
         ("edges", {**kept, "attributes": edges}, "'age' differs in edges"),
         ("column", {**kept, "drop": ["member"]}, "only 'r.parquet' has the column 'member'"),
         ("class", {**kept, "class_": None}, "different classes: 'group' and none"),

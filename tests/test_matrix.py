@@ -26,7 +26,7 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.perturbing import settling
 from ppdm_cli.perturbing.settling import described
-from ppdm_cli.perturbing.substitution import substitute
+from ppdm_cli.channels.base import substitute
 from tests.chances import LEVEL, chi_square
 from tests.strategies import gammas
 

@@ -102,7 +102,7 @@ def label_p_value(published: tuple[int, int, int], wrong: bool) -> float:
     by_published = np.tensordot(shown, both, axes=1) / learnt.shares[:, None, None]
     matrices = tuple(learnt.sample.matrices)
     drawer = Drawer(replace(learnt, model=JointTable((0, 1), matrices, by_published)), "a release")
-    attributes = (*learnt.sample.attributes, label)
+    attributes = (*learnt.sample.channels, label)
     one = {a.name: a.domain.decode(np.full(n, v, np.uint8)) for a, v in zip(attributes, published, strict=True)}
     (labels, drawn), *rest = map_partitions(open_table(pl.DataFrame(one)), drawer, threads=1)
     assert not rest
@@ -130,7 +130,7 @@ def test_a_label_of_which_the_sample_has_no_record_is_drawn_too() -> None:
     release = perturb(data, gamma=9, keep=["group"], class_="group", seed=2, keep_order=True)
     table, said = open_releases(release.frame, release.sidecar)
     sample = read(table, said, label_of(said, None))
-    assert sample.attributes[0].name == "age"
+    assert sample.channels[0].name == "age"
     gone = replace(sample, labels=np.zeros_like(sample.labels))
     whole, without = learn(sample).model, learn(gone).model
     assert isinstance(whole, JointTable) and without is None

@@ -147,14 +147,14 @@ def test_random_fields_changed_are_still_valid_or_refused(data: st.DataObject, s
 
 def test_no_number_in_a_sidecar_decides_how_much_is_allocated() -> None:
     good = json.loads(WHOLE.encode())
-    first = good["attributes"][0]
+    first, channel = good["attributes"][0], good["recipes"][0]["channels"][0]
     hostile = [
         b"[" * 1_000_000,
         b'{"a":' * 200_000,
         b'{"format":"ppdm-sidecar","version":1,"attributes":' + b"[" * 500_000,
         json.dumps(good | {"records": 10**4000}).encode(),
         json.dumps(good | {"attributes": [first | {"N": 2**40}]}).encode(),
-        json.dumps(good | {"attributes": [first | {"matrix": first["matrix"] | {"gamma": 10**300}}]}).encode(),
+        json.dumps(good | {"recipes": [{"channels": [channel | {"gamma": 10**300}]}]}).encode(),
         json.dumps(good | {"attributes": [first | {"edges": [0, 1e308, 1.7e308]}]}).encode(),
     ]
     decimal = first | {"dtype": "decimal128(5, 2)", "edges": ["0", "1E+9999999", "2E+99999999"]}

@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Codes, Floats, Words
+from ppdm_cli.arrays import Addresses, Codes, Floats, Words
 from ppdm_cli.channels.base import Cells, Request, Spec, register
 from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.channel import Channel
@@ -299,16 +299,12 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     def publish(
         self, matrix: Matrix, domain: Domain, published: Domain, codes: Codes, values: pa.Array, cells: Cells
     ) -> pa.Array:
-        """Each cell's coins are those of its address and its true value, all 64 bits of it."""
         assert isinstance(matrix, Additive)
-        numbers, coins = _numbers(domain, values, codes), Coins(cells.key("perturb"))
-        out = np.empty(len(numbers))
-        halves = (numbers + 0.0).view("<u4").reshape(-1, 2)  # + 0.0: a zero has no sign
-        for start in range(0, len(numbers), CELLS):
-            part = slice(start, start + CELLS)
-            words = coins.words(cells.addresses[part], halves[part, 0], halves[part, 1])
-            out[part] = matrix.added(numbers[part], words)
-        return pa.array(out)
+        numbers = _numbers(domain, values, codes)
+        return pa.array(add(matrix, Coins(cells.key("perturb")), cells.addresses, numbers))
+
+    def goes_with(self, other: Spec) -> bool:
+        return isinstance(other, AdditiveSpec) and other.noise == self.noise
 
     def described(self) -> str:
         return f"{self.noise} noise of sd {self.sd:g}"
@@ -358,6 +354,17 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         spec = cls(attributes=[name], noise=request.options["noise"], sd=sd.within(domain.width))
         spec.matrix(domain)
         return spec, UNSET
+
+
+def add(matrix: Additive, coins: Coins, addresses: Addresses, values: Floats) -> Floats:
+    """Add noise: each cell's coins are those of its address and its true value, all 64 bits of it."""
+    out = np.empty(len(values))
+    halves = (values + 0.0).view("<u4").reshape(-1, 2)  # + 0.0: a zero has no sign
+    for start in range(0, len(values), CELLS):
+        part = slice(start, start + CELLS)
+        words = coins.words(addresses[part], halves[part, 0], halves[part, 1])
+        out[part] = matrix.added(values[part], words)
+    return out
 
 
 def _numbers(domain: Domain, values: pa.Array, codes: Codes) -> Floats:

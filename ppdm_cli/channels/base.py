@@ -102,6 +102,10 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
             within = uniform(Coins(cells.key("representative")), cells.addresses, out)
         return published.column(out, within)
 
+    def goes_with(self, other: Spec) -> bool:
+        """Return whether a release may have both channels."""
+        return type(self) is type(other) or not (self.everywhere or other.everywhere)
+
     # -- what people are told
 
     def described(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import DEFAULT, KINDS, Channel, Request, checked_gamma
+from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Request, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError
@@ -45,7 +45,7 @@ def row(
         "condition_number": matrix.condition_number,
         "epsilon": epsilon(gamma),
         "staying": matrix.staying,
-        **channel.figures,
+        **(dict.fromkeys(FIGURES) | channel.figures),
         "rho1": rho1,
         "rho2": worst_posterior(gamma, rho1),
     }
