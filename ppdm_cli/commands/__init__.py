@@ -96,7 +96,9 @@ def main() -> None:
     except MemoryError:
         _say("out of memory: nothing was written; use a machine with more, or fewer columns")
         code = int(Exit.FAILED)
-    except Exception as error:
+    except SystemExit:  # shell completion
+        raise
+    except BaseException as error:  # a panic of polars is no Exception
         # never the message: it may quote a cell
         _say(
             f"failed: an error inside ppdm ({type(error).__name__} at {_where(error)}); "
@@ -134,7 +136,7 @@ def _quiet() -> int:
     return int(Exit.FAILED)
 
 
-def _where(error: Exception) -> str:
+def _where(error: BaseException) -> str:
     """The place in our code, which names no data."""
     trace, place = error.__traceback__, "unknown"
     while trace is not None:
