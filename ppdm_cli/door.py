@@ -76,6 +76,8 @@ def _argument(found: re.Match[str]) -> str:
     name = _ARGUMENTS.get(option, option.replace("-", "_"))
     if option in _SWITCHES:
         return f"{name}={not option.startswith('no-')}{' ' + value if value else ''}"
+    if option in ("header", "no-header"):
+        return f"csv=CsvOptions(header={option == 'header'}){' ' + value if value else ''}"
     if option in _CSV:
         return f"csv=CsvOptions({_CSV[option]}={_said(option, value) if value else '...'})"
     return f"{name}={_said(option, value) if value else ''}"

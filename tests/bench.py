@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from ppdm_cli.channels.base import substitute
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.coins import Coins
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.channels.base import substitute
 from tests.bench_trees import LEARNERS
 
 PPDM = [sys.executable, "-m", "ppdm_cli"]

@@ -50,7 +50,8 @@ class Child:
 
 def stray(said: bytes) -> bool:
     """Whether a traceback or an error of our own was said."""
-    return any(s in said for s in (b"Traceback", b"inside ppdm", b"Exception ignored", b"terminate called"))
+    words = (b"Traceback", b"inside ppdm", b"Exception ignored", b"terminate called", b"panicked")
+    return any(word in said for word in words)
 
 
 def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -> Child:

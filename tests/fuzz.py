@@ -99,13 +99,15 @@ def work(first: int, end: int, folder: Path) -> None:
         name, data = set_up(files, kind, place)
         (place / name).write_bytes(mutated(data, kind, rng, files))
         os.chdir(place)
-        found = once(case, kind, args)
+        named = CANARY.search((place / name).read_bytes().split(b"\n")[0]) is not None and "csv" in kind
+        found = once(case, kind, args, named)
         os.chdir(folder)
         shutil.rmtree(place, ignore_errors=True)
         print(json.dumps(found.__dict__), file=report, flush=True)
 
 
-def once(case: int, kind: str, args: list[str]) -> Found:
+def once(case: int, kind: str, args: list[str], named: bool = False) -> Found:
+    """Run a case in this folder; where a cell is `named`, damage made it the name of a column."""
     from ppdm_cli.commands import main
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory starts anew
@@ -130,10 +132,11 @@ def once(case: int, kind: str, args: list[str]) -> Found:
     said = os.pread(out, 1 << 20, 0)
     os.close(out)
     os.close(given)
+    may_say = named or (args[0] == "train-tree" and not code)
     wrong = [
         *(["a code that is not of the table"] if code not in CODES else []),
         *(["a stray word"] if stray(said) else []),
-        *(["a private value"] if CANARY.search(said) and (code or args[0] != "train-tree") else []),
+        *(["a private value"] if CANARY.search(said) and not may_say else []),
         *(["too long"] if min(took, used) > SECONDS else []),
         *(["too much memory"] if mib > MIB else []),
         *(["more than a line"] if code not in (0, None) and kind != "attack" and _lines(said) > 1 else []),

@@ -83,7 +83,7 @@ JUNK: list[Any] = [
     {},
     [[]],
     [None],
-    {"kind": "band", "gamma": 9, "half_width": 1},
+    {"attributes": ["age"], "kind": "band", "gamma": 9, "half_width": [1]},
     {"kind": "additive", "noise": "normal", "sd": 1e-300},
     {"kind": "gamma-diagonal", "gamma": 1e300},
     list(range(3000)),

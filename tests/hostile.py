@@ -113,14 +113,20 @@ def a_tree_of_many_attributes(folder: Path) -> list[str]:
 
 
 def sidecar(folder: Path, attributes: list[dict[str, Any]], epsilon: float | None, records: int = 10) -> None:
-    """Seeded where `epsilon` is None: nothing is promised, so nothing must be right."""
+    """Seeded where `epsilon` is None: nothing is promised, so nothing must be right.
+
+    Perturbed attributes come with their channels, as "law".
+    """
     promise = {"perturbed_gamma": None, "perturbed_epsilon": None, "kept": [], "coins": "seeded"}
+    promise["unit"] = "record"
     if epsilon is not None:
         promise |= {"perturbed_gamma": "inf", "perturbed_epsilon": "inf", "coins": "system"}
     promise["kept"] = [a["name"] for a in attributes if a["role"] == "kept"]
     said = {"format": "ppdm-sidecar", "version": 1, "tool": "ppdm 0.1.0", "stage": "perturbed"}
     said |= {"release": "12345678-1234-4234-8234-123456789abc", "records": records, "privacy": promise}
-    (folder / "r.csv.ppdm.json").write_text(json.dumps(said | {"attributes": attributes}))
+    channels = [{"attributes": [a["name"]], **a["law"]} for a in attributes if "law" in a]
+    said |= {"attributes": [{k: v for k, v in a.items() if k != "law"} for a in attributes]}
+    (folder / "r.csv.ppdm.json").write_text(json.dumps(said | {"recipes": [{"channels": channels}]}))
 
 
 ALIKE = {"role": "perturbed", "nulls": False, "domain_from": "declared"}
@@ -128,12 +134,12 @@ ALIKE = {"role": "perturbed", "nulls": False, "domain_from": "declared"}
 
 def category(name: str, N: int) -> dict[str, Any]:
     own = {"name": name, "N": N, "categories": list(range(N)), "type": "discrete", "dtype": "int64"}
-    return own | ALIKE | {"matrix": {"kind": "gamma-diagonal", "gamma": 9}}
+    return own | ALIKE | {"law": {"kind": "gamma-diagonal", "gamma": 9}}
 
 
-def binned(name: str, N: int, matrix: dict[str, Any]) -> dict[str, Any]:
+def binned(name: str, N: int, law: dict[str, Any]) -> dict[str, Any]:
     own = {"name": name, "N": N, "edges": list(range(N + 1)), "type": "continuous", "dtype": "double"}
-    return own | ALIKE | {"representative": "center", "matrix": matrix}
+    return own | ALIKE | {"representative": "center", "law": law}
 
 
 def release(folder: Path, attributes: list[dict[str, Any]], rows: int = 10, seed: int = 1) -> None:
@@ -160,9 +166,9 @@ def many_noisy_attributes_of_64_bins(folder: Path) -> list[str]:
 
 @case
 def forty_bands_of_2048_bins(folder: Path) -> list[str]:
-    bands = [binned(f"a{i}", 2048, {"kind": "band", "gamma": 9, "half_width": 3 + i}) for i in range(40)]
+    bands = [binned(f"a{i}", 2048, {"kind": "band", "gamma": 9, "half_width": [3 + i]}) for i in range(40)]
     for a in bands:
-        reach = a["matrix"]["half_width"]
+        reach = a["law"]["half_width"][0]
         below, above = list(range(-reach, 0)), list(range(2049, 2049 + reach))
         a["beyond"] = {"dtype": "double", "below": below, "above": above}
     sidecar(folder, bands, None)

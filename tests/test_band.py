@@ -17,10 +17,10 @@ from scipy import stats
 
 from ppdm_cli.arrays import code_type
 from ppdm_cli.channels.band import MOST_ORDERED, Band, best_half_width, information
+from ppdm_cli.channels.base import substitute
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down
 from ppdm_cli.coins import Coins, Key
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.channels.base import substitute
 from tests.chances import LEVEL, chi_square, least
 from tests.strategies import gammas
 from tests.test_sampler import Fed, first_word

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb
-from ppdm_cli.errors import UsageError
 from ppdm_cli.channels import KINDS
+from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.sizing import LEAST, MOST, best_bins
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import read_sidecar

@@ -11,6 +11,7 @@ import inspect as inspection
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ import pytest
 import ppdm_cli
 from ppdm_cli import CsvOptions, MismatchError, PpdmError, RefusedError, Release, Sidecar, UsageError
 from ppdm_cli.door import front, spoken
+from ppdm_cli.estimating import fill
 from ppdm_cli.shown import MOST, Shown
+from ppdm_cli.tables import Output, publish
 from ppdm_cli.trees import FromRelease
 from tests.conftest import Run, people
 
@@ -170,9 +173,11 @@ def test_a_reconstruction_is_data_with_its_edges_and_results_are_not(folder: Pat
     assert np.array_equal(by_file.tree.threshold, by_frame.tree.threshold, equal_nan=True)
     with pytest.raises(UsageError, match="cells= is for releases"):
         ppdm_cli.train_tree(usable.frame, sidecar=usable.sidecar, cells=1000)
-    from ppdm_cli.estimating import write
 
-    write(ppdm_cli.estimate(folder / "r.parquet"), tmp_path / "e.parquet", False)
+    with ExitStack() as stack:
+        results = Output(stack, tmp_path / "e.parquet")
+        fill(ppdm_cli.estimate(folder / "r.parquet"), results)
+        publish(results)
     for call in (ppdm_cli.train_tree, lambda d: ppdm_cli.predict(by_file, d), ppdm_cli.estimate):
         with pytest.raises(MismatchError, match="is at stage 'estimated'"):
             call(tmp_path / "e.parquet")

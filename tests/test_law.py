@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from ppdm_cli.arrays import code_type
+from ppdm_cli.channels.base import substitute
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.coins import CELLS, Coins, Key
-from ppdm_cli.channels.base import substitute
 from tests.chances import LEVEL, binomial, binomial_power, chi_square, least, uniform_power
 
 GAMMAS = ("1.5", "2", "9", "21.5", "1000")

@@ -41,7 +41,8 @@ def test_a_plan_that_perturbs_nothing_is_refused(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     kept.write_text(
         '{"format": "ppdm-sidecar", "version": 1, "tool": "ppdm 0", "stage": "perturbed", "records": 1,'
-        f'"release": "{made.sidecar.release}", "privacy": {{"perturbed_gamma": 1, "perturbed_epsilon": 0,'
+        f'"release": "{made.sidecar.release}", "privacy": {{"unit": "record",'
+        '"perturbed_gamma": 1, "perturbed_epsilon": 0,'
         '"kept": ["a"], "coins": "system"}, "attributes": [{"name": "a", "role": "kept",'
         '"type": "continuous", "dtype": "int64"}]}'
     )

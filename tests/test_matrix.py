@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ppdm_cli import privacy
 from ppdm_cli.arrays import code_type
-from ppdm_cli.channels.base import json_gamma
+from ppdm_cli.channels.base import json_gamma, substitute
 from ppdm_cli.channels.exact_draw import DIGITS, LARGEST_RANGE, rounded_down
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.coins import Coins, Key
@@ -26,7 +26,6 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.perturbing import settling
 from ppdm_cli.perturbing.settling import described
-from ppdm_cli.channels.base import substitute
 from tests.chances import LEVEL, chi_square
 from tests.strategies import gammas
 

@@ -35,7 +35,7 @@ def lettered(labels: int, n: int = 12_000, nulls: bool = False) -> pl.DataFrame:
     }
     frame = pl.DataFrame(data).cast(pl.Int64).with_columns(y=pl.Series(y))
     return (
-        frame.with_columns(pl.when(pl.int_range(n) % 11 == 0).then(None).otherwise("y").alias("y"))
+        frame.with_columns(pl.when(pl.Series(np.random.default_rng(11).random(n) < 1 / 11)).then(None).otherwise("y").alias("y"))
         if nulls
         else frame
     )

@@ -24,7 +24,7 @@ from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, open_original, open_releases, rewound
+from ppdm_cli.tables import CsvOptions, Output, is_stream, open_original, open_releases, rewound
 
 if TYPE_CHECKING:
     import polars as pl
@@ -114,6 +114,10 @@ def attack(
         if not promise.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
+            )
+        if truth is not None and is_stream(truth):
+            raise UsageError(
+                "the original is read more than once, and private data is never spooled", "give it as a file"
             )
         kinds = {a.name: a.kind for a in promise.attributes}
         original = None if truth is None else open_original(truth, kinds, csv)

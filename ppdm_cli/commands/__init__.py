@@ -115,7 +115,7 @@ def _code(run: Run) -> int:
         _say(f"failed: {error.strerror or 'a file cannot be used'} ({_where(error)}); check disk and rights")
     except MemoryError:
         _say("out of memory: nothing was written; use a machine with more, or fewer columns")
-    except Exception as error:
+    except BaseException as error:  # a panic of polars is no Exception
         # never the message: it may quote a cell
         _say(
             f"failed: an error inside ppdm ({type(error).__name__} at {_where(error)}); "
@@ -142,7 +142,7 @@ def _say(text: str) -> None:
     click.echo(f"ppdm: {text}", err=True)
 
 
-def _where(error: Exception) -> str:
+def _where(error: BaseException) -> str:
     """The place in our code, which names no data."""
     trace, place = error.__traceback__, "unknown"
     while trace is not None:

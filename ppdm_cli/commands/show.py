@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ _PATIENCE = 1.0
 def console(stderr: bool = False) -> Console:
     """Plain and wide where nobody reads on a terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    if isinstance(stream, io.TextIOWrapper):  # a terminal without the letters of a name gets their numbers
+    if hasattr(stream, "reconfigure"):  # a terminal without the letters of a name gets their numbers
         stream.reconfigure(errors="backslashreplace")
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _WIDE)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import rows_per_partition
 from ppdm_cli.tables.formats import Format
@@ -160,6 +161,8 @@ class _Csv:
         import polars as pl
 
         columns = [_said(c) for c in map(_dictionary_free, batch.columns)]
+        for name, column in zip(batch.schema.names, columns, strict=True):
+            _check_calendar(name, column)
         frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
         text = io.BytesIO()
         frame.write_csv(text, include_header=False)
@@ -171,6 +174,19 @@ class _Csv:
 
     def digest(self) -> str | None:
         return self._file.hash.hexdigest()
+
+
+def _check_calendar(name: str, column: pa.Array) -> None:
+    """DataError where a date is in no year from 1 to 9999: text has no place for it, and polars panics."""
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        day = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] * 86400 if hasattr(kind, "unit") else 1
+        ends = pc.min_max(column.view(pa.int32() if kind.bit_width == 32 else pa.int64())).as_py()
+        if ends["min"] is not None and not -719162 * day <= ends["min"] <= ends["max"] < 2932897 * day:
+            raise DataError(
+                f"the column {quoted(name)} has a date outside the years 1 to 9999, which a CSV cannot hold",
+                "write .parquet or .arrow, or mend the data",
+            )
 
 
 def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
