@@ -111,7 +111,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
         ({"sd": "inf"}, UsageError, "is not a standard deviation"),
         ({"sd": "wide"}, UsageError, "is not a standard deviation"),
         ({"sd": 1e9}, UsageError, "'age': the standard deviation is below a millionth or above a million"),
-        ({"scheme": "multiplicative"}, UsageError, "is no scheme"),
+        ({"scheme": "multiplicative"}, UsageError, "unknown scheme"),
         ({"scheme": None, "gamma": 9}, UsageError, "say scheme='additive'"),
         ({"keep": []}, RefusedError, "'group' is of type string: noise is added to"),
         (

@@ -46,7 +46,7 @@ def test_two_months_are_one_table(january: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"gamma": 6}, "differs in matrix: gamma 5 and 6"),
+        ({"gamma": 6}, "differs in matrix: gamma 5 and gamma 6"),
         ({"bins": 8}, "differs in"),
         ({"class_": None}, "they name different classes"),
         ({"drop": ["car"]}, "has the column 'car'"),

@@ -26,9 +26,9 @@ from ppdm_cli.channels import Channel, Matrix
 LEVEL = 1e-4
 """The chance that an honest release is rejected, all tests together."""
 TESTED = {
-    "record": "how many values of a record are kept",
+    "record": "the number kept in a record",
     "pairs": "two attributes of a record",
-    "values": "the records of one original value",
+    "values": "records of one true value",
     "place": "stretches of the file",
     "rows": "two rows of the file",
 }

@@ -123,16 +123,16 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
         if name not in ours or name not in theirs:
             where = first if name in ours else other
             raise _different(first, other, f"only {quoted(where)} has the column {quoted(name)}")
+        one, another = expected.spec(name), found.spec(name)
+        if one is not None and another is not None and one != another:
+            shown = f"{one.described()} and {another.described()}"
+            raise _different(first, other, f"{quoted(name)} differs in matrix: {shown}")
         for part in _COMPARED:
             a, b = getattr(ours[name], part), getattr(theirs[name], part)
             if a != b:
                 raise _different(
                     first, other, f"{quoted(name)} differs in {part}{_shown(part, ours[name], theirs[name])}"
                 )
-        a, b = expected.spec(name), found.spec(name)
-        if a is not None and b is not None and a != b:
-            shown = f"{a.described()} and {b.described()}"
-            raise _different(first, other, f"{quoted(name)} differs in matrix: {shown}")
     if list(ours) != list(theirs):
         raise _different(first, other, "their columns are in another order")
 
