@@ -34,8 +34,9 @@ def lettered(labels: int, n: int = 12_000, nulls: bool = False) -> pl.DataFrame:
         f"x{j}": np.clip(np.round(y * s + rng.normal(0, 1.5, n)), 0, 11) for j, s in enumerate((0.4, 0.8, 0.2))
     }
     frame = pl.DataFrame(data).cast(pl.Int64).with_columns(y=pl.Series(y))
+    some = pl.Series(np.random.default_rng(11).random(n) < 1 / 11)
     return (
-        frame.with_columns(pl.when(pl.Series(np.random.default_rng(11).random(n) < 1 / 11)).then(None).otherwise("y").alias("y"))
+        frame.with_columns(pl.when(some).then(None).otherwise("y").alias("y"))
         if nulls
         else frame
     )
