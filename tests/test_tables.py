@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError
-from ppdm_cli.tables import Format, base, open_release, open_table, open_writer
+from ppdm_cli.releases import open_release
+from ppdm_cli.tables import Format, base, open_table, open_writer
 from tests.conftest import loaded, people, read_table, write_table
 from tests.strategies import tables
 

@@ -22,9 +22,10 @@ from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
+from ppdm_cli.releases import open_original, open_releases, rewound
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, is_stream, open_original, open_releases, rewound
+from ppdm_cli.tables import CsvOptions, Output, is_stream
 
 if TYPE_CHECKING:
     import polars as pl

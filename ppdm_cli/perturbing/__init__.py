@@ -54,21 +54,11 @@ from ppdm_cli.perturbing.wishes import (
     merged,
     shared_options,
 )
+from ppdm_cli.releases import is_promised, read_sidecar
 from ppdm_cli.settings import decimal, whole_or_auto
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Recipe, Sidecar
-from ppdm_cli.tables import (
-    CsvOptions,
-    Output,
-    Shuffler,
-    Table,
-    Target,
-    is_promised,
-    open_table,
-    publish,
-    read_sidecar,
-    sidecar_path,
-)
+from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, sidecar_path
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
-from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
+from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv import CsvOptions, CsvTable
 from ppdm_cli.tables.formats import Format, format_of
@@ -147,33 +147,3 @@ def sidecar_path(data: Path, given: Path | None = None) -> Path:
         return given
     named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
     return named.with_name(named.name + SUFFIX)
-
-
-def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
-    """The sidecar from its file and from the data's own metadata; where both exist they must agree."""
-    beside: bytes | None = None
-    if path is not None:
-        files.reading(path)
-    if path is not None and path.exists():
-        try:
-            with path.open("rb") as file:
-                beside = file.read(LARGEST + 1)
-        except OSError as error:
-            raise DataError(
-                f"the sidecar {quoted(path)} cannot be read: {error.strerror}", "check its rights"
-            ) from None
-    if beside is None and carried is None:
-        raise MismatchError(
-            f"{quoted(name)} has no sidecar",
-            f"name it with --sidecar, or put it beside as {quoted(Path(name).name + SUFFIX)}",
-        )
-    if beside is None:
-        assert carried is not None
-        return decode(carried, f"in {name}")
-    sidecar = decode(beside, str(path))
-    if carried is not None and decode(carried, f"in {name}") != sidecar:
-        raise MismatchError(
-            f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
-            "one of them belongs to another release: fetch both again",
-        )
-    return sidecar

@@ -12,13 +12,9 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, quoted
+from ppdm_cli.releases.release import has_sidecar_beside, open_release
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
-from ppdm_cli.tables.base import Partition, Table
-from ppdm_cli.tables.csv import CsvOptions
-from ppdm_cli.tables.memory import ArrowTable
-from ppdm_cli.tables.opening import is_stream, open_table
-from ppdm_cli.tables.release import has_sidecar_beside, open_release
-from ppdm_cli.tables.replacing import spool, writing
+from ppdm_cli.tables import ArrowTable, CsvOptions, Partition, Table, is_stream, open_table, spool, writing
 
 _COMPARED = (
     "name",

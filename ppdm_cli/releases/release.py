@@ -14,11 +14,9 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
+from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables.base import Partition, Table
-from ppdm_cli.tables.csv import CsvOptions
-from ppdm_cli.tables.formats import format_of
-from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables import CsvOptions, Partition, Table, format_of, is_stream, open_table, sidecar_path
 
 OWN = "give the release's own original"
 
