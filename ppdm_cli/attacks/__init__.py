@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ppdm_cli.attacks.audit import TESTED
 from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.passes import ATTACKS, Passes
 from ppdm_cli.attacks.report import fill, sentences
@@ -30,7 +31,7 @@ from ppdm_cli.tables import CsvOptions, Output, is_stream
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ATTACKS", "Attacked", "attack", "fill", "sentences"]
+__all__ = ["ATTACKS", "TESTED", "Attacked", "attack", "fill", "sentences"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -43,6 +43,7 @@ __all__ = [
     "MOST_CELLS",
     "Estimate",
     "Estimated",
+    "as_frame",
     "count",
     "encoded",
     "estimate",

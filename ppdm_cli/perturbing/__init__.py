@@ -32,6 +32,7 @@ from ppdm_cli.errors import (
     quoted,
     unknown_column,
 )
+from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import (
@@ -63,7 +64,16 @@ from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_ta
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
+__all__ = [
+    "AttributeWish",
+    "OrderSample",
+    "Release",
+    "Wishes",
+    "attribute_wish",
+    "from_plan",
+    "perturb",
+    "telling",
+]
 
 
 @dataclass(frozen=True, repr=False)

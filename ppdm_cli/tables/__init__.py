@@ -17,7 +17,7 @@ from ppdm_cli.tables.output import Output, publish
 from ppdm_cli.tables.parquet import PARQUET
 from ppdm_cli.tables.replacing import Target, spool, unwritable, writing
 from ppdm_cli.tables.shuffle import Shuffler
-from ppdm_cli.tables.writing import open_writer
+from ppdm_cli.tables.writers import open_writer
 
 for _format in (CSV, PARQUET, ARROW):
     register(_format)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.formats import Format
 from ppdm_cli.tables.memory import open_ipc_file, open_ipc_stream
-from ppdm_cli.tables.writing import Grouped, bared, dictionary_free
+from ppdm_cli.tables.writers import Grouped, bared, dictionary_free
 
 
 class ArrowWriter(Grouped):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.tables.formats import Writer
-from ppdm_cli.tables.writing import dictionary_free
+from ppdm_cli.tables.writers import dictionary_free
 
 
 class CsvWriter(Writer):

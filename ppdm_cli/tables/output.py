@@ -20,7 +20,7 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.formats import Format, format_of, stream_format
 from ppdm_cli.tables.opening import sidecar_path
 from ppdm_cli.tables.replacing import Target, placed, spool, writing
-from ppdm_cli.tables.writing import Digesting, bared, open_writer
+from ppdm_cli.tables.writers import Digesting, bared, open_writer
 
 
 class Output:

@@ -19,7 +19,7 @@ from ppdm_cli.errors import DataError, PpdmError, listed, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
 from ppdm_cli.tables.formats import Format
-from ppdm_cli.tables.writing import Grouped
+from ppdm_cli.tables.writers import Grouped
 
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """A hive key that is a number: whose text is the number's, so that 007 stays text."""
