@@ -13,9 +13,9 @@ from ppdm_cli.channels import FIGURES, KINDS, Channel
 from ppdm_cli.errors import UsageError
 from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.privacy import epsilon, worst_posterior
+from ppdm_cli.releases import open_release, read_sidecar
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import SUFFIX, Sidecar
-from ppdm_cli.tables import open_release, read_sidecar
 
 if TYPE_CHECKING:
     import polars as pl

@@ -77,7 +77,8 @@ def people(rows: int = 1000, seed: int = 7) -> pl.DataFrame:
 
 def write_table(table: pa.Table, path: Path, sidecar: bytes | None = None) -> Path:
     """A table through the tool's own writers, in the format of the suffix."""
-    with path.open("wb") as file, open_writer(file, format_of(path), table.schema, sidecar) as writer:
+    form = format_of(path)
+    with path.open("wb") as file, open_writer(file, form, table.schema, path.name, sidecar) as writer:
         for batch in table.to_batches():
             writer.write(batch)
         writer.close(sidecar)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ppdm_cli import perturb
-from ppdm_cli.tables import read_sidecar
+from ppdm_cli.releases import read_sidecar
 from tests.conftest import people, read_table, write_table
 from tests.test_canary import NUMBER, WORD
 

@@ -16,8 +16,8 @@ from ppdm_cli import Release, estimate, perturb, promise, reconstruct
 from ppdm_cli.channels.additive import Additive
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
+from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Sidecar, decode
-from ppdm_cli.tables import open_release
 from tests.conftest import Run, read_table
 
 NOISE: dict[str, Any] = {"scheme": "additive", "noise": "normal", "sd": "25%"}

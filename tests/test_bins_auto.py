@@ -13,8 +13,8 @@ from ppdm_cli import perturb
 from ppdm_cli.channels import KINDS
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.sizing import LEAST, MOST, best_bins
+from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import read_sidecar
 from tests.conftest import Run
 
 GAMMAS = [1.01, 1.5, 2, 3, 5, 9, 19, 100, 10_000]

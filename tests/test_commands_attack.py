@@ -14,7 +14,7 @@ import pytest
 
 from ppdm_cli import attack, perturb
 from ppdm_cli.errors import DataError
-from ppdm_cli.tables import read_sidecar
+from ppdm_cli.releases import read_sidecar
 from tests.conftest import Run, listing, people, read_table
 from tests.releases import DOMAINS, damaged, made
 from tests.test_canary import NUMBER, WORD, seen

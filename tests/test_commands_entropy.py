@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ppdm_cli import perturb, pictures
-from ppdm_cli.tables import Target, publish, read_sidecar
+from ppdm_cli.releases import read_sidecar
+from ppdm_cli.tables import Target, publish
 from tests.conftest import Run, listing, people, read_table
 
 

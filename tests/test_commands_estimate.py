@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import estimate, perturb, pictures
-from ppdm_cli.tables import Target, publish, read_sidecar
+from ppdm_cli.releases import read_sidecar
+from ppdm_cli.tables import Target, publish
 from tests.conftest import Run, listing, people, read_table
 from tests.releases import DOMAINS, ROWS, damaged, made
 from tests.test_canary import NUMBER, WORD, seen

@@ -14,7 +14,7 @@ import pytest
 
 from ppdm_cli import perturb, promise
 from ppdm_cli.commands import SUBCOMMANDS
-from ppdm_cli.tables import open_release
+from ppdm_cli.releases import open_release
 from tests.conftest import Run, people
 
 PPDM = f"{sys.executable} -m ppdm_cli"

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb, promise
+from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Attribute, decode
-from ppdm_cli.tables import open_release
 from tests.conftest import Run, listing, people, read_table
 
 PPDM = f"{sys.executable} -m ppdm_cli"

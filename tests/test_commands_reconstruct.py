@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import estimate, perturb, reconstruct
-from ppdm_cli.tables import open_release, read_sidecar
+from ppdm_cli.releases import open_release, read_sidecar
 from tests.conftest import Run, listing, loaded, people
 from tests.releases import DOMAINS, ROWS, made
 from tests.test_canary import seen

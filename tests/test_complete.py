@@ -15,8 +15,9 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.tables import Partition, read_sidecar
-from ppdm_cli.tables.release import Complete
+from ppdm_cli.releases import read_sidecar
+from ppdm_cli.releases.release import Complete
+from ppdm_cli.tables import Partition
 from tests.conftest import Run, listing, people
 
 

@@ -12,7 +12,7 @@ import pytest
 import ppdm_cli
 from ppdm_cli import Release, perturb
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError
-from ppdm_cli.tables import open_release
+from ppdm_cli.releases import open_release
 from tests.conftest import Run, people
 
 

@@ -20,8 +20,9 @@ from ppdm_cli.engine import map_partitions
 from ppdm_cli.joint import JointTable, learn, read
 from ppdm_cli.joint.tables import Steps
 from ppdm_cli.reconstructing.drawing import Drawer
+from ppdm_cli.releases import open_releases
 from ppdm_cli.sidecar import decode
-from ppdm_cli.tables import base, open_releases, open_table
+from ppdm_cli.tables import base, open_table
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
 from tests.conftest import Run

@@ -20,7 +20,8 @@ from ppdm_cli.joint.tables import Steps
 from ppdm_cli.reconstructing import drawing
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.raking import NEAR, Expected, step, weighted
-from ppdm_cli.tables import base, open_releases
+from ppdm_cli.releases import open_releases
+from ppdm_cli.tables import base
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from ppdm_cli import perturb, promise
 from ppdm_cli.errors import MismatchError, PpdmError
+from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import LARGEST, Sidecar, decode, json_schema
-from ppdm_cli.tables import open_release
 from tests.conftest import people
 from tests.strategies import sidecars
 

@@ -19,7 +19,8 @@ from ppdm_cli import Release, perturb, predict, reconstruct, synthetic, train_tr
 from ppdm_cli.domain import Bins
 from ppdm_cli.errors import UsageError
 from ppdm_cli.joint import JointTable, learn, read
-from ppdm_cli.tables import base, open_releases
+from ppdm_cli.releases import open_releases
+from ppdm_cli.tables import base
 from ppdm_cli.trees import FromRelease
 from ppdm_cli.trees.estimated import _within
 from ppdm_cli.trees.from_release import label_of

@@ -21,7 +21,8 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, UsageError
-from ppdm_cli.tables import Target, base, open_release, publish, replacing
+from ppdm_cli.releases import open_release
+from ppdm_cli.tables import Target, base, publish, replacing
 from tests.conftest import Run, listing, people
 
 SUFFIXES = ("parquet", "arrow", "csv", "csv.gz")

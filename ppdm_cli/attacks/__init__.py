@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ppdm_cli.attacks.audit import TESTED
 from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.passes import ATTACKS, Passes
 from ppdm_cli.attacks.report import fill, sentences
@@ -22,14 +23,15 @@ from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.promise import PRIOR, of_record
+from ppdm_cli.releases import open_original, open_releases, rewound
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, is_stream, open_original, open_releases, rewound
+from ppdm_cli.tables import CsvOptions, Output, is_stream
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["ATTACKS", "Attacked", "attack", "fill", "sentences"]
+__all__ = ["ATTACKS", "TESTED", "Attacked", "attack", "fill", "sentences"]
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,7 +18,7 @@ from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.attacks.targets import Guess, Rows, Target
 from ppdm_cli.chances import chi_square_tail
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.perturbing.order import Sample, telling
+from ppdm_cli.perturbing import OrderSample, telling
 
 BLOCK = 1000
 LEVEL = 1e-6
@@ -39,7 +39,7 @@ def blocks(rows: int) -> Iterator[slice]:
 class State:
     """Of one attribute; merges in the rows' order."""
 
-    def __init__(self, drift: Floats, neighbours: Sample) -> None:
+    def __init__(self, drift: Floats, neighbours: OrderSample) -> None:
         self.drift, self.neighbours = drift, neighbours
 
     def __add__(self, after: State) -> State:
@@ -61,7 +61,7 @@ class Order:
         found = {}
         for name in self._targets:
             known = rows.codes[name] if rows.truths is None else rows.truths[name].codes
-            neighbours = Sample.of(rows.first_row, len(known), {name: known})
+            neighbours = OrderSample.of(rows.first_row, len(known), {name: known})
             found[name] = State(self._drift(name, rows.codes[name]), neighbours)
         return found
 

@@ -12,8 +12,9 @@ from functools import partial
 import pyarrow as pa
 
 from ppdm_cli.errors import DataError, MismatchError, counted, quoted
+from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import OWN, Partition, RowTrouble, Table
+from ppdm_cli.tables import Partition, RowTrouble, Table
 
 PUBLISHED, ORIGINAL = "published:", "original:"
 SAME = f"{OWN}; where values were clipped or merged for it, do the same to them"

@@ -86,7 +86,7 @@ def _troubled(trouble: OSError, run: Run) -> int:
     """The exit code of a command that did its work, but could not say all of it."""
     if isinstance(trouble, BrokenPipeError):  # whoever read has read enough
         return int(Exit.DONE if run.published else Exit.FAILED)
-    from ppdm_cli.tables.replacing import unwritable
+    from ppdm_cli.tables import unwritable
 
     _say(str(unwritable("standard output", trouble)))
     return int(Exit.FAILED)

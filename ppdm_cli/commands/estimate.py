@@ -147,7 +147,7 @@ def _figures(done: Any) -> dict[str, Any]:
 def _show(done: Any, in_file: bool) -> None:
     """The tables, unless they are in a file; then only what is to be said of them."""
     from ppdm_cli.commands import show
-    from ppdm_cli.estimating.results import as_frame
+    from ppdm_cli.estimating import as_frame
 
     out = show.console(stderr=in_file)
     if not in_file:

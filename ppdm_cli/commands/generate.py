@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, force_option, to_option
+from ppdm_cli.commands.options import force_option, output_option, to_option
 
 
 @click.command(
@@ -26,14 +26,7 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage. Memory: constant.""
     "--seed", type=click.IntRange(0), metavar="N", help="The same seed, the same table.  [default: a fresh one]"
 )
 @click.option("--balanced", is_flag=True, help="As many records of class A as of class B.")
-@click.option(
-    "-o",
-    "--output",
-    type=FILE,
-    required=True,
-    metavar="FILE",
-    help="The table: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
-)
+@output_option("The table")
 @to_option
 @force_option
 def command(

@@ -12,6 +12,8 @@ import click
 from ppdm_cli.errors import UsageError, quoted
 
 FILE = click.Path(path_type=Path)
+TABLES, STREAMS = ".csv, .csv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
+"""What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 force_option = click.option("--force", is_flag=True, help="Overwrite an existing output.")
 sidecar_option = click.option(
@@ -20,16 +22,22 @@ sidecar_option = click.option(
 from_option = click.option(
     "--from",
     "from_",
-    type=click.Choice(["arrow", "csv"]),
+    type=click.Choice(STREAMS),
     default=None,
     help="The format of standard input.  [default: arrow]",
 )
 to_option = click.option(
     "--to",
-    type=click.Choice(["arrow", "csv"]),
+    type=click.Choice(STREAMS),
     default=None,
     help="The format of standard output.  [default: arrow]",
 )
+
+
+def output_option(what: str) -> Callable[..., Any]:
+    """Return the option that names where a table goes, and says in which formats."""
+    told = f"{what}: {TABLES}; - is standard output."
+    return click.option("-o", "--output", required=True, type=FILE, metavar="FILE", help=told)
 
 
 def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

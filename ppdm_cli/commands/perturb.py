@@ -15,6 +15,7 @@ from ppdm_cli.commands.options import (
     from_option,
     json_option,
     kinds,
+    output_option,
     pair,
     to_option,
 )
@@ -34,14 +35,7 @@ Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 refused because it 
 away too much. Memory: constant; with --id, 8 bytes a record.""",
 )
 @click.argument("data", nargs=-1, required=True, type=FILE)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=FILE,
-    metavar="FILE",
-    help="The release: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
-)
+@output_option("The release")
 @click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1; there is no default.")
 @click.option(
     "--rho1",

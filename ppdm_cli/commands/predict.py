@@ -13,6 +13,7 @@ from ppdm_cli.commands.options import (
     force_option,
     from_option,
     json_option,
+    output_option,
     to_option,
 )
 from ppdm_cli.errors import UsageError
@@ -31,14 +32,7 @@ which must be reconstructed first. Memory: constant.""",
 )
 @click.argument("tree", type=FILE)
 @click.argument("data", type=FILE)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=FILE,
-    metavar="FILE",
-    help="DATA with two more columns: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
-)
+@output_option("DATA with two more columns")
 @csv_options
 @from_option
 @to_option

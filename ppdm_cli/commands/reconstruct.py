@@ -13,6 +13,7 @@ from ppdm_cli.commands.options import (
     force_option,
     from_option,
     json_option,
+    output_option,
     sidecar_option,
     to_option,
 )
@@ -31,14 +32,7 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two rele
 fit. Memory: a million records' codes and the joint table, whatever the size of the release.""",
 )
 @click.argument("release", nargs=-1, required=True, type=FILE)
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=FILE,
-    metavar="FILE",
-    help="The data set: .csv, .csv.gz, .parquet, .arrow or .feather; - is standard output.",
-)
+@output_option("The data set")
 @click.option(
     "--method",
     type=click.Choice(["joint", "by-class", "global"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ppdm_cli.attacks.audit import TESTED
+from ppdm_cli.attacks import TESTED
 from ppdm_cli.commands import show
 from ppdm_cli.percentages import at_most, percent
 

@@ -109,8 +109,9 @@ def command(
     from contextlib import ExitStack
 
     from ppdm_cli.commands import show
+    from ppdm_cli.releases import open_data
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, is_stream, open_data, publish
+    from ppdm_cli.tables import Output, is_stream, publish
     from ppdm_cli.trees import (
         Export,
         Fitted,

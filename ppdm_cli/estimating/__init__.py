@@ -29,9 +29,10 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
 from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.files import one_run
+from ppdm_cli.releases import OWN, open_original, open_releases
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import OWN, CsvOptions, open_original, open_releases
+from ppdm_cli.tables import CsvOptions
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +43,7 @@ __all__ = [
     "MOST_CELLS",
     "Estimate",
     "Estimated",
+    "as_frame",
     "count",
     "encoded",
     "estimate",

@@ -14,9 +14,9 @@ from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.guide.surfaces import of_grid, of_release
 from ppdm_cli.guide.writing import fill
+from ppdm_cli.releases import open_release
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import open_release
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,7 +16,7 @@ from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating.counts import encoded
+from ppdm_cli.estimating import encoded
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 

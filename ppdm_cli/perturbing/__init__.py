@@ -32,6 +32,7 @@ from ppdm_cli.errors import (
     quoted,
     unknown_column,
 )
+from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.settling import (
@@ -54,26 +55,25 @@ from ppdm_cli.perturbing.wishes import (
     merged,
     shared_options,
 )
+from ppdm_cli.releases import is_promised, read_sidecar
 from ppdm_cli.settings import decimal, whole_or_auto
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Recipe, Sidecar
-from ppdm_cli.tables import (
-    CsvOptions,
-    Output,
-    Shuffler,
-    Table,
-    Target,
-    is_promised,
-    open_table,
-    publish,
-    read_sidecar,
-    sidecar_path,
-)
+from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, sidecar_path
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AttributeWish", "Release", "Wishes", "attribute_wish", "from_plan", "perturb"]
+__all__ = [
+    "AttributeWish",
+    "OrderSample",
+    "Release",
+    "Wishes",
+    "attribute_wish",
+    "from_plan",
+    "perturb",
+    "telling",
+]
 
 
 @dataclass(frozen=True, repr=False)

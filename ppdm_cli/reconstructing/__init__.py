@@ -41,9 +41,10 @@ from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealing import coins, deal
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone, split
+from ppdm_cli.releases import open_releases, rewound
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import Output, Shuffler, Table, open_releases, rewound, rows_per_partition
+from ppdm_cli.tables import Output, Shuffler, Table, rows_per_partition
 
 if TYPE_CHECKING:
     import polars as pl

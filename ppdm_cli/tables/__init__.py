@@ -6,21 +6,27 @@ leaves this room: they quote cells.
 
 from __future__ import annotations
 
+from ppdm_cli.tables.arrow import ARROW
 from ppdm_cli.tables.base import Partition, RowTrouble, Table, rows_per_partition
-from ppdm_cli.tables.csv import CsvOptions
-from ppdm_cli.tables.formats import Format, format_of
-from ppdm_cli.tables.memory import from_arrow
-from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables.csv import CSV
+from ppdm_cli.tables.csv_options import CsvOptions
+from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, register, stream_format, suffixes
+from ppdm_cli.tables.memory import ArrowTable, from_arrow
+from ppdm_cli.tables.opening import is_stream, open_table, sidecar_path
 from ppdm_cli.tables.output import Output, publish
-from ppdm_cli.tables.release import OWN, check_fit, is_promised, open_original, open_release
-from ppdm_cli.tables.replacing import Target
+from ppdm_cli.tables.parquet import PARQUET
+from ppdm_cli.tables.replacing import Target, spool, unwritable, writing
 from ppdm_cli.tables.shuffle import Shuffler
-from ppdm_cli.tables.together import open_data, open_releases, rewound
-from ppdm_cli.tables.writing import Writer, open_writer
+from ppdm_cli.tables.writers import open_writer
+
+for _format in (CSV, PARQUET, ARROW):
+    register(_format)
 
 __all__ = [
-    "OWN",
+    "FORMATS",
+    "ArrowTable",
     "CsvOptions",
+    "Files",
     "Format",
     "Output",
     "Partition",
@@ -29,20 +35,18 @@ __all__ = [
     "Table",
     "Target",
     "Writer",
-    "check_fit",
     "format_of",
     "from_arrow",
-    "is_promised",
     "is_stream",
-    "open_data",
-    "open_original",
-    "open_release",
-    "open_releases",
     "open_table",
     "open_writer",
     "publish",
-    "read_sidecar",
-    "rewound",
+    "register",
     "rows_per_partition",
     "sidecar_path",
+    "spool",
+    "stream_format",
+    "suffixes",
+    "unwritable",
+    "writing",
 ]

@@ -11,7 +11,7 @@ import codecs
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -19,13 +19,15 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
+from ppdm_cli.errors import DataError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
 from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
 from ppdm_cli.tables.csv_blocks import chain, first_record, opened, record_start, stray_quote, whole_records
 from ppdm_cli.tables.csv_header import PAIR_UP, column_names
+from ppdm_cli.tables.csv_options import CsvOptions
+from ppdm_cli.tables.csv_writing import CsvWriter
+from ppdm_cli.tables.formats import Format
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
@@ -50,38 +52,6 @@ _WIDEST = {
 }
 _WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
 """Of two types of a family the later one holds the values of both."""
-
-
-@dataclass(frozen=True)
-class CsvOptions:
-    """How a CSV is to be read; `types` declares columns, the others are inferred."""
-
-    delimiter: str = ","
-    encoding: str = "utf-8"
-    nulls: Sequence[str] = ("",)
-    types: Mapping[str, pa.DataType | str] = field(default_factory=dict)
-    known: Mapping[str, pa.DataType] = field(default_factory=dict)
-    """Types from elsewhere, such as a sidecar, of columns that need not be there."""
-    unread: frozenset[str] = frozenset()
-    """Columns that nobody will ask for: they need no type."""
-    only: frozenset[str] | None = None
-    """Where it is said, the only columns that anybody will ask for."""
-    header: bool | None = None
-    """Whether the first line names the columns; None: it does, and one that looks like a record is refused."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "nulls", (self.nulls,) if isinstance(self.nulls, str) else tuple(self.nulls))
-        parsed = {n: dtypes.parse(t) if isinstance(t, str) else t for n, t in self.types.items()}
-        object.__setattr__(self, "types", parsed)
-        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
-            raise UsageError("the delimiter must be one ASCII character, and no quote", "such as ';'")
-        try:
-            b"any bytes".decode(self.encoding, "replace")
-            codecs.getincrementaldecoder(self.encoding)
-        except (LookupError, ValueError):
-            raise UsageError(
-                f"{quoted(self.encoding)} is no encoding that Python knows", "such as latin-1"
-            ) from None
 
 
 class CsvTable:
@@ -350,3 +320,14 @@ def _unzoned(kind: pa.DataType) -> pa.DataType:
 
 def _family(kind: pa.DataType) -> str:
     return _FAMILIES.get(str(kind), "text")
+
+
+CSV = Format(
+    "CSV",
+    (".csv", ".csv.gz"),
+    lambda files, options: CsvTable(files.paths, str(files.paths[0]), options),
+    CsvWriter,
+    sidecar="beside",
+    open_stream=CsvTable,
+    parts="several",
+)

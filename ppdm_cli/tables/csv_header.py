@@ -10,13 +10,10 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ppdm_cli.errors import DataError, RefusedError, quoted
 from ppdm_cli.tables.csv_blocks import stray_quote
-
-if TYPE_CHECKING:
-    from ppdm_cli.tables.csv import CsvOptions
+from ppdm_cli.tables.csv_options import CsvOptions
 
 PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
 _LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")

@@ -1,39 +1,94 @@
-"""Which format a file has: by its suffix, or as said."""
+"""The registry of formats: each is one record, made in a file of its own.
+
+Nothing outside that file asks which format a table has, or spells its suffixes.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+import pyarrow as pa
 
 from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.tables.base import Table
+from ppdm_cli.tables.csv_options import CsvOptions
 
 
-class Format(Enum):
-    CSV = ".csv"
-    CSV_GZ = ".csv.gz"
-    PARQUET = ".parquet"
-    ARROW = ".arrow"
-    STREAM = "Arrow stream"
+class Files(NamedTuple):
+    """The parts of a table; messages call them by their labels, as a folder's name may be a cell."""
 
-    @property
-    def is_csv(self) -> bool:
-        return self in (Format.CSV, Format.CSV_GZ)
+    paths: Sequence[Path]
+    labels: Sequence[str]
+    root: Path | None
+    """The folder that was named, where its parts were found in it."""
 
 
-_SUFFIXES = {
-    ".csv": Format.CSV,
-    ".csv.gz": Format.CSV_GZ,
-    ".parquet": Format.PARQUET,
-    ".arrow": Format.ARROW,
-    ".feather": Format.ARROW,
-}
+class Writer(ABC):
+    """What takes the record batches of one table, all of one schema."""
+
+    @abstractmethod
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    @abstractmethod
+    def close(self, sidecar: bytes | None) -> None:
+        """End the file; a format that holds its sidecar inside takes it now, with the number of records."""
+
+    def abandon(self) -> None:  # noqa: B027 - most have nothing to do
+        """Let go of a file that will never be whole, so that Python does not end it later."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How one format is read and written, and how a sidecar travels with it."""
+
+    name: str
+    """Its name in messages; in lower case, the name of its stream for --from and --to."""
+    suffixes: tuple[str, ...]
+    open: Callable[[Files, CsvOptions], Table]
+    writer: Callable[[IO[bytes], pa.Schema, str, bytes | None], Writer]
+    """From the file, the schema, the file's name ("" is a stream), and the sidecar as known at the start."""
+    sidecar: Literal["inside", "start", "beside"]
+    """Inside when all is written, at the start of the data, or only beside: then it vouches for the bytes."""
+    open_stream: Callable[[IO[bytes], str, CsvOptions], Table] | None = None
+    """From a stream and its name, where the format can be read once from its start to its end."""
+    parts: Literal["one", "several", "folder"] = "one"
+    """Whether a table is one file, one or several, or may be a folder of them too."""
+    text_as_dictionaries: bool = False
+    """Whether all text columns of its partitions are dictionaries."""
+
+
+FORMATS: list[Format] = []
+
+
+def register(form: Format) -> None:
+    """Make a format known by its suffixes, and by its name where it can be a stream."""
+    FORMATS.append(form)
+
+
+def suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all formats."""
+    return tuple(s for f in FORMATS for s in f.suffixes)
 
 
 def format_of(path: Path) -> Format:
+    """Return the format that a file's suffix names."""
     name = path.name.lower()
-    for suffix, form in _SUFFIXES.items():
-        if name.endswith(suffix):
+    for form in FORMATS:
+        if name.endswith(form.suffixes):
             return form
     raise UsageError(
-        f"the suffix of {quoted(path.name)} names no format", f"name a file that ends in {', '.join(_SUFFIXES)}"
+        f"the suffix of {quoted(path.name)} names no format",
+        f"name a file that ends in {', '.join(suffixes())}",
     )
+
+
+def stream_format(name: str | None) -> Format:
+    """Return the format of a standard stream: what is named, or Arrow."""
+    streams = {f.name.lower(): f for f in FORMATS if f.open_stream is not None}
+    if (name or "arrow") not in streams:
+        raise UsageError(f"{quoted(name)} is not a format of a stream", f"say {' or '.join(sorted(streams))}")
+    return streams[name or "arrow"]

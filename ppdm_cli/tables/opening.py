@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
-from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
+from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.base import Table
-from ppdm_cli.tables.csv import CsvOptions, CsvTable
-from ppdm_cli.tables.formats import Format, format_of
-from ppdm_cli.tables.memory import AS_TABLE, from_arrow, open_ipc_file, open_ipc_stream
-from ppdm_cli.tables.parquet import ParquetTable
+from ppdm_cli.tables.csv_options import CsvOptions
+from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
+from ppdm_cli.tables.memory import AS_TABLE, from_arrow
 
 STANDARD = "-"
 
@@ -50,9 +49,9 @@ def open_table(
         raise UsageError("standard input or a pipe is named among other files", "give it alone, or only files")
     name = "standard input" if str(source[0]) == STANDARD else str(source[0])
     stream = _peeked(standard_input or _opened_stream(source[0], name), name)
-    if standard_format == "csv":
-        return CsvTable(stream, name, csv)
-    return open_ipc_stream(stream, name)
+    opened_stream = stream_format(standard_format).open_stream
+    assert opened_stream is not None
+    return opened_stream(stream, name, csv)
 
 
 def is_stream(source: Any) -> bool:
@@ -98,16 +97,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     root: Path | None = None
     for path in paths:
         if path.is_dir():
-            found = sorted(
-                p
-                for p in path.rglob("*.parquet")
-                if p.is_file() and not any(q.startswith((".", "_")) for q in p.relative_to(path).parts)
-            )
-            if not found:
-                raise DataError(
-                    f"the folder {quoted(path)} has no Parquet files",
-                    "name a folder of .parquet parts, or the files",
-                )
+            found = _found(path)
             root = path if len(paths) == 1 else None
             parts.extend(found)
             for number, part in enumerate(found, 1):
@@ -119,7 +109,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
             raise DataError(f"{quoted(path)} is no ordinary file", "name a file, or - for standard input")
         else:
             parts.append(path)
-    forms = {Format.CSV if format_of(f).is_csv else format_of(f) for f in parts}
+    forms = {format_of(f) for f in parts}
     if len(forms) > 1:
         raise UsageError("the parts are of different formats", "give parts of one format")
     names = [labels.get(f, str(f)) for f in parts]
@@ -130,15 +120,30 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
             file.open("rb").close()
         except OSError as error:
             raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
-    match forms.pop():
-        case Format.PARQUET:
-            return ParquetTable(parts, root, names)
-        case Format.ARROW:
-            if len(parts) > 1:
-                raise UsageError("several Arrow files are given", "several parts may be Parquet or CSV")
-            return open_ipc_file(parts[0])
-        case _:
-            return CsvTable(parts, str(parts[0]), csv)
+    form = forms.pop()
+    if len(parts) > 1 and form.parts == "one":
+        others = [f.name for f in FORMATS if f.parts != "one"]
+        raise UsageError(f"several {form.name} files are given", f"several parts may be {' or '.join(others)}")
+    return form.open(Files(parts, names, root), csv)
+
+
+def _found(folder: Path) -> list[Path]:
+    """Return the parts in a folder, in the order of their paths; hidden ones are not part of the table."""
+    forms = [f for f in FORMATS if f.parts == "folder"]
+    endings = tuple(s for f in forms for s in f.suffixes)
+    found = sorted(
+        p
+        for p in folder.rglob("*")
+        if p.name.endswith(endings)
+        and p.is_file()
+        and not any(q.startswith((".", "_")) for q in p.relative_to(folder).parts)
+    )
+    if not found:
+        raise DataError(
+            f"the folder {quoted(folder)} has no {' or '.join(f.name for f in forms)} files",
+            f"name a folder of {' or '.join(endings)} parts, or the files",
+        )
+    return found
 
 
 def sidecar_path(data: Path, given: Path | None = None) -> Path:
@@ -147,33 +152,3 @@ def sidecar_path(data: Path, given: Path | None = None) -> Path:
         return given
     named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
     return named.with_name(named.name + SUFFIX)
-
-
-def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
-    """The sidecar from its file and from the data's own metadata; where both exist they must agree."""
-    beside: bytes | None = None
-    if path is not None:
-        files.reading(path)
-    if path is not None and path.exists():
-        try:
-            with path.open("rb") as file:
-                beside = file.read(LARGEST + 1)
-        except OSError as error:
-            raise DataError(
-                f"the sidecar {quoted(path)} cannot be read: {error.strerror}", "check its rights"
-            ) from None
-    if beside is None and carried is None:
-        raise MismatchError(
-            f"{quoted(name)} has no sidecar",
-            f"name it with --sidecar, or put it beside as {quoted(Path(name).name + SUFFIX)}",
-        )
-    if beside is None:
-        assert carried is not None
-        return decode(carried, f"in {name}")
-    sidecar = decode(beside, str(path))
-    if carried is not None and decode(carried, f"in {name}") != sidecar:
-        raise MismatchError(
-            f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
-            "one of them belongs to another release: fetch both again",
-        )
-    return sidecar

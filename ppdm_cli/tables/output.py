@@ -17,10 +17,10 @@ import pyarrow as pa
 from ppdm_cli import files
 from ppdm_cli.errors import DataError
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables.formats import Format, format_of
+from ppdm_cli.tables.formats import Format, format_of, stream_format
 from ppdm_cli.tables.opening import sidecar_path
 from ppdm_cli.tables.replacing import Target, placed, spool, writing
-from ppdm_cli.tables.writing import bared, open_writer
+from ppdm_cli.tables.writers import Digesting, bared, open_writer
 
 
 class Output:
@@ -54,7 +54,7 @@ class Output:
             return
         beside = Path(sidecar) if sidecar is not None else None
         if str(output) == "-":
-            self._form = Format.CSV if to == "csv" else Format.STREAM
+            self._form = stream_format(to)
             self._standard = _standard_output()
             with writing(Path("temporary file")):
                 self._file = stack.enter_context(spool()) if spooled else self._standard
@@ -99,16 +99,17 @@ class Output:
             self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
             return msgspec.structs.replace(sidecar, records=records) if sidecar else None
         encoded = sidecar.encode() if sidecar else None
-        with writing(self._name), open_writer(self._file, self._form, schema, encoded) as writer:
+        file: Any = Digesting(self._file) if self._form.sidecar == "beside" else self._file
+        name = "" if self._standard else self._name.name
+        with writing(self._name), open_writer(file, self._form, schema, name, encoded) as writer:
             for batch in batches:
                 writer.write(batch)
             records = check()
-            if sidecar and self._form is not Format.ARROW and self._form is not Format.STREAM:
+            if sidecar and self._form.sidecar != "start":
                 sidecar = msgspec.structs.replace(sidecar, records=records)
             writer.close(sidecar.encode() if sidecar else None)
-        digest = writer.digest()
-        if sidecar and digest is not None:
-            sidecar = msgspec.structs.replace(sidecar, blake2b=digest)
+        if sidecar and isinstance(file, Digesting):
+            sidecar = msgspec.structs.replace(sidecar, blake2b=file.hash.hexdigest())
         if self._standard is None:
             self.targets[0].flush()
         if sidecar is not None and self._beside is not None:

@@ -15,9 +15,10 @@ import numpy as np
 from ppdm_cli.engine import Progress, step
 from ppdm_cli.errors import UsageError, counted, listed
 from ppdm_cli.joint import CELLS
+from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, open_data
+from ppdm_cli.tables import CsvOptions
 from ppdm_cli.trees.applying import classify, figures, open_records
 from ppdm_cli.trees.binned import at_edges
 from ppdm_cli.trees.exporting import Export, lines

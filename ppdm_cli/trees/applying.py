@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes
 from ppdm_cli.engine import Batch, Progress, map_partitions
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted
-from ppdm_cli.tables import CsvOptions, Output, Table, open_data
+from ppdm_cli.releases import open_data
+from ppdm_cli.tables import CsvOptions, Output, Table
 from ppdm_cli.trees.measuring import Measured
 from ppdm_cli.trees.predicting import Descent, as_columns, check_columns
 from ppdm_cli.trees.tree import Feature, Tree

@@ -14,8 +14,9 @@ from msgspec import UNSET
 from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.errors import MismatchError, PpdmError, UsageError, quoted
+from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import Attribute, Sidecar
-from ppdm_cli.tables import CsvOptions, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables import CsvOptions, open_table, sidecar_path
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut_text
 

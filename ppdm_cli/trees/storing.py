@@ -21,7 +21,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
-from ppdm_cli.tables import Output, Target, publish
+from ppdm_cli.tables import Output, Target, publish, suffixes
 from ppdm_cli.trees.columnar import AGAIN, as_frame, checked, from_table, invalid, sidecar_of
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut
@@ -29,7 +29,7 @@ from ppdm_cli.trees.wording import cut
 FORMAT, VERSION = "ppdm-tree", 1
 LARGEST = 64 << 20
 """Bytes of JSON that are read at most."""
-_TABLES = (".parquet", ".csv", ".csv.gz", ".arrow", ".feather")
+_TABLES = suffixes()
 
 _BEYOND_ASCII = re.compile("[^\n -~]")
 Text = Annotated[str, Meta(max_length=1 << 20)]

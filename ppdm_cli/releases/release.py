@@ -14,11 +14,18 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
+from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables.base import Partition, Table
-from ppdm_cli.tables.csv import CsvOptions
-from ppdm_cli.tables.formats import format_of
-from ppdm_cli.tables.opening import is_stream, open_table, read_sidecar, sidecar_path
+from ppdm_cli.tables import (
+    CsvOptions,
+    Partition,
+    Table,
+    format_of,
+    is_stream,
+    open_table,
+    sidecar_path,
+    stream_format,
+)
 
 OWN = "give the release's own original"
 
@@ -97,13 +104,13 @@ def _with_sidecar(
     if path is not None and not path.exists():
         raise DataError(f"{quoted(path)} does not exist", "check its name")
     beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
-    is_csv = format_of(path).is_csv if path is not None else from_ == "csv"
-    if is_csv:
+    form = format_of(path) if path is not None else stream_format(from_)
+    if form.sidecar == "beside":
         promise = read_sidecar(beside, None, str(source))
         if path is not None:
             _check_digest(path, promise)
         known = {a.name: promise.column_kind(a) for a in promise.attributes}
-        return open_table(source, csv=CsvOptions(known=known), standard_format="csv"), promise
+        return open_table(source, csv=CsvOptions(known=known), standard_format=from_), promise
     table = open_table(source, standard_format=from_)
     return table, read_sidecar(beside, table.sidecar, str(source))
 

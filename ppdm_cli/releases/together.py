@@ -12,13 +12,19 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, quoted
+from ppdm_cli.releases.release import has_sidecar_beside, open_release
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
-from ppdm_cli.tables.base import Partition, Table
-from ppdm_cli.tables.csv import CsvOptions
-from ppdm_cli.tables.memory import ArrowTable
-from ppdm_cli.tables.opening import is_stream, open_table
-from ppdm_cli.tables.release import has_sidecar_beside, open_release
-from ppdm_cli.tables.replacing import spool, writing
+from ppdm_cli.tables import (
+    ArrowTable,
+    CsvOptions,
+    Partition,
+    Table,
+    format_of,
+    is_stream,
+    open_table,
+    spool,
+    writing,
+)
 
 _COMPARED = (
     "name",
@@ -47,8 +53,8 @@ class Together:
         self.rows: int | None = None if None in counts else sum(c for c in counts if c is not None)
         self.files: tuple[Path, ...] = tuple(f for t in tables for f in t.files)
         self.name = ", ".join(t.name for t in tables)
-        # Parquet alone gives all text as dictionaries, and no column may be now the one and now the other
-        self._as_they_are = all(t.files and t.files[0].name.lower().endswith(".parquet") for t in tables)
+        # no column may be now a dictionary and now plain text
+        self._as_they_are = all(t.files and format_of(t.files[0]).text_as_dictionaries for t in tables)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)

@@ -1,0 +1,22 @@
+"""Releases in: data and sidecar opened together by the stage that they carry, and only if they fit.
+
+Several releases with one plan are one table; a release from a stream, which is public, is spooled where it
+is read again.
+"""
+
+from __future__ import annotations
+
+from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release
+from ppdm_cli.releases.sidecars import read_sidecar
+from ppdm_cli.releases.together import open_data, open_releases, rewound
+
+__all__ = [
+    "OWN",
+    "is_promised",
+    "open_data",
+    "open_original",
+    "open_release",
+    "open_releases",
+    "read_sidecar",
+    "rewound",
+]

@@ -1,0 +1,115 @@
+"""The registry of formats: a format that a test adds in one file works in every command."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import ppdm_cli
+from ppdm_cli.commands import SUBCOMMANDS, cli, options
+from ppdm_cli.errors import UsageError
+from ppdm_cli.tables import FORMATS, stream_format, suffixes
+from tests.conftest import Run, people
+from tests.dummy_format import LINES
+
+PACKAGE = Path(ppdm_cli.__file__).parent
+OWN = {"arrow.py", "csv.py", "csv_blocks.py", "csv_writing.py", "memory.py", "parquet.py"}
+
+
+@pytest.fixture
+def lines(here: Run, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """The command line with the format, which is no other test's."""
+    people(1000).write_ndjson(tmp_path / "o.jsonl")
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = here(*arguments, code=code)
+        return (done.stdout + done.stderr).decode()
+
+    FORMATS.append(LINES)
+    yield run
+    FORMATS.remove(LINES)
+
+
+def test_a_format_of_ones_own_works_in_every_command(lines: Callable[..., str], tmp_path: Path) -> None:
+    made = ("--gamma", "9", "--class", "group", "--rare", "publish", "--keep-order")
+    lines("perturb", "o.jsonl", "-o", "r.jsonl", *made)
+    sidecar = json.loads((tmp_path / "r.jsonl.ppdm.json").read_text())
+    assert sidecar["records"] == 1000 and len(sidecar["blake2b"]) == 64
+    assert "1000 records" in lines("inspect", "r.jsonl")
+    lines("estimate", "r.jsonl", "--attribute", "region", "--truth", "o.jsonl", "-o", "e.jsonl")
+    assert {"estimate", "true"} <= set(pl.read_ndjson(tmp_path / "e.jsonl").columns)
+    lines("reconstruct", "r.jsonl", "-o", "u.jsonl", "--method", "by-class")
+    assert pl.read_ndjson(tmp_path / "u.jsonl").columns == people(1).columns
+    lines("train-tree", "u.jsonl", "-o", "t.json")
+    lines("predict", "t.json", "u.jsonl", "-o", "p.jsonl")
+    assert "predicted" in " ".join(pl.read_ndjson(tmp_path / "p.jsonl").columns)
+    lines("entropy", "r.jsonl", "-o", "h.jsonl")
+    lines(
+        "attack",
+        "r.jsonl",
+        "--with",
+        "posterior",
+        "--truth",
+        "o.jsonl",
+        "--recovered",
+        "g.jsonl",
+        "-o",
+        "a.jsonl",
+    )
+    lines("generate", "--function", "1", "--records", "100", "--seed", "1", "-o", "f.jsonl")
+    assert pl.read_ndjson(tmp_path / "f.jsonl").height == 100
+    lines("perturb", "o.jsonl", "-o", "r.csv", *made)
+    lines("perturb", "o.jsonl", "-o", "r2.jsonl", "--like", "r.jsonl", "--keep-order")
+    lines("estimate", "r.jsonl", "r2.jsonl", "--attribute", "region")
+    release = (tmp_path / "r.jsonl").read_bytes()
+    (tmp_path / "r.jsonl").write_bytes(release.replace(b"north", b"south", 1))
+    assert "not those its sidecar was made with" in lines("estimate", "r.jsonl", code=3)
+    assert ".jsonl" in lines("generate", "--function", "1", "--records", "9", "-o", "f.txt", code=2)
+
+
+def test_a_format_may_come_from_a_module_of_its_own(tmp_path: Path) -> None:
+    people(200).write_ndjson(tmp_path / "o.jsonl")
+    command = [sys.executable, "-m", "tests.dummy_format", "train-tree", "o.jsonl", "--class", "group"]
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run([*command, "-o", "t.jsonl"], cwd=tmp_path, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "threshold" in pl.read_ndjson(tmp_path / "t.jsonl").columns
+
+
+def test_no_file_but_a_formats_own_spells_a_suffix() -> None:
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        if path.parent.name == "commands" or (path.parent.name == "tables" and path.name in OWN):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and node.value in (*suffixes(), "*.parquet", ".gz"):
+                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+    assert not found
+
+
+def test_help_names_the_formats_that_there_are() -> None:
+    assert re.findall(r"\.[a-z.]*[a-z]", options.TABLES) == sorted(suffixes(), key=options.TABLES.index)
+    assert tuple(sorted(f.name.lower() for f in FORMATS if f.open_stream)) == options.STREAMS
+    for name in SUBCOMMANDS:
+        command = cli.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None
+        for option in command.params:
+            told = re.findall(
+                r"(?<!\w)\.(?:csv|parquet|arrow|feather)[.a-z]*\b", getattr(option, "help", "") or ""
+            )
+            assert set(told) <= set(suffixes()), (name, option.name)
+
+
+def test_a_stream_is_of_a_format_that_can_be_one() -> None:
+    assert stream_format(None) is stream_format("arrow")
+    with pytest.raises(UsageError, match="arrow or csv"):
+        stream_format("parquet")
