@@ -6,7 +6,7 @@ leaves this room: they quote cells.
 
 from __future__ import annotations
 
-from ppdm_cli.tables.base import Partition, RowTrouble, Table, rows_per_partition
+from ppdm_cli.tables.base import Partition, Table, loaded, rows_per_partition
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.formats import Format, format_of
 from ppdm_cli.tables.memory import from_arrow
@@ -24,7 +24,6 @@ __all__ = [
     "Format",
     "Output",
     "Partition",
-    "RowTrouble",
     "Shuffler",
     "Table",
     "Target",
@@ -34,6 +33,7 @@ __all__ = [
     "from_arrow",
     "is_promised",
     "is_stream",
+    "loaded",
     "open_data",
     "open_original",
     "open_release",

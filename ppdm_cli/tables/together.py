@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
-from ppdm_cli.tables.base import Partition, Table
+from ppdm_cli.tables.base import Partition, Table, loaded
 from ppdm_cli.tables.csv import CsvOptions
 from ppdm_cli.tables.memory import ArrowTable
 from ppdm_cli.tables.opening import is_stream, open_table
@@ -54,7 +55,7 @@ class Together:
         names = list(self.schema.names if columns is None else columns)
         for table in self._tables:
             for partition in table.partitions(names):
-                yield partition if self._as_they_are else Partition(partition.file, partial(_loaded, partition))
+                yield partition if self._as_they_are else replace(partition, load=partial(_loaded, partition))
 
 
 def open_releases(
@@ -153,8 +154,11 @@ def _different(first: Any, other: Any, what: str) -> MismatchError:
 
 
 def _loaded(partition: Partition) -> pa.RecordBatch:
-    """Its columns as plain values."""
-    batch = partition.load()
+    return _plain(partition.load())
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same columns as plain values."""
     columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -165,8 +169,8 @@ def rewound(table: Table, stack: ExitStack) -> Table:
         return table
     file = stack.enter_context(spool())
     with writing(Path("temporary file")), pa.ipc.new_stream(file, table.schema) as writer:
-        for partition in table.partitions():
-            writer.write_batch(pa.RecordBatch.from_arrays(_loaded(partition).columns, schema=table.schema))
+        for _, _, batch in loaded(table):
+            writer.write_batch(pa.RecordBatch.from_arrays(_plain(batch).columns, schema=table.schema))
 
     def batches() -> Iterator[pa.RecordBatch]:
         file.seek(0)
