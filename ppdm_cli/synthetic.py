@@ -7,6 +7,7 @@ seed alone and a billion rows need no more memory than a thousand.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,11 @@ def generate(function: int, records: int, seed: int, balanced: bool = False) -> 
         raise UsageError("the number of records is negative", "such as --records 100000")
     starts = range(0, records, BLOCK)
     with workers() as executor:
-        yield from ordered(
-            executor, starts, lambda s: _block(function, s, min(BLOCK, records - s), seed, balanced)
-        )
+        yield from ordered(executor, starts, partial(_block, function, records, seed, balanced))
 
 
-def _block(function: int, start: int, rows: int, seed: int, balanced: bool) -> pa.RecordBatch:
+def _block(function: int, records: int, seed: int, balanced: bool, start: int) -> pa.RecordBatch:
+    rows = min(BLOCK, records - start)
     rng = np.random.default_rng([seed, function, start // BLOCK])
     columns = _attributes(rows, rng)
     in_a = group_a(function, columns)

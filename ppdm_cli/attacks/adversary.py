@@ -6,12 +6,14 @@ Never from the original. What does not apply is said, and the rest goes on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from ppdm_cli import joint
+from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks import bayes_linear, pca, spectral
 from ppdm_cli.attacks.linear import (
     Linear,
@@ -120,12 +122,9 @@ class Adversary:
         scores = [unbiased_scores(t) for t in chosen]
         middle = np.array([u.mean() for u in values])
         noise = np.array([noise_variance(t, w) for t, w in zip(chosen, scores, strict=True)])
-
-        def work(batch: Batch) -> Moments:
-            return Moments.of(scores_of(chosen, scores, self.reader.published(batch)) - middle)
-
+        task = partial(_moments, self.reader, chosen, scores, middle)
         moments = fold(
-            self._released, work, Moments.__add__, threads=threads, progress=progress, doing="correlating"
+            self._released, task, Moments.__add__, threads=threads, progress=progress, doing="correlating"
         )
         assert moments is not None
         variances = np.array([prior_variance(t) for t in chosen])
@@ -163,3 +162,9 @@ class Adversary:
                 "record: the release tells no joint distribution; each attribute is guessed by class."
             )
         self.guessers["record"] = found
+
+
+def _moments(
+    reader: Reader, targets: list[Target], scores: list[Floats], middle: Floats, batch: Batch
+) -> Moments:
+    return Moments.of(scores_of(targets, scores, reader.published(batch)) - middle)

@@ -7,14 +7,16 @@ no two can have one name.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 import pyarrow as pa
 
-from ppdm_cli.errors import DataError, MismatchError, counted, quoted
+from ppdm_cli.errors import MismatchError, counted, quoted
 from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import Partition, RowTrouble, Table
+from ppdm_cli.tables import Partition, Table, loaded
 
 PUBLISHED, ORIGINAL = "published:", "original:"
 SAME = f"{OWN}; where values were clipped or merged for it, do the same to them"
@@ -46,11 +48,11 @@ class Paired:
         """With an original the parts are loaded here, as only then their rows are known."""
         if self._original is None:
             for part in self._release.partitions(self._names):
-                yield Partition(part.file, partial(_renamed, part))
+                yield replace(part, load=partial(_renamed, part))
             return
         theirs = _Rows(self._original, self._names)
         rows = 0
-        for part, batch in _loaded(self._release, self._names):
+        for file, _, batch in loaded(self._release, self._names):
             other = theirs.take(batch.num_rows)
             if len(other) < batch.num_rows:
                 raise _other_rows(self._release.rows or rows + batch.num_rows, rows + len(other))
@@ -61,7 +63,7 @@ class Paired:
                 [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays],
                 names=self.schema.names,
             )
-            yield Partition(part.file, partial(_same, joined))
+            yield Partition(file, partial(_same, joined))
         rest = theirs.rest()
         if rest:
             raise _other_rows(rows, rows + rest)
@@ -82,7 +84,7 @@ class _Rows:
     """A table's rows, some at a time."""
 
     def __init__(self, table: Table, names: Sequence[str]) -> None:
-        self._parts = _loaded(table, names)
+        self._parts = (batch for _, _, batch in loaded(table, names))
         self._schema = pa.schema([table.schema.field(n) for n in names])
         self._held: list[pa.RecordBatch] = []
 
@@ -90,10 +92,9 @@ class _Rows:
         taken: list[pa.RecordBatch] = []
         while rows:
             if not self._held:
-                _, batch = next(self._parts, (None, None))
-                if batch is None:
+                self._held = list(islice(self._parts, 1))
+                if not self._held:
                     break
-                self._held = [batch]
             batch = self._held.pop()
             taken.append(batch.slice(0, rows))
             if batch.num_rows > rows:
@@ -104,21 +105,7 @@ class _Rows:
         return pa.Table.from_batches(plain, self._schema).combine_chunks()
 
     def rest(self) -> int:
-        return sum(b.num_rows for b in self._held) + sum(b.num_rows for _, b in self._parts)
-
-
-def _loaded(table: Table, names: Sequence[str]) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-    rows, file = 0, ""
-    for part in table.partitions(list(names)):
-        rows, file = (rows, file) if part.file == file else (0, part.file)
-        try:
-            batch = part.load()
-        except RowTrouble as trouble:
-            raise DataError(
-                f"row {rows + trouble.row + 1} of {quoted(file)}: {trouble.what}", trouble.next_step
-            ) from None
-        rows += batch.num_rows
-        yield part, batch
+        return sum(b.num_rows for b in self._held) + sum(b.num_rows for b in self._parts)
 
 
 def _renamed(part: Partition) -> pa.RecordBatch:

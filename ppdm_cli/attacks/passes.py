@@ -15,11 +15,12 @@ from ppdm_cli.attacks.adversary import LINEAR, Adversary
 from ppdm_cli.attacks.audit import Agreement, Audit, merged
 from ppdm_cli.attacks.order import Order, State
 from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
+from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.record import Beliefs
 from ppdm_cli.attacks.repeat import Repeat
 from ppdm_cli.attacks.report import described
 from ppdm_cli.attacks.scoring import Tally
-from ppdm_cli.attacks.targets import Guess, Rows, Truth
+from ppdm_cli.attacks.targets import Guess, Rows, Target, Truth
 from ppdm_cli.engine import Batch, Progress, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
 from ppdm_cli.promise import noisy
@@ -59,6 +60,79 @@ def _summed(a: Mapping[Any, Addable], b: Mapping[Any, Addable]) -> dict[Any, Add
     return {k: a[k] + b[k] for k in a}
 
 
+@dataclass(frozen=True, eq=False)
+class _Guessing:
+    """The task of the pass that guesses."""
+
+    reader: Reader
+    known: bool
+    """Whether the originals are there to compare with."""
+    targets: Mapping[str, Target]
+    guessers: Mapping[str, Any]
+    agreement: Agreement | None
+    audit: Audit | None
+    repeat: Repeat | None
+    order: Order | None
+
+    def __call__(self, batch: Batch) -> Seen:
+        rows, seen = self._read(batch), Seen()
+        for attack, guesser in self.guessers.items():
+            if rows.truths is None and attack != "record":
+                continue
+            guesses = guesser.guesses(rows)
+            if rows.truths is not None:
+                seen.tallies |= self._tallied(attack, guesses, rows.truths)
+            if attack == "record":
+                assert rows.labels is not None
+                seen.beliefs = guesser.believed(guesses, rows.labels)
+        if self.agreement is not None:
+            seen.agreement = self.agreement.counted(rows)
+        if self.audit is not None:
+            seen.audit = self.audit.counted(rows)
+        if self.repeat is not None:
+            seen.repeat = self.repeat.counted(rows)
+        if self.order is not None:
+            seen.order = self.order.counted(rows)
+        return seen
+
+    def by_order(self, batch: Batch) -> Seen:
+        assert self.order is not None
+        rows = self._read(batch)
+        return Seen(self._tallied("order", self.order.guesses(rows), rows.known))
+
+    def _read(self, batch: Batch) -> Rows:
+        return self.reader.both(batch) if self.known else self.reader.published(batch)
+
+    def _tallied(
+        self, attack: str, guesses: Mapping[str, Guess], truths: Mapping[str, Truth]
+    ) -> dict[Key, Tally]:
+        return {(attack, n): Tally.of(self.targets[n], g, truths[n]) for n, g in guesses.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Recovering:
+    """The task that writes what the strongest attacks guess, in the original's columns."""
+
+    reader: Reader
+    targets: Mapping[str, Target]
+    guessers: Sequence[Any]
+    names: list[str]
+
+    def __call__(self, batch: Batch) -> pa.RecordBatch:
+        seen = self.reader.published(batch)
+        guesses: dict[str, Guess] = {}
+        for guesser in reversed(self.guessers):
+            guesses |= guesser.guesses(seen)
+        columns = []
+        for name in self.names:
+            if name in guesses:
+                codes = guesses[name].exact.astype(seen.codes[name].dtype)
+                columns.append(self.targets[name].domain.column(codes, np.full(len(codes), 0.5)))
+            else:
+                columns.append(batch.column(PUBLISHED + name))
+        return pa.RecordBatch.from_arrays(columns, names=self.names)
+
+
 class Passes:
     """All of one run."""
 
@@ -91,44 +165,22 @@ class Passes:
                 f"repeat: {listed(self._repeat.left_out)} cannot be perturbed again: what is published goes "
                 "beyond the domain."
             )
+        self._task = _Guessing(
+            self.adversary.reader,
+            self._known,
+            self._targets,
+            self._guessers,
+            self._agreement,
+            self._audit,
+            self._repeat,
+            self._order,
+        )
         seen = fold(
-            self._paired, self._work, Seen.__add__, threads=threads, progress=progress, doing="attacking"
+            self._paired, self._task, Seen.__add__, threads=threads, progress=progress, doing="attacking"
         )
         assert seen is not None
         self._check_paired(seen)
         self._conclude(seen, threads, progress)
-
-    def _read(self, batch: Batch) -> Rows:
-        reader = self.adversary.reader
-        return reader.both(batch) if self._known else reader.published(batch)
-
-    # -- the pass that guesses
-
-    def _work(self, batch: Batch) -> Seen:
-        rows, seen = self._read(batch), Seen()
-        for attack, guesser in self._guessers.items():
-            if rows.truths is None and attack != "record":
-                continue
-            guesses = guesser.guesses(rows)
-            if rows.truths is not None:
-                seen.tallies |= self._tallied(attack, guesses, rows.truths)
-            if attack == "record":
-                assert rows.labels is not None
-                seen.beliefs = guesser.believed(guesses, rows.labels)
-        if self._agreement is not None:
-            seen.agreement = self._agreement.counted(rows)
-        if self._audit is not None:
-            seen.audit = self._audit.counted(rows)
-        if self._repeat is not None:
-            seen.repeat = self._repeat.counted(rows)
-        if self._order is not None:
-            seen.order = self._order.counted(rows)
-        return seen
-
-    def _tallied(
-        self, attack: str, guesses: Mapping[str, Guess], truths: Mapping[str, Truth]
-    ) -> dict[Key, Tally]:
-        return {(attack, n): Tally.of(self._targets[n], g, truths[n]) for n, g in guesses.items()}
 
     def _check_paired(self, seen: Seen) -> None:
         """Rows that do not belong together would look like perfect privacy."""
@@ -144,7 +196,8 @@ class Passes:
         if self._order is not None:
             self.order_rows = self._order.rows(seen.order, self._known)
             if self._known and self._order.targets:
-                found = fold(self._paired, self._by_order, Seen.__add__, threads=threads, progress=progress)
+                task = self._task.by_order
+                found = fold(self._paired, task, Seen.__add__, threads=threads, progress=progress)
                 assert found is not None
                 seen.tallies |= found.tallies
         beliefs: dict[str, dict[str, dict[str, Any]]] = {}
@@ -176,11 +229,6 @@ class Passes:
         if self._repeat is not None:
             self.repeat_rows = self._repeat.rows(seen.repeat)
 
-    def _by_order(self, batch: Batch) -> Seen:
-        assert self._order is not None
-        rows = self._read(batch)
-        return Seen(self._tallied("order", self._order.guesses(rows), rows.known))
-
     # -- the guesses themselves
 
     def write_recovered(self, target: Output, threads: int | None, progress: Progress | None) -> None:
@@ -192,27 +240,13 @@ class Passes:
             raise UsageError("none of the attacks asked for guesses values", "add --with posterior")
         attributes = self._promise.attributes
         schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
+        task = _Recovering(self.adversary.reader, self._targets, made, schema.names)
         rows = 0
-
-        def work(batch: Batch) -> pa.RecordBatch:
-            seen = self.adversary.reader.published(batch)
-            guesses: dict[str, Guess] = {}
-            for guesser in reversed(made):
-                guesses |= guesser.guesses(seen)
-            columns = []
-            for a in attributes:
-                if a.name in guesses:
-                    domain = self._targets[a.name].domain
-                    codes = guesses[a.name].exact.astype(seen.codes[a.name].dtype)
-                    columns.append(domain.column(codes, np.full(len(codes), 0.5)))
-                else:
-                    columns.append(batch.column(PUBLISHED + a.name))
-            return pa.RecordBatch.from_arrays(columns, names=[a.name for a in attributes])
 
         def counted() -> Any:
             nonlocal rows
             for batch in map_partitions(
-                self._paired, work, threads=threads, progress=progress, doing="guessing"
+                self._paired, task, threads=threads, progress=progress, doing="guessing"
             ):
                 rows += batch.num_rows
                 yield batch

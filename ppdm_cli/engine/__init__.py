@@ -1,4 +1,4 @@
-"""Fold, map and scan over a table's partitions, by a pool of threads.
+"""Fold, map and scan over a table's partitions, by a pool of threads unless another engine is set.
 
 A map is a pure function of (batch, address of its first row); a fold adds up small states; a
 scan also keeps each partition's own. Memory does not grow with the data, results come in the order
@@ -8,19 +8,21 @@ of the partitions, and any number of threads gives the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from ppdm_cli.errors import DataError, quoted
+from ppdm_cli.errors import quoted
 from ppdm_cli.pool import ordered, workers
-from ppdm_cli.tables import Partition, RowTrouble, Table
+from ppdm_cli.tables import Table, loaded
 
 State = TypeVar("State")
 Result = TypeVar("Result")
+Advance = Callable[[int], None]
 
 
 class Progress(Protocol):
@@ -36,12 +38,15 @@ class Progress(Protocol):
 
 
 @contextmanager
-def step(progress: Progress | None, doing: str, total: int | None = None) -> Iterator[None]:
-    """Tell of some work while it lasts: a pass over `total` rows, or work that no number is known of."""
+def step(progress: Progress | None, doing: str, total: int | None = None) -> Iterator[Advance]:
+    """Tell of some work while it lasts: a pass over `total` rows, or work that no number is known of.
+
+    Gives what to call with the number of rows that were done.
+    """
     if progress:
         progress.begin(doing, total)
     try:
-        yield
+        yield progress.advance if progress else lambda rows: None
     finally:
         if progress:
             progress.end()
@@ -70,53 +75,95 @@ class Batch:
         return f"row {self.row_in_file + row + 1} of {self.file}"
 
 
+class Engine(Protocol):
+    """Whatever runs tasks on the partitions of a table.
+
+    A task is a picklable object without locks, and changes nothing that others see; so is a merge. An engine
+    may copy tasks and partitions to wherever it likes, run them in any order, and run them again. What it
+    gives comes in the order of the partitions. It tells `advance` of the rows that are done.
+    """
+
+    def map(
+        self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
+    ) -> Iterator[Result]:
+        """Yield what the task makes of every partition, in order."""
+        ...
+
+    def fold(
+        self,
+        table: Table,
+        task: Callable[[Batch], State],
+        merge: Callable[[State, State], State],
+        columns: Sequence[str] | None,
+        advance: Advance,
+    ) -> State | None:
+        """Return the states of all partitions merged in their order, or None for an empty table."""
+        total: State | None = None
+        for state in self.map(table, task, columns, advance):
+            total = state if total is None else merge(total, state)
+        return total
+
+    def scan(
+        self, table: Table, task: Callable[[Batch], State], columns: Sequence[str] | None, advance: Advance
+    ) -> list[State]:
+        """Return every partition's own state, in order."""
+        return list(self.map(table, task, columns, advance))
+
+
+@dataclass(frozen=True)
+class Threads(Engine):
+    """A pool of threads, which has a bounded number of partitions in hand at a time."""
+
+    threads: int | None = None
+
+    def map(
+        self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
+    ) -> Iterator[Result]:
+        with workers(self.threads) as executor:
+            batches = numbered(table, columns, lambda load, parts: ordered(executor, parts, load))
+            for rows, result in ordered(executor, batches, partial(with_rows, task)):
+                yield result
+                advance(rows)
+
+
+def numbered(table: Table, columns: Sequence[str] | None, run: Any = map) -> Iterator[Batch]:
+    """Load a table's partitions, by `run` as `map` would, and number their rows in order."""
+    first_row = 0
+    for index, (file, in_file, batch) in enumerate(loaded(table, columns, run)):
+        yield Batch(batch, index, first_row, quoted(file), in_file)
+        first_row += batch.num_rows
+
+
+def with_rows(task: Callable[[Batch], Result], batch: Batch) -> tuple[int, Result]:
+    """Return how many rows a task was given, and what it made of them."""
+    return batch.rows, task(batch)
+
+
+ENGINE: ContextVar[Engine | None] = ContextVar("ppdm_engine", default=None)
+"""What runs all passes in place of a pool of threads, where it is set."""
+
+
+def _engine(threads: int | None) -> Engine:
+    return ENGINE.get() or Threads(threads)
+
+
 def map_partitions(
     table: Table,
-    work: Callable[[Batch], Result],
+    task: Callable[[Batch], Result],
     *,
     columns: Sequence[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     doing: str = "reading",
 ) -> Iterator[Result]:
-    """`work` of every partition, in order, a bounded number of them at a time."""
-    with step(progress, doing, table.rows), workers(threads) as executor:
-        batches = _numbered(table, columns, executor)
-
-        def one(batch: Batch) -> tuple[int, Result]:
-            return batch.rows, work(batch)
-
-        for rows, result in ordered(executor, batches, one):
-            yield result
-            if progress:
-                progress.advance(rows)
-
-
-def _numbered(table: Table, columns: Sequence[str] | None, executor: ThreadPoolExecutor) -> Iterator[Batch]:
-    """Load partitions in parallel and number their rows in order."""
-    first_row, in_file, file = 0, 0, ""
-
-    def load(partition: Partition) -> tuple[Partition, pa.RecordBatch | RowTrouble]:
-        try:
-            return partition, partition.load()
-        except RowTrouble as trouble:
-            return partition, trouble
-
-    for index, (partition, loaded) in enumerate(ordered(executor, table.partitions(columns), load)):
-        if partition.file != file:
-            file, in_file = partition.file, 0
-        if isinstance(loaded, RowTrouble):
-            raise DataError(
-                f"row {in_file + loaded.row + 1} of {quoted(file)}: {loaded.what}", loaded.next_step
-            )
-        yield Batch(loaded, index, first_row, quoted(file), in_file)
-        first_row += loaded.num_rows
-        in_file += loaded.num_rows
+    """Yield what a task makes of every partition, in order, a bounded number of them at a time."""
+    with step(progress, doing, table.rows) as advance:
+        yield from _engine(threads).map(table, task, columns, advance)
 
 
 def fold(
     table: Table,
-    work: Callable[[Batch], State],
+    task: Callable[[Batch], State],
     merge: Callable[[State, State], State],
     *,
     columns: Sequence[str] | None = None,
@@ -124,21 +171,20 @@ def fold(
     progress: Progress | None = None,
     doing: str = "counting",
 ) -> State | None:
-    """The merged state of all partitions, merged in their order; None of an empty table."""
-    total: State | None = None
-    for state in map_partitions(table, work, columns=columns, threads=threads, progress=progress, doing=doing):
-        total = state if total is None else merge(total, state)
-    return total
+    """Return the states of all partitions, merged in their order; None of an empty table."""
+    with step(progress, doing, table.rows) as advance:
+        return _engine(threads).fold(table, task, merge, columns, advance)
 
 
 def scan(
     table: Table,
-    work: Callable[[Batch], State],
+    task: Callable[[Batch], State],
     *,
     columns: Sequence[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     doing: str = "counting",
 ) -> list[State]:
-    """Every partition's own state, in order: for what needs prefixes."""
-    return list(map_partitions(table, work, columns=columns, threads=threads, progress=progress, doing=doing))
+    """Return every partition's own state, in order: for what needs prefixes."""
+    with step(progress, doing, table.rows) as advance:
+        return _engine(threads).scan(table, task, columns, advance)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -44,22 +45,29 @@ def count(
             f"the values of {of} together make {cells} cells, more than {MOST_CELLS}",
             "name fewer attributes, or ones of fewer values",
         )
-
-    def work(batch: Batch) -> list[np.ndarray]:
-        codes = {n: encoded(batch, n, d, outside) for n, d in domains.items()}
-        return [
-            _counted([codes[a.name] for a in group], shape) for group, shape in zip(groups, shapes, strict=True)
-        ]
-
-    def merge(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
-        for ours, theirs in zip(a, b, strict=True):
-            ours += theirs
-        return a
-
-    found = fold(table, work, merge, columns=list(domains), threads=threads, progress=progress)
+    names = [[a.name for a in group] for group in groups]
+    task = partial(_count, domains=domains, groups=names, shapes=shapes, outside=outside)
+    found = fold(table, task, _added, columns=list(domains), threads=threads, progress=progress)
     if found is None:
         return [np.zeros(shape) for shape in shapes]
     return [counts.astype(np.float64) for counts in found]
+
+
+def _count(
+    batch: Batch,
+    domains: Mapping[str, Domain],
+    groups: Sequence[Sequence[str]],
+    shapes: Sequence[tuple[int, ...]],
+    outside: str,
+) -> list[np.ndarray]:
+    codes = {n: encoded(batch, n, d, outside) for n, d in domains.items()}
+    return [_counted([codes[n] for n in group], shape) for group, shape in zip(groups, shapes, strict=True)]
+
+
+def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    for ours, theirs in zip(a, b, strict=True):
+        ours += theirs
+    return a
 
 
 def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN) -> Codes:

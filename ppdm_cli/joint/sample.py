@@ -6,14 +6,15 @@ the same records whatever the number of threads or the size of the partitions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
+from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import encoded
@@ -107,38 +108,46 @@ def read(
         )
     domains = {a.name: a.published for a in [*chosen, label]}
     most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
-
-    State = tuple[int, int, np.ndarray, list[np.ndarray]]  # records seen, threshold's shift, hashes, columns
-
-    def thinned(state: State) -> State:
-        seen, shift, hashes, columns = state
-        while len(hashes) > most:
-            shift += 1
-            kept = np.flatnonzero(hashes >> np.uint64(64 - shift) == 0)
-            hashes, columns = hashes[kept], [c[kept] for c in columns]
-        return seen, shift, hashes, columns
-
-    def work(batch: Batch) -> State:
-        hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
-        return thinned((batch.rows, 0, hashes, [encoded(batch, n, d) for n, d in domains.items()]))
-
-    def merge(a: State, b: State) -> State:
-        shift = max(a[1], b[1])
-        sides = []
-        for _, own, hashes, columns in (a, b):
-            if own < shift:
-                kept = np.flatnonzero(hashes >> np.uint64(64 - shift) == 0)
-                hashes, columns = hashes[kept], [c[kept] for c in columns]
-            sides.append((hashes, columns))
-        (h1, c1), (h2, c2) = sides
-        joined = [np.concatenate(pair) for pair in zip(c1, c2, strict=True)]
-        return thinned((a[0] + b[0], shift, np.concatenate([h1, h2]), joined))
-
-    found = fold(table, work, merge, columns=list(domains), threads=threads, progress=progress)
+    task = partial(_Thinned.of, domains, most)
+    found = fold(table, task, _Thinned.__add__, columns=list(domains), threads=threads, progress=progress)
     if found is None:
         empty = [np.empty(0, code_type(d.size)) for d in domains.values()]
-        found = (0, 0, np.empty(0, np.uint64), empty)
-    total, _, hashes, columns = found
+        found = _Thinned(most, 0, 0, np.empty(0, np.uint64), empty)
     # the low bits choose the fold, the high ones who stays
-    folds = (hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
-    return Sample(tuple(chosen), label, columns[:-1], columns[-1], folds, total)
+    folds = (found.hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
+    return Sample(tuple(chosen), label, found.columns[:-1], found.columns[-1], folds, found.seen)
+
+
+@dataclass(frozen=True, eq=False)
+class _Thinned:
+    """The codes of at most so many records: of those whose hash begins with `shift` zeros."""
+
+    most: int
+    seen: int
+    shift: int
+    hashes: np.ndarray
+    columns: list[np.ndarray]
+
+    @classmethod
+    def of(cls, domains: Mapping[str, Domain], most: int, batch: Batch) -> _Thinned:
+        hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
+        columns: list[np.ndarray] = [encoded(batch, n, d) for n, d in domains.items()]
+        return cls(most, batch.rows, 0, hashes, columns)._fitting()
+
+    def __add__(self, other: _Thinned) -> _Thinned:
+        a, b = (side._to(max(self.shift, other.shift)) for side in (self, other))
+        columns = [np.concatenate(pair) for pair in zip(a.columns, b.columns, strict=True)]
+        hashes = np.concatenate([a.hashes, b.hashes])
+        return _Thinned(self.most, a.seen + b.seen, a.shift, hashes, columns)._fitting()
+
+    def _to(self, shift: int) -> _Thinned:
+        if shift == self.shift:
+            return self
+        kept = np.flatnonzero(self.hashes >> np.uint64(64 - shift) == 0)
+        return replace(self, shift=shift, hashes=self.hashes[kept], columns=[c[kept] for c in self.columns])
+
+    def _fitting(self) -> _Thinned:
+        found = self
+        while len(found.hashes) > self.most:
+            found = found._to(found.shift + 1)
+        return found

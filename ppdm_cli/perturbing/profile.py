@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Facts:
     values: Counter[Any] | None
     """How often each value occurs; None when there are more than asked about."""
 
-    def merge(self, other: Facts, most: int) -> None:
+    def merge(self, other: Facts, most: int) -> Facts:
         self.nulls += other.nulls
         self.low = _either(min, self.low, other.low)
         self.high = _either(max, self.high, other.high)
@@ -41,6 +42,7 @@ class Facts:
             self.values.update(other.values)
             if len(self.values) > most:
                 self.values = None
+        return self
 
 
 def profile(
@@ -49,16 +51,8 @@ def profile(
     """Facts of each column named in `most`, which says how many distinct numbers are few."""
     names = list(most)
     limits = {n: MOST_VALUES if dtypes.is_discrete(table.schema.field(n).type) else most[n] for n in names}
-
-    def work(batch: Batch) -> dict[str, Facts]:
-        return {n: _facts(batch, n, table.schema.field(n).type, limits[n]) for n in names}
-
-    def merge(a: dict[str, Facts], b: dict[str, Facts]) -> dict[str, Facts]:
-        for name, facts in b.items():
-            a[name].merge(facts, limits[name])
-        return a
-
-    found = fold(table, work, merge, columns=names, threads=threads, progress=progress)
+    task, merge = partial(_profiled, table.schema, limits), partial(_merged, limits)
+    found = fold(table, task, merge, columns=names, threads=threads, progress=progress)
     if found is None:
         raise DataError(f"{quoted(table.name)} has no records", "there is nothing to perturb")
     for name in names:
@@ -69,6 +63,14 @@ def profile(
                 f"--drop {name}, or group its values first",
             )
     return found
+
+
+def _profiled(schema: pa.Schema, limits: Mapping[str, int], batch: Batch) -> dict[str, Facts]:
+    return {n: _facts(batch, n, schema.field(n).type, most) for n, most in limits.items()}
+
+
+def _merged(limits: Mapping[str, int], a: dict[str, Facts], b: dict[str, Facts]) -> dict[str, Facts]:
+    return {n: a[n].merge(b[n], most) for n, most in limits.items()}
 
 
 def _facts(batch: Batch, name: str, kind: pa.DataType, most: int) -> Facts:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from operator import add, attrgetter
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import SUBSTITUTION, Spec
-from ppdm_cli.engine import Batch, fold
+from ppdm_cli.engine import fold
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.choosing import kind_for
 from ppdm_cli.perturbing.settling import gammas_of, perturbed_columns
@@ -55,8 +56,4 @@ def _records(table: Table) -> int:
             "say how many bins, such as --bins 20",
         )
     columns = table.schema.names[:1]
-
-    def count(batch: Batch) -> int:
-        return batch.rows
-
-    return fold(table, count, lambda a, b: a + b, columns=columns) or 0
+    return fold(table, attrgetter("rows"), add, columns=columns) or 0

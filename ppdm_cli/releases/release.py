@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -41,31 +40,23 @@ class Complete:
         self.rewindable = table.rewindable
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
-        """Threads load ahead, so whoever comes last, a load or the end of the list, compares."""
-        lock = Lock()
-        given, loaded, rows, ended = 0, 0, 0, False
-
-        def check() -> None:
-            if ended and loaded == given and rows != self._records:
-                raise MismatchError(
-                    f"{quoted(self.name)} has {counted(rows, 'record')}, its sidecar says {self._records}",
-                    "the file was cut or the sidecar is another's: fetch both again",
-                )
-
-        def load(partition: Partition) -> pa.RecordBatch:
-            nonlocal loaded, rows
-            batch = partition.load()
-            with lock:
-                loaded, rows = loaded + 1, rows + batch.num_rows
-                check()
-            return batch
-
+        check, last = partial(_check_records, self.name, self._records), None
         for partition in self._table.partitions(columns):
-            given += 1
-            yield Partition(partition.file, partial(load, partition))
-        with lock:
-            ended = True
-            check()
+            if last is not None:
+                yield last
+            last = partition
+        if last is None:
+            check(0)
+        else:
+            yield replace(last, check=check)
+
+
+def _check_records(name: str, expected: int, rows: int) -> None:
+    if rows != expected:
+        raise MismatchError(
+            f"{quoted(name)} has {counted(rows, 'record')}, its sidecar says {expected}",
+            "the file was cut or the sidecar is another's: fetch both again",
+        )
 
 
 def open_release(

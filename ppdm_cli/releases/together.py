@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +22,7 @@ from ppdm_cli.tables import (
     Table,
     format_of,
     is_stream,
+    loaded,
     open_table,
     spool,
     writing,
@@ -60,7 +62,7 @@ class Together:
         names = list(self.schema.names if columns is None else columns)
         for table in self._tables:
             for partition in table.partitions(names):
-                yield partition if self._as_they_are else Partition(partition.file, partial(_loaded, partition))
+                yield partition if self._as_they_are else replace(partition, load=partial(_loaded, partition))
 
 
 def open_releases(
@@ -159,8 +161,11 @@ def _different(first: Any, other: Any, what: str) -> MismatchError:
 
 
 def _loaded(partition: Partition) -> pa.RecordBatch:
-    """Its columns as plain values."""
-    batch = partition.load()
+    return _plain(partition.load())
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same columns as plain values."""
     columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
@@ -171,8 +176,8 @@ def rewound(table: Table, stack: ExitStack) -> Table:
         return table
     file = stack.enter_context(spool())
     with writing(Path("temporary file")), pa.ipc.new_stream(file, table.schema) as writer:
-        for partition in table.partitions():
-            writer.write_batch(pa.RecordBatch.from_arrays(_loaded(partition).columns, schema=table.schema))
+        for _, _, batch in loaded(table):
+            writer.write_batch(pa.RecordBatch.from_arrays(_plain(batch).columns, schema=table.schema))
 
     def batches() -> Iterator[pa.RecordBatch]:
         file.seek(0)

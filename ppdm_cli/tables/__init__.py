@@ -7,7 +7,7 @@ leaves this room: they quote cells.
 from __future__ import annotations
 
 from ppdm_cli.tables.arrow import ARROW
-from ppdm_cli.tables.base import Partition, RowTrouble, Table, rows_per_partition
+from ppdm_cli.tables.base import Partition, Table, loaded, rows_per_partition
 from ppdm_cli.tables.csv import CSV
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, register, stream_format, suffixes
@@ -30,7 +30,6 @@ __all__ = [
     "Format",
     "Output",
     "Partition",
-    "RowTrouble",
     "Shuffler",
     "Table",
     "Target",
@@ -38,6 +37,7 @@ __all__ = [
     "format_of",
     "from_arrow",
     "is_stream",
+    "loaded",
     "open_table",
     "open_writer",
     "publish",

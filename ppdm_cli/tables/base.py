@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -18,28 +19,30 @@ MOST_COLUMNS = 1 << 16
 
 
 def rows_per_partition(columns: int) -> int:
-    """How many rows are worked on at a time: fewer where they are wide."""
+    """Return how many rows of a table of so many columns are worked on at a time, whichever are read."""
     return max(1 << 10, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Some consecutive rows of a table, loaded by whichever thread gets to it."""
+    """Some consecutive rows of a table: picklable, loaded by itself, anywhere and as often as need be."""
 
     file: str
     load: Callable[[], pa.RecordBatch] = field(repr=False)
+    check: Callable[[int], None] | None = None
+    """In the last partition of a table whose size is promised: what is told how many rows the table had."""
 
 
 class RowTrouble(Exception):  # noqa: N818 - not shown to anyone: the engine adds the row's place
     """Something wrong with a row, counted from 0 within its partition."""
 
     def __init__(self, row: int, what: str, next_step: str) -> None:
-        super().__init__(what)
+        super().__init__(row, what, next_step)
         self.row, self.what, self.next_step = row, what, next_step
 
 
 class Table(Protocol):
-    """A table that can be read in partitions."""
+    """A table that can be read in partitions, which are the same whichever columns are read."""
 
     schema: pa.Schema
     """Names and normal types (`dtypes.normal`) of the columns; no metadata."""
@@ -53,6 +56,46 @@ class Table(Protocol):
     name: str
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
+
+
+_Loads = Callable[[Callable[[Partition], "pa.RecordBatch | RowTrouble"], Iterator[Partition]], Iterator[Any]]
+
+
+def loaded(
+    table: Table, columns: Sequence[str] | None = None, run: _Loads = map
+) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Load a table in order: for each partition its file, how many rows of the file come before, and its rows.
+
+    `run` is `map`, or like it in parallel. Each table is held to the number of rows that was promised for it.
+    """
+    given: deque[Partition] = deque()
+
+    def kept() -> Iterator[Partition]:
+        for partition in table.partitions(columns):
+            given.append(partition)
+            yield partition
+
+    file, in_file, in_table = "", 0, 0
+    for found in run(load, kept()):
+        partition = given.popleft()
+        if partition.file != file:
+            file, in_file = partition.file, 0
+        if isinstance(found, RowTrouble):
+            raise DataError(f"row {in_file + found.row + 1} of {quoted(file)}: {found.what}", found.next_step)
+        in_table += found.num_rows
+        if partition.check is not None:
+            partition.check(in_table)
+            in_table = 0
+        yield file, in_file, found
+        in_file += found.num_rows
+
+
+def load(partition: Partition) -> pa.RecordBatch | RowTrouble:
+    """Load a partition, or return what is wrong with one of its rows."""
+    try:
+        return partition.load()
+    except RowTrouble as trouble:
+        return trouble
 
 
 def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:

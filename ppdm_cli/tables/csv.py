@@ -54,6 +54,79 @@ _WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.times
 """Of two types of a family the later one holds the values of both."""
 
 
+@dataclass(frozen=True)
+class _Parser:
+    """Makes a table of whole records."""
+
+    names: list[str]
+    options: CsvOptions
+    table: str
+    """What the CSV is called, for messages."""
+
+    def __call__(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
+        """Parse whole records; trouble names the row, counted from 0 within the block."""
+        if len(self.names) > 1 and not block.strip(b"\r\n"):
+            return pa.table({n: pa.nulls(0, t or pa.null()) for n, t in types.items()})
+        stray = stray_quote(block, self.options.delimiter)
+        if stray is not None:
+            before = self(block[: record_start(block, stray)], dict.fromkeys(self.names, pa.binary()))
+            raise RowTrouble(
+                before.num_rows,
+                "it has a quote that does not pair up: a cell that is never closed, or a quote inside one",
+                PAIR_UP,
+            )
+        names, options = self.names, self.options
+        try:
+            return pacsv.read_csv(
+                pa.py_buffer(block),
+                pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
+                pacsv.ParseOptions(
+                    delimiter=options.delimiter,
+                    ignore_empty_lines=len(names) > 1,
+                    newlines_in_values=b'"' in block,
+                ),
+                pacsv.ConvertOptions(
+                    column_types={n: t for n, t in types.items() if t is not None},
+                    include_columns=list(types),
+                    null_values=list(options.nulls),
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowException as error:
+            raise self._unconverted(str(error), types) from None
+
+    def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
+        """What pyarrow's message says of the place; never what it says of the cell."""
+        ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
+        if ragged is not None:
+            start = "first row" if self.options.header is False else "header"
+            return RowTrouble(
+                int(ragged[1]) - 1,
+                f"it has {ragged[2]} cells where the {start} has {len(self.names)}",
+                "mend the row, or say --delimiter",
+            )
+        place = _PLACE.search(message)
+        if place is None:
+            return DataError(f"a block of {quoted(self.table)} is no CSV", "check its delimiter and its quotes")
+        name, row = self.names[int(place[1])], int(place[2] or 1) - 1
+        kind = types.get(name)
+        if "UTF8" in message:
+            return RowTrouble(
+                row,
+                f"the column {quoted(name)} is not in {self.options.encoding} there",
+                "name its encoding, such as --encoding latin-1",
+            )
+        return RowTrouble(
+            row,
+            f"the column {quoted(name)} is no {kind} there",
+            f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
+        )
+
+    def load(self, block: bytes, schema: pa.Schema) -> pa.RecordBatch:
+        return normalised(self(block, dict(zip(schema.names, schema.types, strict=True))), schema)
+
+
 class CsvTable:
     """One or more CSV files of the same header, or a stream."""
 
@@ -66,6 +139,7 @@ class CsvTable:
         self._sources: Sequence[Path | IO[bytes]] = self.files or (sources,)  # type: ignore[assignment]
         self._pending: Iterator[bytes] | None = None
         self._names = self._read_headers()
+        self._parse = _Parser(self._names, options, name)
         for column in options.types:
             if column not in self._names:
                 raise unknown_column(column, self._names, "--type")
@@ -78,12 +152,9 @@ class CsvTable:
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
-        types = {n: self.schema.field(n).type for n in names}
+        schema = pa.schema([self.schema.field(n) for n in names])
         for source, block in self._blocks():
-            yield Partition(source, partial(self._load, block, types))
-
-    def _load(self, block: bytes, types: Mapping[str, pa.DataType]) -> pa.RecordBatch:
-        return normalised(self._parse(block, types), self.schema.empty_table().select(list(types)).schema)
+            yield Partition(source, partial(self._parse.load, block, schema))
 
     # -- bytes
 
@@ -157,68 +228,6 @@ class CsvTable:
                 blocks = chain(rest, decoded)
             for block in whole_records(blocks, self._label(source)):
                 yield self._label(source), block
-
-    # -- parsing
-
-    def _parse(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
-        """Parse whole records; trouble names the row, counted from 0 within the block."""
-        if len(self._names) > 1 and not block.strip(b"\r\n"):
-            return pa.table({n: pa.nulls(0, t or pa.null()) for n, t in types.items()})
-        stray = stray_quote(block, self._options.delimiter)
-        if stray is not None:
-            before = self._parse(block[: record_start(block, stray)], dict.fromkeys(self._names, pa.binary()))
-            raise RowTrouble(
-                before.num_rows,
-                "it has a quote that does not pair up: a cell that is never closed, or a quote inside one",
-                PAIR_UP,
-            )
-        names, options = self._names, self._options
-        try:
-            return pacsv.read_csv(
-                pa.py_buffer(block),
-                pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
-                pacsv.ParseOptions(
-                    delimiter=options.delimiter,
-                    ignore_empty_lines=len(names) > 1,
-                    newlines_in_values=b'"' in block,
-                ),
-                pacsv.ConvertOptions(
-                    column_types={n: t for n, t in types.items() if t is not None},
-                    include_columns=list(types),
-                    null_values=list(options.nulls),
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=False,
-                ),
-            )
-        except pa.ArrowException as error:
-            raise self._unconverted(str(error), types) from None
-
-    def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
-        """What pyarrow's message says of the place; never what it says of the cell."""
-        ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
-        if ragged is not None:
-            start = "first row" if self._options.header is False else "header"
-            return RowTrouble(
-                int(ragged[1]) - 1,
-                f"it has {ragged[2]} cells where the {start} has {len(self._names)}",
-                "mend the row, or say --delimiter",
-            )
-        place = _PLACE.search(message)
-        if place is None:
-            return DataError(f"a block of {quoted(self.name)} is no CSV", "check its delimiter and its quotes")
-        name, row = self._names[int(place[1])], int(place[2] or 1) - 1
-        kind = types.get(name)
-        if "UTF8" in message:
-            return RowTrouble(
-                row,
-                f"the column {quoted(name)} is not in {self._options.encoding} there",
-                "name its encoding, such as --encoding latin-1",
-            )
-        return RowTrouble(
-            row,
-            f"the column {quoted(name)} is no {kind} there",
-            f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
-        )
 
     # -- types
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,28 +38,25 @@ class ArrowTable:
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
-        rows = rows_per_partition(len(names))
-        for batch in self._checked():
+        rows = rows_per_partition(len(self.schema))
+        for batch in self._read():
             part = batch.select(names)
             for start in range(0, batch.num_rows, rows):
-                yield Partition(self.name, _loader(part.slice(start, rows), self.schema))
+                yield Partition(self.name, partial(_checked, part.slice(start, rows), self.schema))
 
-    def _checked(self) -> Iterator[pa.RecordBatch]:
+    def _read(self) -> Iterator[pa.RecordBatch]:
         try:
             yield from self._batches()
         except (pa.ArrowException, OSError):
             raise _damaged(self.name) from None
 
 
-def _loader(batch: pa.RecordBatch, schema: pa.Schema) -> Callable[[], pa.RecordBatch]:
-    def load() -> pa.RecordBatch:
-        try:
-            batch.validate(full=True)
-        except pa.ArrowException:
-            raise _damaged("the Arrow data") from None
-        return normalised(batch, schema)
-
-    return load
+def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException:
+        raise _damaged("the Arrow data") from None
+    return normalised(batch, schema)
 
 
 def _damaged(name: str) -> DataError:

@@ -6,9 +6,12 @@ import base64
 import re
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,97 +59,89 @@ class ParquetTable:
         names = list(self.schema.names if columns is None else columns)
         own = [n for n in names if n in self._own_names]
         keys = [n for n in names if n not in self._own_names]
-        rows = rows_per_partition(len(own))
+        rows = rows_per_partition(len(self.schema))
         # strings come as dictionaries: decoding each value once is ten times faster
         text = [n for n in own if pa.types.is_string(self.schema.field(n).type)]
         for index, (file, metadata) in enumerate(zip(self.files, self._metadata, strict=True)):
             extra = {n: (self._keys[n][index], self.schema.field(n).type) for n in keys}
-            for group in range(metadata.num_row_groups):
-                length = metadata.row_group(group).num_rows
+            for number in range(metadata.num_row_groups):
                 label = self._labels[index]
-                slices = _Slices(file, label, metadata, group, own, text, rows, self.schema, extra)
-                for start in range(0, length, rows):
-                    yield Partition(label, slices.loader(start // rows, length))
+                group = _RowGroup(file, label, metadata, number, own, text, rows, self.schema, extra)
+                for place in range(-(-group.length // rows)):
+                    yield Partition(label, partial(group.load, place))
 
 
-class _Slices:
-    """A row group handed out in slices, in order, to whichever threads ask."""
+@dataclass(frozen=True, eq=False)
+class _RowGroup:
+    """Some columns of a row group, to be read in slices: any of them, in any order, by whoever has this."""
 
-    def __init__(
-        self,
-        file: Path,
-        label: str,
-        metadata: pq.FileMetaData,
-        group: int,
-        columns: list[str],
-        text: list[str],
-        rows: int,
-        schema: pa.Schema,
-        extra: dict[str, Any],
-    ) -> None:
-        self._file, self._label, self._metadata, self._group = file, label, metadata, group
-        self._columns, self._text, self._rows = columns, text, rows
-        self._schema, self._extra = schema, extra
-        self._turn = threading.Condition()
-        self._next = 0
-        self._batches: Iterator[pa.RecordBatch] | None = None
+    file: Path
+    label: str
+    metadata: pq.FileMetaData
+    number: int
+    columns: list[str]
+    text: list[str]
+    rows: int
+    schema: pa.Schema
+    extra: dict[str, Any]
 
-    def loader(self, index: int, length: int) -> Any:
-        def load() -> pa.RecordBatch:
-            # Earlier slices were started earlier, so waiting for one's turn always ends.
-            with self._turn:
-                self._turn.wait_for(lambda: self._next in (index, -1))
-                try:
-                    if self._next == -1:
-                        raise _damaged(self._label)
-                    batch = self._read(index, length)
-                    self._next += 1
-                except BaseException:
-                    self._next = -1
-                    raise
-                finally:
-                    self._turn.notify_all()
-            return batch
+    @property
+    def length(self) -> int:
+        return int(self.metadata.row_group(self.number).num_rows)
 
-        return load
+    def slices(self) -> Iterator[pa.RecordBatch | pa.Table]:
+        file = pq.ParquetFile(self.file, metadata=self.metadata, pre_buffer=False, read_dictionary=self.text)
+        if self.length <= self.rows:
+            yield file.read_row_group(self.number, self.columns, use_threads=False)
+        else:
+            yield from file.iter_batches(self.rows, [self.number], self.columns, use_threads=False)
 
-    def _read(self, index: int, length: int) -> pa.RecordBatch:
-        rows = min(self._rows, length - index * self._rows)
+    def load(self, place: int) -> pa.RecordBatch:
         try:
-            if self._batches is None:
-                file = pq.ParquetFile(
-                    self._file, metadata=self._metadata, pre_buffer=False, read_dictionary=self._text
-                )
-                if length <= self._rows:
-                    whole = file.read_row_group(self._group, self._columns, use_threads=False)
-                    self._batches = iter([whole])
-                else:
-                    self._batches = file.iter_batches(
-                        self._rows, [self._group], self._columns, use_threads=False
-                    )
-            batch = next(self._batches)
+            batch = _READERS.setdefault(self, _Reader()).slice(self, place)
             _check_places(batch)
         except (pa.ArrowException, OSError, StopIteration):
-            raise _damaged(self._label) from None
+            raise _damaged(self.label) from None
         self._check_text(batch)
-        loaded = normalised(batch, self._schema)
-        keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self._extra.values()]
-        if not keys:
-            return loaded
-        return pa.RecordBatch.from_arrays([*loaded.columns, *keys], names=[*loaded.schema.names, *self._extra])
+        read = normalised(batch, self.schema)
+        keys = [pa.repeat(pa.scalar(value, kind), batch.num_rows) for value, kind in self.extra.values()]
+        return pa.RecordBatch.from_arrays([*read.columns, *keys], names=[*read.schema.names, *self.extra])
 
     def _check_text(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Parquet calls its bytes text without looking; each label is looked at once."""
-        for name in self._text:
+        for name in self.text:
             column = batch.column(name)
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
                 try:
                     (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
                 except pa.ArrowException:
                     raise DataError(
-                        f"the column {quoted(name)} of {quoted(self._label)} is not in UTF-8",
+                        f"the column {quoted(name)} of {quoted(self.label)} is not in UTF-8",
                         "write it again as text, or --drop it",
                     ) from None
+
+
+class _Reader:
+    """A row group that this process is reading, decoded once as long as each slice is asked for once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._slices: Iterator[pa.RecordBatch | pa.Table] | None = None
+        self._passed: dict[int, pa.RecordBatch | pa.Table] = {}
+        self._next = 0
+
+    def slice(self, group: _RowGroup, place: int) -> pa.RecordBatch | pa.Table:
+        with self._lock:
+            if self._slices is None or (place < self._next and place not in self._passed):
+                self._slices, self._next, self._passed = group.slices(), 0, {}
+            while self._next <= place:
+                self._passed[self._next] = next(self._slices)
+                self._next += 1
+            return self._passed.pop(place)
+
+
+_READERS: WeakKeyDictionary[_RowGroup, _Reader] = WeakKeyDictionary()
+"""For speed alone: slices of one row group come one after the other, and none of them begins in the middle."""
 
 
 def _opened(file: Path, label: str) -> tuple[pq.FileMetaData, pa.Schema]:

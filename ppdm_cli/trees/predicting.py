@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
-from ppdm_cli.engine import Batch, Progress, map_partitions
+from ppdm_cli.engine import Batch, Progress, scan
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.records import floats
@@ -76,16 +76,8 @@ def predict_table(
     check_columns(tree, table.schema)
     descent = Descent(tree)
     names = [tree.features[i].name for i in descent.tested]
-    parts = list(
-        map_partitions(
-            table,
-            lambda batch: descent.chances(descent.outcomes(batch), batch.rows),
-            columns=names or table.schema.names[:1],
-            threads=threads,
-            progress=progress,
-            doing="predicting",
-        )
-    )
+    columns = names or table.schema.names[:1]
+    parts = scan(table, descent, columns=columns, threads=threads, progress=progress, doing="predicting")
     return np.concatenate(parts) if parts else np.empty((0, len(tree.labels)))
 
 
@@ -110,6 +102,9 @@ class Descent:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
         self.tested: list[int] = np.unique(tree.feature[tree.feature >= 0]).tolist()
+
+    def __call__(self, batch: Batch) -> np.ndarray:
+        return self.chances(self.outcomes(batch), batch.rows)
 
     def outcomes(self, batch: Batch) -> Outcomes:
         features = {i: self.tree.features[i] for i in self.tested}

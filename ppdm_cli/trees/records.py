@@ -6,9 +6,9 @@ too many; those of a nominal one its categories in order. Null and NaN are the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
-from ppdm_cli.engine import Batch, Progress, map_partitions
+from ppdm_cli.engine import Batch, Progress, scan
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import Table
@@ -102,17 +102,8 @@ def read(
     names = [n for n in known if n not in left_out]
     kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in known if n not in drop}
     numbers = {n for n in kinds if not dtypes.is_discrete(kinds[n]) and n not in nominal and n != class_}
-
-    def work(batch: Batch) -> dict[str, Any]:
-        if batch.column(class_).null_count:
-            row = int(np.flatnonzero(~_valid(batch.column(class_)))[0])
-            raise DataError(
-                f"the class {quoted(class_)} is null in {batch.where(row)}",
-                "remove the records without a class, or give them one",
-            )
-        return {n: floats(batch.column(n)) if n in numbers else _plain(batch.column(n)) for n in kinds}
-
-    parts = list(map_partitions(table, work, columns=list(kinds), threads=threads, progress=progress))
+    task = partial(_taken, class_, {n: n in numbers for n in kinds})
+    parts = scan(table, task, columns=list(kinds), threads=threads, progress=progress, doing="reading")
     if not parts or not sum(len(p[class_]) for p in parts):
         raise DataError(f"{quoted(table.name)} has no records", "a tree needs at least one")
 
@@ -135,6 +126,17 @@ def read(
     codes = label.codes.astype(np.intp)
     checked = _weights(weight, len(codes))
     return Records(columns, class_, str(kinds[class_]), label.feature.categories, codes, checked)
+
+
+def _taken(class_: str, numeric: Mapping[str, bool], batch: Batch) -> dict[str, Any]:
+    """The columns of a batch: numbers as floats, others as they are; no record is without a class."""
+    if batch.column(class_).null_count:
+        row = int(np.flatnonzero(~_valid(batch.column(class_)))[0])
+        raise DataError(
+            f"the class {quoted(class_)} is null in {batch.where(row)}",
+            "remove the records without a class, or give them one",
+        )
+    return {n: (floats if as_floats else _plain)(batch.column(n)) for n, as_floats in numeric.items()}
 
 
 def _weights(weights: np.ndarray | None, rows: int) -> np.ndarray | None:
