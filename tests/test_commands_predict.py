@@ -56,7 +56,8 @@ def test_json_and_unknown_labels(tree: Path, tmp_path: Path, here: Run) -> None:
     [
         ("t.json absent.csv -o x.csv", 1),
         ("absent.json d.csv -o x.csv", 1),
-        ("d.csv d.csv -o x.csv", 3),
+        ("d.csv d.csv -o x.csv", 2),
+        ("d.parquet d.csv -o x.csv", 2),
         ("broken.json d.csv -o x.csv", 3),
         ("t.json other.csv -o x.csv", 3),
         ("t.json text.parquet -o x.csv", 3),

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ppdm_cli import perturb, perturbing
+from ppdm_cli import perturb
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.perturbing import order
+from ppdm_cli.perturbing import order, review
 from ppdm_cli.perturbing.order import Sample, _judged, _Sums, _Test, telling
 from tests.conftest import Run
 
@@ -272,7 +272,7 @@ def test_every_cut_gets_the_same_verdict_and_the_same_figures(tmp_path: Path, mo
     table = pa.table({"diag": np.sort(rng.integers(0, 8, 300)), "age": rng.integers(0, 100, 300)})
     asked = {"diag": {"domain": [0, 7]}, "age": {"domain": [0, 99]}}
     figures: list[Any] = []
-    monkeypatch.setattr(perturbing, "telling", lambda s, *n: figures.append(s.columns()) or telling(s, *n))
+    monkeypatch.setattr(review, "telling", lambda s, *n: figures.append(s.columns()) or telling(s, *n))
     for how in CUTS:
         with pytest.raises(RefusedError, match="gives away 'diag':"):
             perturb(cut(table, how, tmp_path), gamma=2, attributes=asked)

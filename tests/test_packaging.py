@@ -7,12 +7,15 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email.parser import BytesParser
 from email.policy import default
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from ppdm_cli.version import __version__
 
@@ -85,3 +88,15 @@ def test_the_wheel_runs_where_it_is_installed(built: tuple[Path, Path], tmp_path
         env=os.environ | {"PYTHONPATH": str(target)},
     )
     assert Path(where.stdout.strip()).is_relative_to(target)
+
+
+def test_the_constraints_pin_what_the_project_names() -> None:
+    """One version for each dependency, with no host and no path, within the project's own bounds."""
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()[1:]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    for requirement in map(Requirement, [*project["dependencies"], *(r for extra in extras for r in extra)]):
+        if requirement.name != "ppdm-cli":
+            assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement

@@ -80,8 +80,8 @@ def test_calls_that_cannot_be_meant(ok: Path, here: Run) -> None:
         ("train-tree - --class y -o t.json --test -", 2, "read once"),
         ("train-tree - --class y -o t.json --predicted p.csv", 2, "read once"),
         ("train-tree . --class y -o t.json", 1, ""),
-        ("predict ok.csv ok.csv -o p.csv", 3, "'ok.csv' is no tree"),
-        ("predict . ok.csv -o p.csv", 2, "names no format of a tree"),
+        ("predict ok.csv ok.csv -o p.csv", 2, "'ok.csv' cannot be read as a tree"),
+        ("predict . ok.csv -o p.csv", 2, "cannot be read as a tree"),
     ):
         message = here(*args.split(), code=code).stderr.decode()
         assert said in message and "inside ppdm" not in message and listing(ok) == before, message

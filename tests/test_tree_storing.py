@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli.errors import MismatchError, PpdmError, UsageError
+from ppdm_cli.tables import read_sidecar, sidecar_path
 from ppdm_cli.trees import storing
 from ppdm_cli.trees.storing import decode, encode, load, write
 from ppdm_cli.trees.tree import Tree
@@ -37,11 +38,13 @@ def test_json_gives_the_same_tree(tree: Tree) -> None:
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 @settings(few, max_examples=15)
 @given(tree=trees())
-def test_a_table_gives_the_same_tree(suffix: str, tree: Tree, tmp_path: Path) -> None:
+def test_a_table_is_for_other_programs(suffix: str, tree: Tree, tmp_path: Path) -> None:
     path = tmp_path / f"t.{suffix}"
     write(tree, path, force=True)
-    assert same(tree, load(path))
-    assert Path(f"{path}.ppdm.json").exists()
+    sidecar = read_sidecar(sidecar_path(path), None, "t")
+    assert (sidecar.stage, sidecar.records) == ("tree", tree.size)
+    with pytest.raises(UsageError, match=r"'t\.\w+' cannot be read as a tree.*name the \.json file"):
+        load(path)
 
 
 def test_hostile_words_come_back(tmp_path: Path) -> None:
@@ -119,6 +122,6 @@ def test_absent_and_strange_files(tmp_path: Path) -> None:
 
 def test_a_tree_too_large_to_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "LARGEST", 100)
-    with pytest.raises(UsageError, match=r"store it as \.parquet"):
+    with pytest.raises(UsageError, match=r"--max-depth .* as \.parquet"):
         write(hostile_tree(), tmp_path / "t.json")
     assert not listing(tmp_path)

@@ -107,7 +107,7 @@ def attack(
             raise UsageError(f"{quoted(name)} is no attack", f"one of {', '.join(ATTACKS)}")
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
-    if isinstance(truth, (str, Path)) and str(truth) == "-":
+    if truth is not None and is_stream(truth):
         raise UsageError(
             "the original is read more than once, and private data is never spooled", "give it as a file"
         )
@@ -116,10 +116,6 @@ def attack(
         if not promise.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
-            )
-        if truth is not None and is_stream(truth):
-            raise UsageError(
-                "the original is read more than once, and private data is never spooled", "give it as a file"
             )
         kinds = {a.name: a.kind for a in promise.attributes}
         original = None if truth is None else open_original(truth, kinds, csv)

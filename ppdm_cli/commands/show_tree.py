@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -12,9 +12,30 @@ from rich.text import Text
 from ppdm_cli.commands import show
 from ppdm_cli.errors import counted
 
+if TYPE_CHECKING:
+    from ppdm_cli.trees import Trained
+
 _LINES = 40
 _LABELS = 12
 """Labels of a confusion matrix that are shown."""
+
+
+def show_trained(out: Console, done: Trained, path: Path) -> None:
+    """Show the tree, how good it is, and what each attribute is worth."""
+    from ppdm_cli.trees import Fitted, plain
+
+    fitted = done.fitted
+    show_tree(out, fitted.tree, path)
+    if isinstance(fitted, Fitted):
+        show_measured(out, "training", fitted.measured)
+    else:
+        show.say(out, fitted.sentences())
+    if done.tested is not None:
+        show_measured(out, "test", done.tested)
+    shown = [[plain(n), w] for n, w in done.importance.items() if w > 0][:20]
+    if shown:
+        show.table(out, "Importance", ["attribute", "share"], shown)
+    show.say(out, fitted.remarks)
 
 
 def show_tree(out: Console, tree: Any, path: Path) -> None:

@@ -15,7 +15,6 @@ from ppdm_cli.commands.options import (
     from_option,
     json_option,
 )
-from ppdm_cli.errors import UsageError
 
 
 @click.command(
@@ -106,82 +105,18 @@ def command(
     missing values as fractional records, pessimistic pruning. --no-mdl and --criterion gain switch parts of
     it off. Of equally good tests the first column's is taken, and of its cuts the lowest.
     """
-    from contextlib import ExitStack
-
     from ppdm_cli.commands import show
-    from ppdm_cli.releases import open_data
-    from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, is_stream, publish
-    from ppdm_cli.trees import (
-        Export,
-        Fitted,
-        TreeFile,
-        classify,
-        figures,
-        importance,
-        open_records,
-        plain,
-        train_tree,
-    )
+    from ppdm_cli.trees import Places, train
 
-    if "-" in map(str, (output, predicted, *exports)):
-        raise UsageError("a tree goes to a file, not to standard output", "name files")
-    if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
-        raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
-    table, sidecar = open_data(data, None, csv, from_)
-    release = sidecar is not None and sidecar.stage == "perturbed"
-    if release and predicted is not None and test is None:
-        raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
-    with ExitStack() as stack:
-        files: list[TreeFile | Export] = [Export(stack, path, force) for path in exports]
-        files.append(TreeFile(stack, output, force))
-        labelled = None
-        if predicted is not None:
-            labelled = Output(stack, predicted, force=force)
-        other = open_records(test, table, csv) if test is not None else None
-        with show.progress() as progress:
-            done = train_tree(
-                table,
-                class_,
-                sidecar=sidecar,
-                prune=not no_prune,
-                mdl=not no_mdl,
-                progress=progress,
-                **settings,
-            )
-            tree, tested = done.tree, None
-            if other is not None or labelled is not None:
-                source = other or (table if table.rewindable else open_records(data, tree, csv))
-                tested = classify(tree, source, labelled, progress=progress)
-        if test is None:
-            tested = None
-        for file in files:
-            file.fill(tree)
-        # all is written: only now is anything put in its place
-        publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
-    worth = importance(tree)
+    places = Places(output, predicted, exports, force)
+    with show.progress() as progress:
+        settings |= {"prune": not no_prune, "mdl": not no_mdl, "progress": progress}
+        done = train(data, places, class_, test, csv=csv, from_=from_, **settings)
     if as_json:
-        said_of = {
-            "train" if isinstance(done, Fitted) else "release": done.figures(),
-            "test": None if tested is None else tested.figures(),
-            **figures(tree),
-            "importance": worth,
-            "options": dict(tree.options),
-            "remarks": done.remarks,
-        }
-        click.echo(display_json(said_of))
-        return
-    from ppdm_cli.commands.show_tree import show_measured, show_tree
+        from ppdm_cli.sidecar import display_json
 
-    out = show.console()
-    show_tree(out, tree, output)
-    if isinstance(done, Fitted):
-        show_measured(out, "training", done.measured)
+        click.echo(display_json(done.figures()))
     else:
-        show.say(out, done.sentences())
-    if tested is not None:
-        show_measured(out, "test", tested)
-    shown = [[plain(n), w] for n, w in worth.items() if w > 0][:20]
-    if shown:
-        show.table(out, "Importance", ["attribute", "share"], shown)
-    show.say(out, done.remarks)
+        from ppdm_cli.commands.show_tree import show_trained
+
+        show_trained(show.console(), done, output)

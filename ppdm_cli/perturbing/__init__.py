@@ -14,8 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import pyarrow as pa
+from msgspec import UNSET
 
 from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
@@ -23,18 +23,17 @@ from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Progress, map_partitions
 from ppdm_cli.errors import (
-    DataError,
     MismatchError,
     RefusedError,
     UsageError,
-    counted,
     listed,
     quoted,
     unknown_column,
 )
 from ppdm_cli.perturbing.order import Sample as OrderSample
-from ppdm_cli.perturbing.order import in_order, telling
+from ppdm_cli.perturbing.order import telling
 from ppdm_cli.perturbing.profile import profile
+from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.settling import (
     MOST_LABELS,
     Plan,
@@ -45,7 +44,7 @@ from ppdm_cli.perturbing.settling import (
     undeclared,
 )
 from ppdm_cli.perturbing.sizing import sized
-from ppdm_cli.perturbing.substitution import Checks, Done, Substituter
+from ppdm_cli.perturbing.substitution import Done, Substituter
 from ppdm_cli.perturbing.wishes import (
     AttributeWish,
     Rare,
@@ -145,108 +144,109 @@ def perturb(
     column to its settings, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
     """
     key, new_key = _key(seed, key_file, id)
-    if shuffle and keep_order:
+    _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
+    asked = _asked(
+        plan, attributes or {}, {"noise": noise, "sd": sd}, gamma=gamma, rho1=rho1, rho2=rho2, rare=rare,
+        record_epsilon=record_epsilon, bins=bins, representative=representative, matrix=matrix, scheme=scheme,
+        keep=tuple(keep), drop=tuple(drop), class_=class_,
+    )  # fmt: skip
+    earlier = _earlier(like, asked)
+    table = _original(data, _csv(csv, asked, earlier, id), from_)
+    with ExitStack() as stack:
+        target = Output(stack, output, sidecar, force, to)
+        kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
+        settled = _plan(table, asked, earlier, id, threads, progress)
+        work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
+        review = Review(table, settled, clip, keep_order)
+        filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle, threads, progress)
+        _publish(target, kept, key)
+    return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
+
+
+def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:
+    if both_orders:
         raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
-    if str(output) == "-" and to == "csv" and sidecar is None:
+    if no_place_for_sidecar:
         raise UsageError("CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE")
-    given = {
-        "gamma": None if gamma is None else decimal(gamma),
-        "rho1": rho1,
-        "rho2": rho2,
-        "record_epsilon": record_epsilon,
-        "bins": None if bins is None else whole_or_auto(bins),
-        "representative": representative,
-        "matrix": matrix,
-        "scheme": scheme,
-        "options": shared_options({"noise": noise, "sd": sd}),
-        "keep": tuple(keep),
-        "drop": tuple(drop),
-        "class_": class_,
-        "rare": rare,
-        "attributes": {n: attribute_wish(w) for n, w in (attributes or {}).items()},
-    }
-    asked = merged(from_plan(Path(plan)) if plan is not None else Wishes(), given)
-    earlier = like if isinstance(like, Sidecar) or like is None else _earlier(Path(like))
-    if earlier is not None and asked != Wishes():
-        raise UsageError(
-            "--like takes the whole plan of an earlier release",
-            "leave the other settings away, or give a --plan",
-        )
-    table = open_table(data, csv=_csv(csv, asked, earlier, id), standard_format=from_)
+
+
+def _asked(
+    plan: str | Path | None,
+    attributes: Mapping[str, Mapping[str, Any]],
+    noise: Mapping[str, Any],
+    **given: Any,
+) -> Wishes:
+    """Return the plan with the settings that were given beside it."""
+    if given["gamma"] is not None:
+        given["gamma"] = decimal(given["gamma"])
+    if given["bins"] is not None:
+        given["bins"] = whole_or_auto(given["bins"])
+    given["options"] = shared_options(noise)
+    given["attributes"] = {n: attribute_wish(w) for n, w in attributes.items()}
+    return merged(from_plan(Path(plan)) if plan is not None else Wishes(), given)
+
+
+def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None) -> Table:
+    table = open_table(data, csv=csv, standard_format=from_)
     if is_promised(table):
         raise RefusedError(
             f"{quoted(table.name)} is a release already: perturbing it again would leave "
             "a sidecar that speaks of the second time only",
             "perturb the original",
         )
+    return table
+
+
+def _sidecar(settled: Plan, key: Key, rows: int | None) -> Sidecar:
+    """Return the sidecar of the release."""
+    sidecar = Sidecar(
+        format="ppdm-sidecar",
+        version=1,
+        tool=sidecars.tool(),
+        stage="perturbed",
+        release=_release_id(key, settled),
+        records=rows,
+        attributes=settled.attributes,
+        recipes=[Recipe(list(settled.specs))],
+        privacy=privacy(settled, key.origin),
+        class_=settled.class_ or UNSET,
+    )
+    _check_readable(sidecar)
+    return sidecar
+
+
+def _fill(
+    target: Output,
+    work: Substituter,
+    sidecar: Sidecar,
+    review: Review,
+    shuffle: bool,
+    threads: int | None,
+    progress: Progress | None,
+) -> Sidecar:
+    """Perturb the table into the output, unless the review finds against it."""
+    table = review.table
+    done = review.passed(
+        map_partitions(
+            table, work, columns=work.columns, threads=threads, progress=progress, doing="perturbing"
+        )
+    )
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to)
-        kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
-        settled = _plan(table, asked, earlier, id, threads, progress)
-        work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
-        release = Sidecar(
-            format="ppdm-sidecar",
-            version=1,
-            tool=sidecars.tool(),
-            stage="perturbed",
-            release=_release_id(key, settled),
-            records=table.rows,
-            attributes=settled.attributes,
-            recipes=[Recipe(list(settled.specs))],
-            privacy=privacy(settled, key.origin),
-            **(
-                {"class_": settled.class_}  # type: ignore[arg-type]
-                if settled.class_
-                else {}
-            ),
-        )
-        _check_readable(release)
-        checks = Checks()
-        done = _counted(
-            map_partitions(
-                table, work, columns=work.columns, threads=threads, progress=progress, doing="perturbing"
-            ),
-            checks,
-        )
         batches = (
             _shuffled(stack, done, work.schema, table.rows, target.folder)
             if shuffle
             else (one.batch for one in done)
         )
+        filled = target.fill(batches, work.schema, sidecar, review.judge)
+    assert filled is not None
+    return filled
 
-        found: list[str] = []
 
-        def check() -> int:
-            _check(checks, settled, clip)
-            found.extend(_telling(checks, settled))
-            if found and not keep_order:
-                raise RefusedError(
-                    f"the order of the rows gives away {listed(found)}: records next to each other, or "
-                    "some rows apart, are too much alike, or too little",
-                    "say --shuffle, or --keep-order if it must stay",
-                )
-            if table.rows is not None and checks.rows != table.rows:
-                raise DataError(
-                    f"{quoted(table.name)} changed while it was read", "run this again when it is finished"
-                )
-            return checks.rows
-
-        filled = target.fill(batches, work.schema, release, check)
-        assert filled is not None
-        for file in kept:
-            file.put(key.secret.hex().encode() + b"\n")
-        publish(*kept, target)
-    return Release(
-        filled,
-        target.frame,
-        settled.dropped,
-        sorted(settled.merging),
-        found,
-        id if checks.order and id in settled.dropped and in_order(checks.order, str(id)) else None,
-        clip,
-        shuffle,
-        asked.bins == "auto",
-    )
+def _publish(target: Output, kept: list[Target], key: Key) -> None:
+    """Put the release in its place, and before it the key where it is a new one."""
+    for file in kept:
+        file.put(key.secret.hex().encode() + b"\n")
+    publish(*kept, target)
 
 
 def _check_readable(release: Sidecar) -> None:
@@ -280,10 +280,18 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
     return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
 
 
-def _earlier(path: Path) -> Sidecar:
-    """The sidecar of an earlier release, named by itself or by its data file."""
-    files.reading(path)
-    return read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
+def _earlier(like: str | Path | Sidecar | None, asked: Wishes) -> Sidecar | None:
+    """Return the sidecar of an earlier release, named by itself or by its data file."""
+    if isinstance(like, (str, Path)):
+        path = Path(like)
+        files.reading(path)
+        like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
+    if like is not None and asked != Wishes():
+        raise UsageError(
+            "--like takes the whole plan of an earlier release",
+            "leave the other settings away, or give a --plan",
+        )
+    return like
 
 
 def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
@@ -333,12 +341,6 @@ def _release_id(key: Key, plan: Plan) -> str:
     return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
 
 
-def _counted(done: Iterator[Done], checks: Checks) -> Iterator[Done]:
-    for one in done:
-        checks.merge(one.checks)
-        yield one
-
-
 def _shuffled(
     stack: ExitStack, done: Iterator[Done], schema: pa.Schema, rows: int | None, folder: Path | None
 ) -> Iterator[pa.RecordBatch]:
@@ -347,40 +349,3 @@ def _shuffled(
         assert one.places is not None
         shuffler.add(one.batch, one.places)
     yield from shuffler.batches()
-
-
-def _check(checks: Checks, plan: Plan, clip: bool) -> None:
-    """What only the whole data can show; nothing is published before this has passed."""
-    if checks.rows == 0:
-        raise DataError("the table has no records", "there is nothing to perturb")
-    for name, outside in checks.outside.items():
-        if outside.null:
-            raise DataError(
-                f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first a "
-                f"null in {outside.first}",
-                plan.channels[name].no_nulls,
-            )
-        raise DataError(
-            f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain, first in "
-            f"{outside.first}",
-            "widen the domain or mend the data"
-            if clip
-            else "widen the domain, or say --clip to move them to its nearest bin",
-        )
-    if checks.identifiers:
-        addresses = np.sort(np.concatenate(checks.identifiers))
-        if (addresses[1:] == addresses[:-1]).any():
-            repeated = int((addresses[1:] == addresses[:-1]).sum())
-            raise RefusedError(
-                f"{counted(repeated, 'record')} repeat an earlier record's identifier: their equal values "
-                "would get equal answers",
-                "give every record an identifier of its own",
-            )
-
-
-def _telling(checks: Checks, plan: Plan) -> list[str]:
-    """The attributes whose values the order of the rows gives away; none where it is not the data's."""
-    if checks.order is None:
-        return []
-    by_role = {r: [a.name for a in plan.attributes if a.role == r] for r in ("perturbed", "kept")}
-    return telling(checks.order, by_role["perturbed"], by_role["kept"])

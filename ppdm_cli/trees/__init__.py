@@ -6,6 +6,7 @@ Dowd et al. 5.2 and 5.3 measure releases by the trees that they still teach; thi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +19,7 @@ from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions
+from ppdm_cli.tables import CsvOptions, Output, is_stream, publish
 from ppdm_cli.trees.applying import classify, figures, open_records
 from ppdm_cli.trees.binned import at_edges
 from ppdm_cli.trees.exporting import Export, lines
@@ -42,26 +43,25 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Export",
     "Feature",
     "Fitted",
     "FromRelease",
     "Measured",
     "Options",
+    "Places",
     "Predicted",
     "Records",
+    "Trained",
     "Tree",
-    "TreeFile",
     "classify",
-    "figures",
     "fit_records",
-    "importance",
     "lines",
     "load",
     "open_records",
     "plain",
     "predict",
     "read",
+    "train",
     "train_tree",
 ]
 
@@ -146,6 +146,77 @@ def train_tree(
         records = at_edges(records, sidecar)
     with step(progress, "growing"):
         return fit_records(records, options, threads)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the results of a training go: whole files, all of them or none."""
+
+    tree: Path
+    predicted: Path | None = None
+    exports: Sequence[Path] = ()
+    force: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A tree that was trained and written, with what it got right on test records."""
+
+    fitted: Fitted | FromRelease
+    tested: Measured | None
+    importance: dict[str, float]
+
+    def figures(self) -> dict[str, Any]:
+        """Return what --json says."""
+        tree = self.fitted.tree
+        return {
+            "train" if isinstance(self.fitted, Fitted) else "release": self.fitted.figures(),
+            "test": None if self.tested is None else self.tested.figures(),
+            **figures(tree),
+            "importance": self.importance,
+            "options": dict(tree.options),
+            "remarks": self.fitted.remarks,
+        }
+
+
+def train(
+    data: Any,
+    places: Places,
+    class_: str | None = None,
+    test: Path | None = None,
+    *,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Trained:
+    """Train a tree, measure it with `test`, and write it, what it predicts and its exports to their places.
+
+    The settings are those of `train_tree`. Every place is checked before the work, and filled after it.
+    """
+    predicted = places.predicted
+    if "-" in map(str, (places.tree, predicted, *places.exports)):
+        raise UsageError("a tree goes to a file, not to standard output", "name files")
+    if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
+        raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
+    table, sidecar = open_data(data, None, csv, from_)
+    if sidecar is not None and sidecar.stage == "perturbed" and predicted is not None and test is None:
+        raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
+    with ExitStack() as stack:
+        files: list[TreeFile | Export] = [Export(stack, path, places.force) for path in places.exports]
+        files.append(TreeFile(stack, places.tree, places.force))
+        labelled = None if predicted is None else Output(stack, predicted, force=places.force)
+        other = None if test is None else open_records(test, table, csv)
+        done = train_tree(table, class_, sidecar=sidecar, progress=progress, **settings)
+        tested = None
+        if other is not None or labelled is not None:
+            source = other or (table if table.rewindable else open_records(data, done.tree, csv))
+            tested = classify(done.tree, source, labelled, progress=progress)
+        for file in files:
+            file.fill(done.tree)
+        # all is written: only now is anything put in its place
+        publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
+    return Trained(done, None if test is None else tested, importance(done.tree))
 
 
 def _check(options: Options) -> None:

@@ -1,7 +1,7 @@
-"""Trees in files: readable JSON with one node a line, or a columnar table with a sidecar.
+"""Trees in files: JSON with one node a line, which is read back, or a columnar table for other programs.
 
-Both are versioned and decoded strictly: a tree that no training gives is refused with one line, and
-no number in a file decides how much is allocated.
+JSON is versioned and decoded strictly: a tree that no training gives is refused with one line, and no
+number in a file decides how much is allocated.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
 from ppdm_cli.tables import Output, Target, publish, suffixes
-from ppdm_cli.trees.columnar import AGAIN, as_frame, checked, from_table, invalid, sidecar_of
+from ppdm_cli.trees.columnar import as_frame, sidecar_of
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut
 
 FORMAT, VERSION = "ppdm-tree", 1
 LARGEST = 64 << 20
 """Bytes of JSON that are read at most."""
+AGAIN = "train it again with ppdm train-tree"
 _TABLES = suffixes()
 
 _BEYOND_ASCII = re.compile("[^\n -~]")
@@ -109,9 +110,13 @@ def decode(data: bytes, where: str) -> Tree:
         stored = msgspec.json.decode(data, type=StoredTree)
         return _built(stored)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, TypeError) as error:
-        raise invalid(where, explained(data, error, FORMAT, VERSION)) from None
+        raise _invalid(where, explained(data, error, FORMAT, VERSION)) from None
     except PpdmError as error:
-        raise invalid(where, error.what) from None
+        raise _invalid(where, error.what) from None
+
+
+def _invalid(where: str, what: str) -> MismatchError:
+    return MismatchError(f"{quoted(where)} is no valid tree: {what}", AGAIN)
 
 
 def _built(stored: StoredTree) -> Tree:
@@ -138,7 +143,10 @@ def _built(stored: StoredTree) -> Tree:
     counts = np.array([n.counts for n in nodes], np.float64)
     label = np.array([ranks[n.label] for n in nodes], np.int32)
     class_ = (stored.class_.name, stored.class_.dtype, labels)
-    return checked(features, class_, feature, threshold, child, counts, label, stored.options)
+    children = np.array([2 if f.numeric else len(f.categories) for f in features] + [0], np.int32)[feature]
+    tree = Tree(features, *class_, feature, threshold, child, children, counts, label, dict(stored.options))
+    tree.validate()
+    return tree
 
 
 def _threshold(value: int | float | str, feature: Feature) -> float:
@@ -147,25 +155,18 @@ def _threshold(value: int | float | str, feature: Feature) -> float:
     return float(value)
 
 
-def is_table(path: Path) -> bool:
-    return path.name.lower().endswith(_TABLES)
-
-
-def _no_format(path: Path) -> UsageError:
-    return UsageError(
-        f"the suffix of {quoted(path.name)} names no format of a tree",
-        f"name a file that ends in .json, {', '.join(_TABLES)}",
-    )
-
-
 class TreeFile:
     """Where a tree goes, in the format of the suffix; checked before any work, whole or not at all."""
 
     def __init__(self, stack: ExitStack, path: Path, force: bool = False) -> None:
-        if not is_table(path) and path.suffix.lower() != ".json":
-            raise _no_format(path)
+        table = path.name.lower().endswith(_TABLES)
+        if not table and path.suffix.lower() != ".json":
+            raise UsageError(
+                f"the suffix of {quoted(path.name)} names no format of a tree",
+                f"name a file that ends in .json, {', '.join(_TABLES)}",
+            )
         self.into: Output | Target = (
-            Output(stack, path, force=force) if is_table(path) else stack.enter_context(Target(path, force))
+            Output(stack, path, force=force) if table else stack.enter_context(Target(path, force))
         )
 
     def fill(self, tree: Tree) -> None:
@@ -176,7 +177,7 @@ class TreeFile:
             if len(data) > LARGEST:
                 raise UsageError(
                     f"the tree has {tree.size} nodes: as .json it is larger than {LARGEST >> 20} MiB",
-                    "store it as .parquet",
+                    "grow a smaller one with --max-depth or --min-records, or store its arrays as .parquet",
                 )
             self.into.put(data)
 
@@ -190,15 +191,16 @@ def write(tree: Tree, path: Path, force: bool = False) -> None:
 
 
 def load(path: str | Path) -> Tree:
-    """A tree from a file of either kind."""
+    """Read a tree from its JSON file."""
     path = Path(path)
-    if not is_table(path) and path.suffix.lower() != ".json":
-        raise _no_format(path)
+    if path.suffix.lower() != ".json":
+        raise UsageError(
+            f"{quoted(path.name)} cannot be read as a tree: trees are read from .json files only",
+            "name the .json file that train-tree wrote (-o tree.json)",
+        )
     if not path.is_file():
         raise DataError(f"{quoted(path)} does not exist, or is no file", "name a tree that train-tree wrote")
     files.reading(path)
-    if is_table(path):
-        return from_table(path)
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)

@@ -1,0 +1,91 @@
+"""What only the whole data can show: values outside a domain, repeated identifiers, a row order that tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted
+from ppdm_cli.perturbing.order import in_order, telling
+from ppdm_cli.perturbing.settling import Plan
+from ppdm_cli.perturbing.substitution import Checks, Done
+from ppdm_cli.tables import Table
+
+
+@dataclass
+class Review:
+    """What is noted of a table while it is perturbed; nothing is published before it is judged."""
+
+    table: Table
+    plan: Plan
+    clip: bool
+    keep_order: bool
+    checks: Checks = field(default_factory=Checks)
+    telling: list[str] = field(default_factory=list)
+    """Attributes whose values the order of the rows gives away; none where it is not the data's."""
+
+    def passed(self, done: Iterator[Done]) -> Iterator[Done]:
+        """Pass on what was perturbed, and merge what was noted of it."""
+        for one in done:
+            self.checks.merge(one.checks)
+            yield one
+
+    def judge(self) -> int:
+        """Return the number of rows, or refuse."""
+        if self.checks.rows == 0:
+            raise DataError("the table has no records", "there is nothing to perturb")
+        self._check_outside()
+        self._check_identifiers()
+        if self.checks.order is not None:
+            by_role = {r: [a.name for a in self.plan.attributes if a.role == r] for r in ("perturbed", "kept")}
+            self.telling = telling(self.checks.order, by_role["perturbed"], by_role["kept"])
+        if self.telling and not self.keep_order:
+            raise RefusedError(
+                f"the order of the rows gives away {listed(self.telling)}: records next to each other, or "
+                "some rows apart, are too much alike, or too little",
+                "say --shuffle, or --keep-order if it must stay",
+            )
+        if self.table.rows is not None and self.checks.rows != self.table.rows:
+            raise DataError(
+                f"{quoted(self.table.name)} changed while it was read", "run this again when it is finished"
+            )
+        return self.checks.rows
+
+    def found(self, identifier: str | None) -> dict[str, Any]:
+        """Return what to tell the owner: what was dropped, merged and moved, and what the row order tells."""
+        order, dropped = self.checks.order, self.plan.dropped
+        ordered = order is not None and identifier in dropped and in_order(order, str(identifier))
+        return {
+            "dropped": dropped,
+            "merged": sorted(self.plan.merging),
+            "telling_order": self.telling,
+            "in_order_of": identifier if ordered else None,
+            "clipped": self.clip,
+        }
+
+    def _check_outside(self) -> None:
+        for name, outside in self.checks.outside.items():
+            said = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
+            if outside.null:
+                raise DataError(f"{said}, first a null in {outside.first}", self.plan.channels[name].no_nulls)
+            raise DataError(
+                f"{said}, first in {outside.first}",
+                "widen the domain or mend the data"
+                if self.clip
+                else "widen the domain, or say --clip to move them to its nearest bin",
+            )
+
+    def _check_identifiers(self) -> None:
+        if not self.checks.identifiers:
+            return
+        addresses = np.sort(np.concatenate(self.checks.identifiers))
+        repeated = int((addresses[1:] == addresses[:-1]).sum())
+        if repeated:
+            raise RefusedError(
+                f"{counted(repeated, 'record')} repeat an earlier record's identifier: their equal values "
+                "would get equal answers",
+                "give every record an identifier of its own",
+            )
