@@ -170,13 +170,13 @@ def perturb(
     if earlier is not None and asked != Wishes():
         raise UsageError(
             "--like takes the whole plan of an earlier release",
-            "leave the other settings away, or give a --plan",
+            "leave out the other settings, or give a --plan",
         )
     table = open_table(data, csv=_csv(csv, asked, earlier, id), standard_format=from_)
     if is_promised(table):
         raise RefusedError(
-            f"{quoted(table.name)} is a release already: perturbing it again would leave "
-            "a sidecar that speaks of the second time only",
+            f"{quoted(table.name)} is already a release: perturbing it again would leave "
+            "a sidecar that describes the second time only",
             "perturb the original",
         )
     with ExitStack() as stack:
@@ -222,7 +222,7 @@ def perturb(
             if found and not keep_order:
                 raise RefusedError(
                     f"the order of the rows gives away {listed(found)}: records next to each other, or "
-                    "some rows apart, are too much alike, or too little",
+                    "some rows apart, are too similar or too different",
                     "say --shuffle, or --keep-order if it must stay",
                 )
             if table.rows is not None and checks.rows != table.rows:
@@ -372,7 +372,7 @@ def _check(checks: Checks, plan: Plan, clip: bool) -> None:
         if (addresses[1:] == addresses[:-1]).any():
             repeated = int((addresses[1:] == addresses[:-1]).sum())
             raise RefusedError(
-                f"{counted(repeated, 'record')} repeat an earlier record's identifier: their equal values "
+                f"{counted(repeated, 'record')} with an earlier record's identifier: their equal values "
                 "would get equal answers",
                 "give every record an identifier of its own",
             )

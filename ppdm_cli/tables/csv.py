@@ -79,9 +79,7 @@ class CsvOptions:
             b"any bytes".decode(self.encoding, "replace")
             codecs.getincrementaldecoder(self.encoding)
         except (LookupError, ValueError):
-            raise UsageError(
-                f"{quoted(self.encoding)} is no encoding that Python knows", "such as latin-1"
-            ) from None
+            raise UsageError(f"unknown encoding {quoted(self.encoding)}", "such as latin-1") from None
 
 
 class CsvTable:
@@ -235,7 +233,9 @@ class CsvTable:
             )
         place = _PLACE.search(message)
         if place is None:
-            return DataError(f"a block of {quoted(self.name)} is no CSV", "check its delimiter and its quotes")
+            return DataError(
+                f"a block of {quoted(self.name)} is not valid CSV", "check its delimiter and its quotes"
+            )
         name, row = self._names[int(place[1])], int(place[2] or 1) - 1
         kind = types.get(name)
         if "UTF8" in message:
@@ -246,7 +246,7 @@ class CsvTable:
             )
         return RowTrouble(
             row,
-            f"the column {quoted(name)} is no {kind} there",
+            f"the column {quoted(name)} is not of type {kind} there",
             f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
         )
 

@@ -23,11 +23,11 @@ AGAIN = "train it again with ppdm train-tree"
 
 
 def invalid(where: str, what: str) -> MismatchError:
-    return MismatchError(f"{quoted(where)} is no valid tree: {what}", AGAIN)
+    return MismatchError(f"{quoted(where)} is not a valid tree: {what}", AGAIN)
 
 
 def no_tree(path: Path) -> MismatchError:
-    return MismatchError(f"{quoted(path)} is no tree", "name one that train-tree wrote, with its sidecar")
+    return MismatchError(f"{quoted(path)} is not a tree", "name one that train-tree wrote, with its sidecar")
 
 
 def checked(

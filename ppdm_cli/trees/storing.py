@@ -195,7 +195,7 @@ def load(path: str | Path) -> Tree:
     if not is_table(path) and path.suffix.lower() != ".json":
         raise _no_format(path)
     if not path.is_file():
-        raise DataError(f"{quoted(path)} does not exist, or is no file", "name a tree that train-tree wrote")
+        raise DataError(f"{quoted(path)} does not exist, or is not a file", "name a tree that train-tree wrote")
     files.reading(path)
     if is_table(path):
         return from_table(path)
