@@ -59,11 +59,11 @@ def key_from_file(path: Path) -> Key:
     """The key in a file of 64 hex digits (--key-file)."""
     try:
         with path.open("rb") as file:
-            # where there are no users to part, as on Windows, the mode says nothing of who can read it
+            # where the mode does not tell users apart, as on Windows, it does not say who can read the file
             if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise RefusedError(
                     f"the key file {quoted(path)} can be read by others",
-                    "make it yours alone with chmod 600, and think of those who may have read it",
+                    "restrict it to yourself with chmod 600, and consider who may have read it",
                 )
             text = file.read(200)
     except OSError as error:
@@ -77,7 +77,7 @@ def key_from_file(path: Path) -> Key:
     if len(secret) != 32:
         raise UsageError(
             f"the key file {quoted(path)} does not hold 64 hex digits",
-            "name another file; one that does not exist is made for you",
+            "name another file; a file that does not exist is created",
         )
     return Key(secret, "key-file")
 

@@ -1,7 +1,7 @@
-"""The library's front door: what every function of it does with what a notebook gives it.
+"""The library's front door: how its functions treat the arguments that a notebook passes.
 
-A string where names are expected is one name, and errors speak of arguments. Inside, messages name the
-options of the command line; `spoken` says the same of the function's arguments.
+Where names are expected, a string is one name, and errors name arguments. Inside, messages name the
+options of the command line; `spoken` rewrites them with the function's arguments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARGUMENTS = {
 }
 _CSV = {"delimiter": "delimiter", "encoding": "encoding", "null": "nulls", "type": "types"}
 _SWITCHES = {"clip", "force", "keep-order", "no-mdl", "no-prune", "shuffle", "spread"}
-_PROSE = "and away changes contradict for go goes if is it names needs nor or takes the them to with"
+_PROSE = "and changes contradict for go goes if is it names needs nor or takes the them to with"
 _VERB = re.compile(r"--(drop|keep) (it|them|the column)")
 _COMMAND = re.compile(r"ppdm ([a-z-]+) RELEASE -o (\S+)")
 _FLAG = re.compile(
@@ -84,7 +84,7 @@ def _argument(found: re.Match[str]) -> str:
 
 
 def _said(option: str, value: str) -> str:
-    """Return the value of an option as Python has it."""
+    """Return the value of an option in Python's notation."""
     if option in ("domain", "type"):
         column, _, rest = value.rpartition("=")
         return f"{{{quoted(column)}: {quoted(rest) if option == 'type' else {'domain': rest}}}}"

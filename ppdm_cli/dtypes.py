@@ -73,7 +73,7 @@ def parse(name: str) -> pa.DataType:
         if 1 <= precision <= 18 and scale <= precision:
             return pa.decimal128(precision, scale)
     raise UsageError(
-        f"{quoted(name)} is no type that ppdm knows",
+        f"unknown type {quoted(name)}",
         "types: int, float, string, bool, date, datetime, time, decimal(10, 2), or an "
         "Arrow name such as int32 or timestamp[us]",
     )

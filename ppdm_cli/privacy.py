@@ -28,7 +28,7 @@ def gamma_from_rhos(rho1: float, rho2: float) -> float:
     if not 0 < rho1 < rho2 < 1:
         raise UsageError(
             "rho1 and rho2 must satisfy 0 < rho1 < rho2 < 1",
-            "rho1 is what an adversary may know before, rho2 what they may not know "
+            "rho1 is the belief that an adversary may have before, rho2 one that they may not have "
             "after, such as --rho1 0.05 --rho2 0.5",
         )
     return rho2 * (1 - rho1) / (rho1 * (1 - rho2))

@@ -1,4 +1,4 @@
-"""What a sidecar promises, in numbers that people can weigh: per attribute and over a record."""
+"""What a sidecar promises, in figures that people can judge: per attribute and over a record."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 PRIOR = 0.05
-"""The prior that worst posteriors are shown for, unless asked otherwise."""
+"""The prior for which worst posteriors are shown by default."""
 
 
 MOST_ENTRIES = 1 << 22
-"""Entries of matrices without closed forms, of all attributes, that are worked out for their figures."""
+"""The most entries of matrices without closed forms, over all attributes, that are computed for figures."""
 
 
 @dataclass(frozen=True, repr=False)
 class Inspected(Shown):
-    """What `inspect` gives: a sidecar, and what it promises against an adversary of some prior belief."""
+    """The result of `inspect`: a sidecar, and what it promises against an adversary with some prior belief."""
 
     sidecar: Sidecar
     prior: float
@@ -45,7 +45,7 @@ class Inspected(Shown):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """A polars DataFrame of the perturbed attributes' figures."""
+        """Return the figures of the perturbed attributes as a polars DataFrame."""
         import polars as pl
 
         rows = of_attributes(self.sidecar, self.prior)
@@ -82,7 +82,7 @@ def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]
 
 
 def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dict[str, Any]:
-    """Return the figures of one; `whole` tells whether the entries of its matrix may be worked out."""
+    """Return the figures of one attribute; `whole` says whether the entries of its matrix may be computed."""
     attribute, channel = sidecar.by_name[name], sidecar.axis(name)
     matrix, spec = channel.matrix, channel.spec
     gamma = matrix.amplification
@@ -109,12 +109,12 @@ def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dic
 
 
 def _finite(number: float) -> float | str:
-    """JSON has no infinity, and the sidecar calls it so."""
+    """Return "inf" for infinity, which JSON lacks; the sidecar writes it so."""
     return number if isfinite(number) else "inf"
 
 
 def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
-    """The product over the perturbed attributes, and what is outside every promise."""
+    """Return the product over the perturbed attributes, and what is outside every promise."""
     privacy = sidecar.privacy
     if privacy is UNSET:
         return {}
@@ -131,7 +131,7 @@ def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
 
 
 def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
-    """Everything that `perturb` reports and `inspect` shows, as `--json` prints it."""
+    """Return all that `perturb` reports and `inspect` shows, as `--json` prints it."""
     return {
         "release": sidecar.release,
         "stage": sidecar.stage,
@@ -144,7 +144,7 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
 
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
-    """The promise over a record in plain words."""
+    """Return the promise over a record in plain words."""
     record = of_record(sidecar, prior)
     said = []
     if sidecar.privacy is UNSET:
@@ -156,7 +156,7 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             else "Each row is a guess about the person in the same row of the release"
         )
         said.append(
-            f"{row}, and many of its values are right. Whoever has the release can make the same guesses: "
+            f"{row}, and many of its values are right. Anyone who has the release can make the same guesses: "
             "handle this file as you would the release."
         )
     many = len(sidecar.perturbed)
@@ -186,9 +186,9 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         )
     if record["unbounded"]:
         said.append(
-            "Unbounded, because published as they are: "
+            "Unbounded, because published unchanged: "
             + ", ".join(record["unbounded"])
-            + ". No gamma covers them, nor what they tell of the others."
+            + ". No gamma covers them, nor what they reveal about the others."
         )
     for kind, channels in kinds.items():
         said += KINDS[kind].remarks(channels)
@@ -209,5 +209,5 @@ def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:
 
 
 def noisy(sidecar: Sidecar) -> bool:
-    """Return whether what is published are numbers with noise, not values of domains."""
+    """Return whether the published values are numbers with noise, not values of domains."""
     return any(c.noise is not None for c in sidecar.channels)

@@ -13,20 +13,20 @@ def decimal(value: Any) -> Decimal:
     try:
         return value if isinstance(value, Decimal) else Decimal(str(value).strip())
     except InvalidOperation:
-        raise UsageError(f"{quoted(value)} is no number", "give one such as 9 or 4.5") from None
+        raise UsageError(f"{quoted(value)} is not a number", "give one such as 9 or 4.5") from None
 
 
 def real(value: Any) -> float:
     number = float(decimal(value))
     if number != number or abs(number) == float("inf"):
-        raise UsageError(f"{quoted(value)} is no number", "give a finite one")
+        raise UsageError(f"{quoted(value)} is not a finite number", "give one such as 9 or 4.5")
     return number
 
 
 def whole(value: Any) -> int:
     number = decimal(value)
     if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
-        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20")
+        raise UsageError(f"{quoted(value)} is not a whole number", "give one such as 20")
     return int(number)
 
 
@@ -36,7 +36,7 @@ def whole_or_auto(value: Any) -> int | Literal["auto"]:
     try:
         return whole(value)
     except UsageError:
-        raise UsageError(f"{quoted(value)} is no whole number", "give one such as 20, or auto") from None
+        raise UsageError(f"{quoted(value)} is not a whole number", "give one such as 20, or auto") from None
 
 
 def truth(value: Any) -> bool:

@@ -372,7 +372,7 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
     try:
         head = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return "it is no JSON"
+        return "it is not JSON"
     if not isinstance(head, dict) or head.get("format") != form:
         return f'it does not say "format": "{form}"'
     if head.get("version") != version:

@@ -32,7 +32,7 @@ Columns = dict[str, np.ndarray[Any, Any]]
 def generate(function: int, records: int, seed: int, balanced: bool = False) -> Iterator[pa.RecordBatch]:
     """The table in batches of one schema; `balanced` makes both classes equally many."""
     if function not in FUNCTIONS:
-        raise UsageError(f"there is no function {function}", "functions are 1 to 5")
+        raise UsageError(f"unknown function {function}", "functions are 1 to 5")
     if records < 0:
         raise UsageError("the number of records is negative", "such as --records 100000")
     starts = range(0, records, BLOCK)

@@ -133,7 +133,7 @@ def test_what_cannot_be_asked_is_said_in_one_line(
 
 def test_nulls_and_values_outside_are_never_published() -> None:
     data = people(200).with_columns(age=pl.when(pl.int_range(pl.len()) < 20).then(None).otherwise("age"))
-    with pytest.raises(RefusedError, match="'age': it has nulls, and noise leaves them as they are"):
+    with pytest.raises(RefusedError, match="'age': it has nulls, which noise leaves unchanged"):
         perturb(data.select("age"), **NOISE)
     with pytest.raises(DataError, match=r"first a null in row 1.*fill them, leave out their records"):
         perturb(data.select("age"), **NOISE, attributes={"age": {"domain": [0, 100]}})

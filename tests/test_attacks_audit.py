@@ -140,7 +140,7 @@ def test_dependence_that_the_number_of_stayers_hides_is_caught() -> None:
 
 def test_rows_that_do_not_pair_are_no_lie_but_said() -> None:
     frame, sidecar = honest(6)
-    with pytest.raises(MismatchError, match=r"no more than chance has it.*--shuffle"):
+    with pytest.raises(MismatchError, match=r"no more than by chance.*--shuffle"):
         attack(frame.sample(fraction=1, shuffle=True, seed=1), sidecar=sidecar, truth=table())
     kept = perturb(table(2000), gamma=5, keep=["word"], attributes=SETTINGS, seed=1)
     with pytest.raises(MismatchError, match=r"kept column 'word' is not the original's.*--shuffle"):

@@ -168,12 +168,12 @@ def test_lies_below_the_stated_limits_pass_and_the_limits_are_said() -> None:
     assert 0.003 < done.unseen["unperturbed"] < 0.005 and 9.2 / 9 < done.unseen["gamma_factor"] < 9.5 / 9
     assert all(9.5 < r["gamma_unseen"] < 11 for r in done.audit)
     verdict, limit = done.sentences[:2]
-    assert "finds nothing against" in verdict and "20000 records betray, 19 times in 20, 0.4" in limit
+    assert "finds nothing against" in verdict and "20000 records reveal, 19 times in 20, 0.4" in limit
     assert "all gammas 1.0" in limit and "seed" in limit
     few = original()[:5].select("age")
     made = perturb(few, gamma=9, attributes={"age": {"domain": [0, 9]}}, seed=1)
     done = attack(made.frame, sidecar=made.sidecar, truth=few, attacks=["audit"])
-    assert done.honest and done.sentences[1].startswith("5 records are too few to betray even")
+    assert done.honest and done.sentences[1].startswith("5 records are too few to reveal even")
 
 
 def test_null_cells_are_audited_like_others() -> None:

@@ -93,13 +93,13 @@ def test_one_number_has_no_correlation_and_words_have_none() -> None:
     done = attack(release.frame, sidecar=release.sidecar, truth=lone)
     said = " ".join(done.remarks)
     assert "spectral: only one attribute is a number" in said and "pca: only one" in said
-    assert "no numbers: 'word'" in said
-    assert "word, of few values, stands for it" in said
+    assert "not numbers: 'word'" in said
+    assert "word, which has few values, takes its place" in said
     assert {r["attack"] for r in done.rows} == {"bayes-linear", "posterior", "record"}
     words = lone.select("word")
     release = perturb(words, gamma=5, seed=1)
     done = attack(release.frame, sidecar=release.sidecar, truth=words)
-    assert any("no attribute is left" in r for r in done.remarks) and done.honest
+    assert any("No attribute is left" in r for r in done.remarks) and done.honest
     assert {r["attack"] for r in done.rows} == {"posterior"}
     assert all("near" not in r and "rmse" not in r for r in done.rows)
 
@@ -119,7 +119,7 @@ def test_constants_nulls_and_copies_are_said_and_the_others_go_on() -> None:
     release = perturb(table, gamma=1000, attributes=domain, seed=1)
     done = attack(release.frame, sidecar=release.sidecar, truth=table)
     said = " ".join(done.remarks)
-    assert "constant as far as the release tells: 'constant'" in said and "with nulls: 'gaps'" in said
+    assert "constant as far as the release shows: 'constant'" in said and "with nulls: 'gaps'" in said
     assert "singular (1 of 2 directions)" in said
     assert {r["attribute"] for r in done.rows if r["attack"] == "bayes-linear"} == {"x", "copy"}
     assert {r["attribute"] for r in done.rows if r["attack"] == "posterior"} == set(table.columns)

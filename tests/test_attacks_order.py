@@ -23,7 +23,7 @@ def test_a_sorted_file_gives_its_values_back(matrix: str) -> None:
     release = perturb(original, gamma=2, bins=20, matrix=matrix, keep_order=True, seed=1)  # type: ignore[arg-type]
     blind = attack(release.frame, sidecar=release.sidecar, attacks=["order"])
     assert [r["published_tells"] for r in blind.order] == [True, False]
-    assert "order of the rows tells values of age" in blind.sentences[0]
+    assert "order of the rows reveals values of age" in blind.sentences[0]
     done = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["order", "posterior"])
     assert [(r["published_tells"], r["neighbours_tell"]) for r in done.order] == [(True, True), (False, False)]
     by = {(r["attack"], r["attribute"]): r for r in done.rows}

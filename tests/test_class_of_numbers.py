@@ -104,7 +104,7 @@ def test_bins_of_a_class_are_no_wish_that_can_be_granted(own: dict[str, Any]) ->
 
 def test_a_rare_label_is_refused_as_any_rare_category() -> None:
     data = digits().with_columns(digit=pl.when(pl.int_range(pl.len()) < 3).then(77).otherwise("digit"))
-    with pytest.raises(RefusedError, match=r"fewer than 10 records have: 'digit' \(1 of 11\)"):
+    with pytest.raises(RefusedError, match=r"occur in fewer than 10 records: 'digit' \(1 of 11\)"):
         perturb(data, gamma=9, class_="digit", bins=5, attributes=STROKES)
 
 

@@ -98,7 +98,7 @@ def test_people_read_tables_and_one_sentence_at_the_end(here_made: Path, ppdm: R
         assert words.replace("record's gammas", "Over a record the gammas multiply to 59049") in shown
     assert shown.rstrip().rsplit(". ", 1)[-1].endswith("%.")
     unmeasured = ppdm("attack", "r.parquet").stdout.decode()
-    assert "to be expected" in unmeasured and "Audit" not in unmeasured
+    assert "as expected from the release alone" in unmeasured and "Audit" not in unmeasured
     assert json.loads(ppdm("attack", "r.parquet", "--json").stdout)["measured"] is False
     assert b"None of these attacks guesses" in ppdm("attack", "r.parquet", "--with", "repeat").stdout
 

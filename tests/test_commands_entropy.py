@@ -55,7 +55,7 @@ def test_a_release_gives_a_row_an_attribute(tmp_path: Path, ppdm: Run) -> None:
     assert said.attributes == sidecar.perturbed
     before = listing(tmp_path)
     assert b"also the input" in ppdm("entropy", "r.parquet", "-o", "r.parquet", "--force", code=2).stderr
-    assert b"leave --gamma" in ppdm("entropy", "r.parquet", "--gamma", "9", code=2).stderr
+    assert b"leave out --gamma" in ppdm("entropy", "r.parquet", "--gamma", "9", code=2).stderr
     assert listing(tmp_path) == before
 
 

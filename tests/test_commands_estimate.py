@@ -173,7 +173,7 @@ def test_too_few_records_are_said_to_be_too_few(tmp_path: Path, here: Run) -> No
     perturb(people(60), tmp_path / "few.parquet", gamma=2, keep=["group"], attributes=DOMAINS, rare="merge")
     done = here("estimate", "few.parquet", "--attribute", "age")
     text = " ".join(done.stdout.decode().split())
-    assert "The intervals of age are wider than the counts: too few records" in text
+    assert "The intervals for age are wider than the counts: there are too few records" in text
     perturb(people(ROWS), tmp_path / "many.parquet", gamma=9, keep=["group"], attributes=DOMAINS)
     assert b"wider" not in here("estimate", "many.parquet", "--attribute", "age").stdout
 

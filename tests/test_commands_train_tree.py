@@ -56,7 +56,7 @@ def test_a_release_and_its_reconstruction_are_both_taken(table: Path, tmp_path: 
     for name in ("r.parquet", "r.csv"):
         perturb(str(table), tmp_path / name, gamma=9, class_="group", seed=1)
         said = here("train-tree", name, "-o", "t.json", "--force").stdout.decode()
-        assert "Learnt from 600 perturbed records" in said and "Accuracy to expect" in said
+        assert "Learnt from 600 perturbed records" in said and "Expected accuracy" in said
         assert load(tmp_path / "t.json").class_name == "group", "the class of the sidecar"
         reconstruct(str(tmp_path / name), tmp_path / f"u{name}")
         here("train-tree", f"u{name}", "-o", "t.json", "--force")

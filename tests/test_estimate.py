@@ -87,11 +87,11 @@ def test_too_few_records_are_said_to_be_too_few(original: pl.DataFrame) -> None:
     ("how", "says"),
     [
         ({"attributes": ["agee"]}, "did you mean 'age'"),
-        ({"attributes": ["group"]}, "kept as it was"),
+        ({"attributes": ["group"]}, "published unchanged"),
         ({"joint": ["age"]}, "two or three"),
         ({"joint": ["age", "age"]}, "two or three"),
         ({"joint": ["age", "car"], "by": "group"}, "goes with neither"),
-        ({"estimator": "best"}, "no estimator"),
+        ({"estimator": "best"}, "unknown estimator"),
         ({"by": "age", "attributes": ["age"]}, "nothing is left"),
     ],
 )

@@ -86,8 +86,8 @@ def data(folder: Path, name: str) -> str:
         ("ragged", "", 1, "row 2 of"),
         ("mixed", "", 1, "row 2 of"),
         ("unclosed", "", 1, "row 2 of"),
-        ("truncated", "", 1, "no readable Parquet file"),
-        ("hollow", "", 1, "no readable Parquet file"),
+        ("truncated", "", 1, "not a readable Parquet file"),
+        ("hollow", "", 1, "not a readable Parquet file"),
         ("no_rows", "", 1, "no records"),
         ("nulls", "", 4, "'age' has no values, only nulls"),
         ("untyped", "", 4, "'age' has the type null"),
@@ -100,20 +100,20 @@ def data(folder: Path, name: str) -> str:
         ("many", "", 4, "more than 65536"),
         ("nested", "", 4, "'list' is nested"),
         ("nested", "--keep list", 4, "'list' is nested"),
-        ("ids", "--key-file k --id id", 4, "repeat an earlier record's identifier"),
+        ("ids", "--key-file k --id id", 4, "with an earlier record's identifier"),
         ("null_ids", "--key-file k --id id", 1, "identifier 'id' is null in row 7"),
         ("ids", "--key-file k", 2, "--key-file and --id go together"),
         ("ids", "--id id", 2, "--key-file and --id go together"),
         ("ids", "--key-file k --id id --seed 1", 2, "contradict"),
         ("ids", "--key-file open.key --id id", 4, "can be read by others"),
         ("ids", "--key-file wrong.key --id id", 2, "64 hex digits"),
-        ("release", "", 4, "is a release already"),
+        ("release", "", 4, "is already a release"),
         ("good", "--gamma 1", 4, "gamma must be above 1"),
         ("good", "--gamma 0", 4, "gamma must be above 1"),
         ("good", "--gamma=-3", 4, "gamma must be above 1"),
         ("good", "--gamma inf", 4, "gamma is infinite"),
         ("good", "--gamma nan", 2, "not a number"),
-        ("good", "--gamma nine", 2, "is no number"),
+        ("good", "--gamma nine", 2, "is not a number"),
         ("good", "--gamma 1.2345678", 2, "significant digits"),
         ("good", "--gamma 1e300", 2, "2^30"),
         ("good", "--rho1 0.5 --rho2 0.1", 2, "rho1 < rho2"),
@@ -125,18 +125,18 @@ def data(folder: Path, name: str) -> str:
         ("good", "--bins 100000", 2, "number of bins"),
         ("good", "--keep nosuch", 2, "columns: 'age', 'income'"),
         ("good", "--keep age --drop age", 2, "both kept and dropped"),
-        ("good", "--keep age --attribute age:bins=5", 2, "given a plan, but not perturbed"),
-        ("good", "--attribute age", 2, "no setting of an attribute"),
-        ("good", "--attribute age:nosuch=1", 2, "'nosuch' is no setting"),
+        ("good", "--keep age --attribute age:bins=5", 2, "settings are given for 'age'"),
+        ("good", "--attribute age", 2, "not a setting of an attribute"),
+        ("good", "--attribute age:nosuch=1", 2, "unknown setting 'nosuch'"),
         ("good", "--domain age", 2, "NAME=VALUE"),
         ("good", "--domain age=5:3", 2, "does not go from low to high"),
-        ("good", "--domain age=a:b", 2, "none for its type"),
+        ("good", "--domain age=a:b", 2, "does not fit its type"),
         ("good", "--domain age=7", 2, "neither an interval nor a list"),
         ("good", "--domain region=@nosuch", 1, "cannot be read"),
         ("good", "--domain region=0:5", 2, "has no interval"),
         ("good", "--domain age=0:50", 1, "values outside its domain, first in row"),
-        ("good", "--domain since=1970-13-01:1971-01-01", 2, "none for its type"),
-        ("good", "--type age=nosuch", 2, "is no type"),
+        ("good", "--domain since=1970-13-01:1971-01-01", 2, "does not fit its type"),
+        ("good", "--type age=nosuch", 2, "unknown type"),
         ("good", "--delimiter ab", 2, "one ASCII character"),
         ("good", "--plan nosuch.toml", 1, "cannot be read"),
         ("good", "--like nosuch.parquet", 3, "has no sidecar"),
@@ -230,7 +230,7 @@ def test_standard_input_needs_every_domain_declared(tmp_path: Path, ppdm: Run) -
         done = ppdm(*args, "--force", "--domain", "region=north|south|east", stdin=stdin, code=code)
         assert said in done.stderr.decode() and done.stderr.count(b"\n") == 1
     arrow = ("perturb", "-", "-o", "r.csv", "--gamma", "9", "--force", "--domain", "age=0:120")
-    assert b"no readable Arrow data" in ppdm(*arrow, stdin=text, code=1).stderr
+    assert b"not readable as Arrow data" in ppdm(*arrow, stdin=text, code=1).stderr
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "csv.gz"])
@@ -260,4 +260,4 @@ def test_a_file_that_may_not_be_read_is_said(tmp_path: Path, here: Run) -> None:
         (tmp_path / "data.parquet").unlink()
         os.mkfifo(tmp_path / "data.parquet")
     done = here("perturb", "data.parquet", "-o", "r.csv", "--gamma", "9", code=1)
-    assert b"cannot be read" in done.stderr or b"no ordinary file" in done.stderr
+    assert b"cannot be read" in done.stderr or b"not an ordinary file" in done.stderr

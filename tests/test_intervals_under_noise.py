@@ -46,8 +46,8 @@ def test_intervals_are_of_all_values_or_of_none(noisy: Any, estimator: str) -> N
     assert not np.isnan(even.interval.low).any() and not even.interval.without(np.maximum(even.estimate, 0))
     assert even.truth is not None and even.interval.without(even.truth) <= 3
     said = " ".join(done.remarks)
-    assert "No intervals of heaped: some would exclude their own estimate, so none can be trusted." in said
-    assert "The intervals of even hold if the originals are spread evenly" in said
+    assert "No intervals for heaped: some would exclude their own estimate, so none can be trusted." in said
+    assert "The intervals for even hold if the originals are spread evenly" in said
 
 
 def test_by_class_and_jointly_too() -> None:
@@ -82,7 +82,7 @@ def test_estimates_outside_their_intervals_are_told_of() -> None:
     done = estimate(release.frame, sidecar=release.sidecar)
     outside = done.tables[0].interval.without(done.tables[0].estimate)
     assert outside and done.remarks[0].startswith(
-        f"Estimates outside their interval: icd ({outside}). Intervals are"
+        f"Estimates outside their interval: icd ({outside}). Intervals belong"
     )
     plain = estimate(release.frame, sidecar=release.sidecar, estimator="inverse")
     assert not any("outside their interval" in r for r in plain.remarks)

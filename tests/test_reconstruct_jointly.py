@@ -152,4 +152,4 @@ def test_the_command_says_what_was_drawn(tmp_path: Path, here: Run) -> None:
     plain = people(2_000).select("age", "group").with_columns(age=pl.col("age").shuffle(seed=1))
     perturb(plain, tmp_path / "n.csv", gamma=2, keep=["group"], class_="group", seed=1)
     said = " ".join(here("reconstruct", "n.csv", "-o", "w.csv", "--method", "joint").stderr.decode().split())
-    assert "(the release tells nothing of a joint distribution)" in said
+    assert "(the release shows no joint distribution)" in said

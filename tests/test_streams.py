@@ -140,7 +140,7 @@ def test_a_pipe_that_has_a_name_is_read_as_a_stream(shell: Shell, tmp_path: Path
         ("ppdm perturb <(cat x.csv) x.csv -o c.csv --gamma 9", 2, b"a pipe is named among other files"),
         ("ppdm perturb <(cat x.csv) --from csv -o c.csv --gamma 9", 2, b"the domain of 'x' is not declared"),
         ("ppdm attack r.parquet --truth <(cat in.csv)", 2, b"the original is read more than once"),
-        ("mkfifo q.parquet; ppdm inspect q.parquet", 1, b"no ordinary file"),
+        ("mkfifo q.parquet; ppdm inspect q.parquet", 1, b"not an ordinary file"),
     ):
         assert said in shell(line, code=code).stderr
 

@@ -263,5 +263,5 @@ def test_what_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
 
 def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(DataError, match="no ordinary file"):
+    with pytest.raises(DataError, match="not an ordinary file"):
         open_table(tmp_path / "pipe.csv")

@@ -38,8 +38,8 @@ def ok(tmp_path: Path) -> Path:
         ("x,y\n", 1, "no records"),
         ("x,y\n1,\n2,\n", 1, "the class 'y' is null in row 1"),
         ("x,y\n1,a\n2,\n", 1, "the class 'y' is null in row 2"),
-        ("x,y\n1,1.5\n2,2.5\n", 2, "no class"),
-        ("x,y\n" + "".join(f"1,{i}\n" for i in range(5000)), 2, "no class"),
+        ("x,y\n1,1.5\n2,2.5\n", 2, "not a class"),
+        ("x,y\n" + "".join(f"1,{i}\n" for i in range(5000)), 2, "not a class"),
         ("x,y\n1,a\n2,a\n", 0, ": a (2.0)"),
         ("y\na\nb\nb\n", 0, ": b (3.0/1.0)"),
         ("x,y\n" + "".join(f"{i % 7},{i}\n" for i in range(300)), 0, "300 labels"),
@@ -59,7 +59,7 @@ def test_odd_training_data(text: str, code: int, said: str, tmp_path: Path, here
         ("x,k,d,y\n1,new,2020-01-01,a\n", 0, "Accuracy on 1 test record:"),
         ("x,k,d,y\n", 0, "No test records have a class"),
         ("x,k,d\n1,u,2020-01-01\n", 0, "training records"),
-        ("x,k,d,y\nfoo,u,2020-01-01,a\n", 1, "the column 'x' is no int64"),
+        ("x,k,d,y\nfoo,u,2020-01-01,a\n", 1, "the column 'x' is not of type int64"),
         ("k,d,y\nu,2020-01-01,a\n", 3, "no column 'x'"),
     ],
 )
@@ -116,7 +116,7 @@ def test_trees_edited_by_hand(edit: str, ok: Path, here: Run) -> None:
     EDITS[edit](tree)
     (ok / "e.json").write_text(json.dumps(tree))
     done = here("predict", "e.json", "ok.csv", "-o", "p.csv", code=3)
-    assert b"no valid tree" in done.stderr and done.stderr.count(b"\n") == 1 and not (ok / "p.csv").exists()
+    assert b"not a valid tree" in done.stderr and done.stderr.count(b"\n") == 1 and not (ok / "p.csv").exists()
 
 
 def test_a_very_deep_tree(ok: Path, here: Run) -> None:

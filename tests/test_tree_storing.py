@@ -101,10 +101,10 @@ def test_cut_or_changed_bytes_never_crash(tree: Tree, data: st.DataObject) -> No
     [
         ('"ppdm-tree"', '"other"', "does not say"),
         ('"version": 1', '"version": 2', "another major version"),
-        ('"child":1', '"child":0', "no valid tree"),
-        ('"child":1', '"child":2', "no valid tree"),
+        ('"child":1', '"child":0', "not a valid tree"),
+        ('"child":1', '"child":2', "not a valid tree"),
         ('"child":1', '"child":1,"more":1', "unknown field"),
-        ("{", "[", "no JSON"),
+        ("{", "[", "not JSON"),
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, said: str) -> None:

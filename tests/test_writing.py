@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_written_to_is_said(place: str, tmp_path: Path) 
 @pytest.mark.parametrize("output", ["/dev/null", "folder.parquet"])
 def test_an_output_that_is_no_ordinary_file_is_refused(output: str, tmp_path: Path) -> None:
     (tmp_path / "folder.parquet").mkdir()
-    with pytest.raises(UsageError, match=r"no ordinary file|names no format"):
+    with pytest.raises(UsageError, match=r"not an ordinary file|names no format"):
         perturb(people(), tmp_path / output, gamma=9, force=True)
     assert listing(tmp_path) == {}
 

@@ -104,7 +104,7 @@ def attack(
     """
     for name in attacks:
         if name not in ATTACKS:
-            raise UsageError(f"{quoted(name)} is no attack", f"one of {', '.join(ATTACKS)}")
+            raise UsageError(f"unknown attack {quoted(name)}", f"one of {', '.join(ATTACKS)}")
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
     if truth is not None and is_stream(truth):

@@ -57,7 +57,7 @@ class Adversary:
         self.label = self._class()
 
     def _class(self) -> Channel | None:
-        """The class, or whatever attribute of few values can stand for it where the whole record is read."""
+        """Return the class, or an attribute with few values that takes its place for the attack on records."""
         named = self._promise.by_name.get(str(self._promise.class_))
         if named is not None and named.has_domain:
             label = self._promise.axis(named.name)
@@ -68,7 +68,9 @@ class Adversary:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)
         lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
-        self.remarks.append(f"record: the sidecar lists {lists}; {label.name}, of few values, stands for it.")
+        self.remarks.append(
+            f"record: the sidecar lists {lists}; {label.name}, which has few values, takes its place."
+        )
         return label
 
     def learn(self, threads: int | None, progress: Progress | None) -> None:
@@ -103,11 +105,11 @@ class Adversary:
         out = dict[str, list[str]]()
         for target in self.targets.values():
             if not target.ordered or target.domain.nulls:
-                why = "no numbers" if not target.ordered else "with nulls"
+                why = "not numbers" if not target.ordered else "with nulls"
             elif not target.measurable:
-                why = "of numbers too large or too small for their squares"
+                why = "with numbers too large or too small for their squares"
             elif constant(target, self.counts[target.name]):
-                why = "constant as far as the release tells"
+                why = "constant as far as the release shows"
             elif len(chosen) == MOST_CORRELATED:
                 why = f"beyond the first {MOST_CORRELATED}"
             else:
@@ -116,7 +118,7 @@ class Adversary:
             out.setdefault(why, []).append(target.name)
         self.remarks += [f"Left out of the linear attacks, {w}: {listed(n)}." for w, n in out.items()]
         if not chosen:
-            self.remarks.append("For the linear attacks no attribute is left.")
+            self.remarks.append("No attribute is left for the linear attacks.")
             return
         values = [t.values for t in chosen]
         scores = [unbiased_scores(t) for t in chosen]
@@ -132,14 +134,14 @@ class Adversary:
         rank = scored.rank
         if rank < len(chosen) > 1:
             self.remarks.append(
-                "For the linear attacks: the estimated covariance is singular "
+                "For the linear attacks the estimated covariance is singular "
                 f"({rank} of {len(chosen)} directions)."
             )
         for name, estimator in LINEAR.items():
             if name not in self._asked:
                 continue
             if len(chosen) == 1 and name != "bayes-linear":
-                self.remarks.append(f"{name}: only one attribute is a number: no correlation to use.")
+                self.remarks.append(f"{name}: only one attribute is a number, so there are no correlations.")
                 continue
             self.guessers[name] = Linear(name, chosen, scores, scored, estimator(scored))
 
@@ -147,11 +149,13 @@ class Adversary:
         label = self.label
         if label is None:
             self.remarks.append(
-                "record: neither a class nor another attribute of few values to go by: left out."
+                "record: left out, because there is neither a class nor another attribute with few values."
             )
             return
         if not joint.usable(self._promise, label):
-            self.remarks.append("record: no perturbed attribute besides the class is small enough: left out.")
+            self.remarks.append(
+                "record: left out, because no perturbed attribute besides the class is small enough."
+            )
             return
         sample = joint.read(self._table, self._promise, label, threads, progress)
         with step(progress, "learning"):
@@ -159,7 +163,7 @@ class Adversary:
         found = Record(learnt, self.targets, self._by_class, self.gamma)
         if not found.inside:
             self.remarks.append(
-                "record: the release tells no joint distribution; each attribute is guessed by class."
+                "record: the release shows no joint distribution, so each attribute is guessed by class."
             )
         self.guessers["record"] = found
 

@@ -162,7 +162,7 @@ class Passes:
         self._repeat = Repeat(targets, release.int) if "repeat" in self._asked else None
         if self._repeat is not None and self._repeat.left_out:
             self.adversary.remarks.append(
-                f"repeat: {listed(self._repeat.left_out)} cannot be perturbed again: what is published goes "
+                f"repeat: {listed(self._repeat.left_out)} cannot be perturbed again: the published values go "
                 "beyond the domain."
             )
         self._task = _Guessing(
@@ -186,7 +186,7 @@ class Passes:
         """Rows that do not belong together would look like perfect privacy."""
         if self._agreement is not None and not self._agreement.pairs(seen.agreement, self.adversary.counts):
             raise MismatchError(
-                "the release agrees with the original's rows no more than chance has it",
+                "the release agrees with the original's rows no more than by chance",
                 UNPAIRED,
             )
 

@@ -1,4 +1,4 @@
-"""The figures of attacks as rows, as a file with its sidecar, and as sentences."""
+"""Turn the figures of attacks into rows, a file with its sidecar, and sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def described(attack: str, target: Target, records: int, measured: bool) -> dict[str, Any]:
-    """What a row speaks of."""
+    """Return the cells that say what a row is about."""
     return {
         "attack": attack,
         "attribute": target.name,
@@ -29,7 +29,7 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
 
 
 def evaluated(promise: Sidecar, rows: int) -> Sidecar:
-    """A sidecar at stage "evaluated", of the same attributes."""
+    """Return a sidecar at stage "evaluated" with the same attributes."""
     matrices = [c.matrix for c in promise.channels]
     return Sidecar(
         format="ppdm-sidecar",
@@ -53,11 +53,11 @@ def fill(done: Attacked, output: Output) -> None:
 
 
 def sentences(done: Attacked) -> list[str]:
-    """The audit's verdict, what the order tells, and last what was learnt beyond the prior."""
+    """Return the audit's verdict, what the order reveals, and last what was learnt beyond the prior."""
     said = audited(done) if done.audit else []
     order = [r["attribute"] for r in done.order if r["published_tells"] or r.get("neighbours_tell")]
     if order:
-        said.append(f"The order of the rows tells values of {', '.join(order)}: use perturb --shuffle.")
+        said.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
     return [*said, learnt(done)]
 
 
@@ -71,7 +71,7 @@ _DEPEND = {
 
 
 def audited(done: Attacked) -> list[str]:
-    """The audit's verdict, and what it could not have seen."""
+    """Return the audit's verdict, and what it could not have detected."""
     lies = [r["attribute"] for r in done.audit if not r["honest"]]
     found = [f"{', '.join(lies)} did not go through the matrix that the sidecar declares"] if lies else []
     found += [_DEPEND[r["test"]].format(where=r["where"]) for r in done.coins if not r["honest"]]
@@ -84,30 +84,30 @@ def audited(done: Attacked) -> list[str]:
         visible.append(f"all gammas {unseen['gamma_factor']:.4g} times those declared")
     records = counted(unseen["records"], "record")
     if visible:
-        limit = f"{records} betray, 19 times in 20, {' or '.join(visible)}; smaller lies less often"
+        limit = f"{records} reveal, 19 times in 20, {' or '.join(visible)}; smaller deviations less often"
     else:
-        limit = f"{records} are too few to betray even a release that is not perturbed at all"
+        limit = f"{records} are too few to reveal even a release that is not perturbed at all"
     return [
-        "The audit finds nothing against the release: not in each attribute's law, nor in how its coins go "
-        "with the other attributes, the rows, the place in the file and the original values.",
-        f"{limit}. Coins that someone else can compute, as from a seed, are betrayed by none.",
+        "The audit finds nothing against the release: neither in any attribute's law, nor in how its coins "
+        "relate to the other attributes, the rows, the place in the file and the original values.",
+        f"{limit}. No number of records reveals coins that someone else can compute, such as from a seed.",
     ]
 
 
 def learnt(done: Attacked) -> str:
-    """One sentence: what was learnt beyond the prior, and from which attack."""
+    """Return a sentence that says what was learnt beyond the prior, and from which attack."""
     gained = [r for r in done.rows if r.get("exact_gain") is not None and _certain(r)]
-    how = "was" if done.measured else "is to be expected"
+    how = "learnt" if done.measured else "can be expected to learn"
     if not gained:
         return (
-            f"Nothing beyond the prior {how} to be learnt of single values by these attacks."
+            f"These attacks {how} nothing about single values beyond the prior."
             if (done.rows)
             else "None of these attacks guesses single values."
         )
     best = max(gained, key=lambda r: r["exact_gain"])
     verb = "names" if done.measured else "can be expected to name"
     return (
-        f"Most is learnt of {best['attribute']}, by the attack {best['attack']}: it {verb} the value of "
+        f"Most is learnt about {best['attribute']}, by the attack {best['attack']}: it {verb} the value of "
         f"{percent(best['exact'])} of the records exactly, where the estimated distribution alone names "
         f"{percent(best['exact_prior'])}."
     )

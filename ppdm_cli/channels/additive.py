@@ -58,7 +58,7 @@ class Additive(Noisy):
     def __post_init__(self) -> None:
         if not 2 <= len(self.extents) <= MOST_INPUTS:
             raise RefusedError(
-                f"additive noise needs a domain of 2 to {MOST_INPUTS} values or bins, here are "
+                f"additive noise needs a domain of 2 to {MOST_INPUTS} values or bins, this one has "
                 f"{len(self.extents)}",
                 "give it another number of --bins",
             )
@@ -275,7 +275,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     """What a sidecar says of additive noise: its law, and the type of the published column."""
 
     about = (
-        "Noise of one law is added to every number: the old baseline, to compare with. It promises no gamma."
+        "Noise of one law is added to every number: the old baseline, for comparison. It promises no gamma."
     )
     options: ClassVar[Mapping[str, Any]] = {"sd": Sd.read}
     shared_options: ClassVar[Mapping[str, Any]] = {"noise": read_law, "sd": Sd.read}
@@ -325,7 +325,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         )
         return [
             "Additive noise promises nothing: no finite gamma or epsilon holds for it, as a published value "
-            f"{why}. It is the baseline that fell to attacks, for comparison; publish with random substitution."
+            f"{why}. It is a baseline for comparison, broken by attacks; publish with random substitution."
         ]
 
     @classmethod
@@ -347,7 +347,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         if domain.nulls:
             raise RefusedError(
-                "it has nulls, and noise leaves them as they are: who has no value would be published",
+                "it has nulls, which noise leaves unchanged: it would be public who has no value",
                 cls.no_nulls,
             )
         sd: Sd = request.options["sd"]

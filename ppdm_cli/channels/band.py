@@ -62,13 +62,13 @@ class Band(Substitution):
     def __post_init__(self) -> None:
         if not 2 <= self.ordered <= MOST_ORDERED:
             raise RefusedError(
-                f"a band needs 2 to {MOST_ORDERED} values or bins in order, here are {self.ordered}",
+                f"a band needs 2 to {MOST_ORDERED} values or bins in order, this domain has {self.ordered}",
                 "give it another number of --bins, or matrix=gamma-diagonal",
             )
         if not 1 <= self.half_width <= self.ordered // 2:
             raise UsageError(
                 f"the half-width of a band must be from 1 to half its values, here {self.ordered // 2}",
-                "leave it away, to have the one that tells the miner most",
+                "leave it out, to get the one that tells the miner most",
             )
         if self._range > LARGEST_RANGE:
             raise UsageError(
@@ -275,7 +275,7 @@ def read_half_width(value: Any) -> int:
     """Read how many codes on either side a band is for."""
     number = whole(value)
     if number < 0:
-        raise UsageError("a half-width is a number of bins from 0 on", "such as half_width=2")
+        raise UsageError("a half-width must be a number of bins, 0 or more", "such as half_width=2")
     return number
 
 
@@ -320,14 +320,16 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
 
     @classmethod
     def remarks(cls, channels: Sequence[Channel]) -> list[str]:
-        """One sentence: what bands tell more, and less, than gamma-diagonal matrices would."""
+        """Say in one sentence what bands tell more, and less, about than gamma-diagonal matrices would."""
         alike: dict[Matrix, list[str]] = {}
         for channel in channels:
             alike.setdefault(channel.matrix, []).append(channel.name)
         parts = [f"{', '.join(n)} {_compared(band)}" for band, n in alike.items() if isinstance(band, Band)]
         return [
-            "A band tells more of a value's neighbourhood and less of the exact value than a gamma-diagonal "
-            "matrix of the same gamma and N, whose figures are in brackets: " + "; ".join(parts) + "."
+            "A band tells more about a value's neighbourhood and less about the exact value than a "
+            "gamma-diagonal matrix with the same gamma and N, whose figures are in brackets: "
+            + "; ".join(parts)
+            + "."
         ]
 
     @classmethod
@@ -335,12 +337,12 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         plain = [c.name for c in channels if not isinstance(c.spec, cls) and isinstance(c.domain, Bins)]
         if channels and not any(isinstance(c.spec, cls) for c in channels):
             return [
-                "No attribute got a band: those are for bins of numbers and times, and for ranges declared "
-                "with --domain; with few values the gamma-diagonal matrix is the better one."
+                "No attribute got a band: bands are for bins of numbers and times, and for ranges declared "
+                "with --domain; with few values the gamma-diagonal matrix is better."
             ]
         return [
             f"Without a band: {', '.join(plain)}. With that many bins at that gamma a gamma-diagonal matrix "
-            "tells the miner more, or there is no band of them."
+            "tells the miner more, or a band is not possible."
         ] * bool(plain)
 
     @classmethod
@@ -352,7 +354,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         """A band of half-width 0, which is best for few values, is the gamma-diagonal matrix."""
         if dtypes.is_discrete(domain.kind):
             raise UsageError(
-                f"values of type {domain.kind} have no order, so no band", "leave matrix=band out for it"
+                f"values of type {domain.kind} have no order, so no band", "leave out matrix=band for it"
             )
         gamma, b = request.gamma, request.options.get("half_width")
         assert gamma is not None

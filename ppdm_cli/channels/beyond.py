@@ -49,7 +49,7 @@ def beyond(domain: Domain, count: int) -> Beyond:
         domain.extended(kind, below, above)
     except (ValueError, OverflowError):
         raise RefusedError(
-            f"a band publishes values beyond the domain, and there are none such of type {domain.kind}",
+            f"a band publishes values beyond the domain, and the type {domain.kind} has none",
             "say matrix=gamma-diagonal for it",
         ) from None
     return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))

@@ -26,13 +26,13 @@ def checked_gamma(gamma: Decimal) -> Decimal:
         raise UsageError("gamma is not a number", "give a number above 1, such as --gamma 9")
     if gamma.is_infinite():
         raise RefusedError(
-            "gamma is infinite: every value would be published as it is",
+            "gamma is infinite: every value would be published unchanged",
             "give a finite gamma above 1, or name what is public with --keep",
         )
     if gamma <= 1:
         raise RefusedError(
-            "gamma must be above 1: at 1 the release carries nothing and the matrix "
-            "is singular, below it there is no such matrix",
+            "gamma must be above 1: at 1 the release carries no information and the matrix "
+            "is singular; below 1 the matrix does not exist",
             "give a number above 1, such as --gamma 9",
         )
     if len(gamma.normalize().as_tuple().digits) > DIGITS:
@@ -43,7 +43,7 @@ def checked_gamma(gamma: Decimal) -> Decimal:
     if gamma > LARGEST_RANGE:
         raise UsageError(
             "gamma is above 2^30, the largest that the sampler draws exactly",
-            "give a smaller one; such a gamma protects nothing",
+            "give a smaller one; so large a gamma protects nothing",
         )
     return gamma
 
@@ -64,7 +64,7 @@ def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1) -> Decima
         if (a - b) * width + b * outputs <= LARGEST_RANGE:
             return candidate
     raise RefusedError(
-        "the privacy asked for leaves a gamma of 1 or so: nothing could be learnt",
+        "the requested privacy leaves a gamma of about 1: nothing could be learnt",
         "ask for less privacy, keep fewer attributes or use fewer bins",
     )
 

@@ -186,7 +186,10 @@ class GammaDiagonal(Substitution):
 class GammaDiagonalSpec(GammaSpec, frozen=True, tag="gamma-diagonal", tag_field="kind", kw_only=True):
     """What a sidecar says of a gamma-diagonal channel: its gamma."""
 
-    about = "A value stays with probability gamma/(gamma+N-1), else any other value of the domain alike."
+    about = (
+        "A value stays with probability gamma/(gamma+N-1) and otherwise becomes one of the other values of the "
+        "domain, all equally likely."
+    )
 
     def matrix(self, domain: Domain) -> GammaDiagonal:
         return GammaDiagonal(self.exact, domain.size)

@@ -20,19 +20,19 @@ from ppdm_cli.version import __version__
 
 SUBCOMMANDS = {
     "perturb": "Perturb a table and publish it with its sidecar (the owner).",
-    "inspect": "Say what a release promises, and what it does not.",
+    "inspect": "Show what a release promises, and what it does not.",
     "estimate": "Estimate the original distributions from a release (the miner).",
     "reconstruct": "Turn a release into a data set for any mining tool (the miner).",
     "train-tree": "Train a decision tree on a release, or on any other table.",
-    "predict": "Add what a tree predicts to a table.",
-    "entropy": "What a matrix costs and gives, to choose gamma and N.",
-    "attack": "What an adversary gets back from a release.",
+    "predict": "Add a tree's predictions to a table.",
+    "entropy": "Show what a matrix costs and gives, to choose gamma and N.",
+    "attack": "Show what an adversary can recover from a release.",
     "generate": "Make the synthetic tables of the papers.",
 }
 
 
 class Subcommands(click.Group):
-    """Finds a subcommand's module when it is called, so that help comes at once."""
+    """A group that imports a subcommand's module only when it is called, so that help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(SUBCOMMANDS)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def _troubled(trouble: OSError, run: Run) -> int:
-    """The exit code of a command that did its work, but could not say all of it."""
+    """Return the exit code of a command that did its work, but could not print all of its output."""
     if isinstance(trouble, BrokenPipeError):  # whoever read has read enough
         return int(Exit.DONE if run.published else Exit.FAILED)
     from ppdm_cli.tables import unwritable
@@ -93,7 +93,7 @@ def _troubled(trouble: OSError, run: Run) -> int:
 
 
 def _code(run: Run) -> int:
-    """Run a subcommand, and say why if it fails."""
+    """Run a subcommand and return its exit code; if it fails, say why."""
     try:
         return int(cli.main(standalone_mode=False, prog_name="ppdm") or 0)
     except PpdmError as error:
@@ -107,7 +107,7 @@ def _code(run: Run) -> int:
     except (KeyboardInterrupt, click.Abort):
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)  # over the ^C that the terminal shows
-        _say("interrupted: " + ("what it made is in its place" if run.published else "nothing was written"))
+        _say("interrupted: " + ("its output is in place" if run.published else "nothing was written"))
         return int(Exit.INTERRUPTED)
     except SystemExit as left:  # click's, where a pipe broke
         return int(Exit.DONE if run.published else left.code or 0)
@@ -115,7 +115,7 @@ def _code(run: Run) -> int:
         _say(f"failed: {error.strerror or 'a file cannot be used'} ({_where(error)}); check disk and rights")
     except MemoryError:
         _say("out of memory: nothing was written; use a machine with more, or fewer columns")
-    except BaseException as error:  # a panic of polars is no Exception
+    except BaseException as error:  # a panic of polars is not an Exception
         # never the message: it may quote a cell
         _say(
             f"failed: an error inside ppdm ({type(error).__name__} at {_where(error)}); "
@@ -143,7 +143,7 @@ def _say(text: str) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """The place in our code, which names no data."""
+    """Return the place in our own code where an error arose, which reveals no data."""
     trace, place = error.__traceback__, "unknown"
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""`ppdm attack`: what an adversary gets back from a release."""
+"""`ppdm attack`: show what an adversary can recover from a release."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ release, a million records at most.""",
     "--truth",
     type=FILE,
     metavar="ORIGINAL",
-    help="The original, to measure what each attack gets right; its rows in the release's order.",
+    help="The original, to measure what each attack gets right; its rows must be in the release's order.",
 )
 @click.option(
     "--with",
     "attacks",
     multiple=True,
     type=click.Choice(NAMES),
-    help="""Only this attack; repeatable. spectral, pca: the two on additive noise (Kargupta et al., Huang
-et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes' rule on
-the whole record and the class, with the joint distribution learnt from the release. repeat: perturbing
-again. order: the order of the rows. audit: whether the release was perturbed as its sidecar says,
-as far as so many records can show.""",
+    help="""Only this attack; repeatable. spectral, pca: the two attacks on additive noise (Kargupta et al.,
+Huang et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes'
+rule on the whole record and the class, with the joint distribution learnt from the release. repeat:
+perturbing again. order: the order of the rows. audit: whether the release was perturbed as its sidecar
+says, as far as that many records can show.""",
 )
 @click.option(
     "--recovered",
@@ -62,7 +62,7 @@ as far as so many records can show.""",
     "--plot",
     type=FILE,
     metavar="FILE",
-    help="Each attack beside the prior, a panel an attribute: .svg, .png, .pdf or .html.",
+    help="Each attack beside the prior, one panel per attribute: .svg, .png, .pdf or .html.",
 )
 @sidecar_option
 @csv_options
@@ -82,12 +82,12 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """What someone who holds a RELEASE and knows the method could say about a single record.
+    """Show what someone who holds a RELEASE and knows the method could say about a single record.
 
-    Each attack is set beside guessing from the estimated distribution alone: the share of values (or bins)
+    Each attack is compared with guessing from the estimated distribution alone: the share of values (or bins)
     named exactly, the share within one bin, and the error of a guessed number, with 95% intervals and the
-    gain. With --truth all this is measured; without it, it is what the sidecar and the estimated
-    distributions let expect. The largest belief is shown with the bound that gamma promises. The CSV
+    gain. With --truth all this is measured; without it, it is what to expect given the sidecar and the
+    estimated distributions. The strongest belief is shown with the bound that gamma promises. The CSV
     options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
@@ -117,7 +117,7 @@ def command(
     if not done.rows and done.honest is not False and (output is not None or plot is not None):
         raise UsageError(
             "none of the attacks asked for guesses values: there is no table to write or draw",
-            "add --with posterior, or leave -o and --plot away",
+            "add --with posterior, or leave out -o and --plot",
         )
     if table is not None and done.rows:
         fill(done, table)

@@ -1,4 +1,4 @@
-"""`ppdm entropy`: what a matrix costs and gives."""
+"""`ppdm entropy`: show what a matrix costs and gives."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ppdm_cli.commands.options import (
 from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
+
 
 @click.command(
     "entropy",
@@ -48,7 +49,7 @@ that means nothing. Memory: constant.""",
     "--records",
     type=click.IntRange(1),
     metavar="n",
-    help="How many records there will be: adds the error to expect and Kang's bound.",
+    help="The number of records: adds the expected error and Kang's bound.",
 )
 @click.option("--prior", metavar="P,P,...", help="The shares of the values, instead of equal ones.")
 @click.option(
@@ -57,7 +58,7 @@ that means nothing. Memory: constant.""",
     default=0.05,
     metavar="P",
     show_default=True,
-    help="What an adversary believes before; rho2 is the worst belief after.",
+    help="An adversary's belief before; rho2 is the worst belief after.",
 )
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
 @click.option(
@@ -80,14 +81,14 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """What matrices cost and give, to choose gamma and N before perturbing.
+    """Show what matrices cost and give, to choose gamma and N before perturbing.
 
     For every gamma and N: H(M), the entropy of the matrix, in bits and as a share of its maximum
     log2 N; the bits that an answer tells; the condition number; epsilon; the chance of staying; rho2;
-    and for n records the error to expect, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. Of a
-    band also its half-width and the chance of staying within it (nearby); its maximum is log2 of all
-    that it may publish, its error that of the unbiased estimate under the prior. Of a RELEASE: the same
-    for its attributes, under the distributions estimated from it.
+    and for n records the expected error, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. For a
+    band also its half-width and the chance of staying within it (nearby); its maximum is log2 of the
+    number of values that it may publish, its error that of the unbiased estimate under the prior. For a
+    RELEASE: the same for its attributes, under the distributions estimated from it.
     """
     from ppdm_cli import guide, pictures
     from ppdm_cli.commands import show

@@ -1,4 +1,4 @@
-"""`ppdm estimate`: the original distributions, from a release."""
+"""`ppdm estimate`: estimate the original distributions from a release."""
 
 from __future__ import annotations
 
@@ -35,29 +35,31 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two rele
 fit. Memory: proportional to the number of values, not of records.""",
 )
 @click.argument("release", nargs=-1, required=True, type=FILE)
-@click.option("--attribute", "attributes", multiple=True, metavar="COL", help="Only this one; repeatable.")
-@click.option("--by", metavar="CLASS", help="One distribution for each label of a class, kept or perturbed.")
+@click.option(
+    "--attribute", "attributes", multiple=True, metavar="COL", help="Only this attribute; repeatable."
+)
+@click.option("--by", metavar="CLASS", help="One distribution for each label of a kept or perturbed class.")
 @click.option("--joint", metavar="A,B[,C]", help="The combinations of two or three attributes.")
 @click.option(
     "--estimator",
     type=click.Choice(["inverse", "set-scale", "simplex", "ml"]),
     default="ml",
     show_default=True,
-    help="""inverse: unbiased, may be negative. set-scale: the paper's, smallest mean error on the paper's
-grid (0.139 at 100,000 records), but it understates a value that most records have. simplex: the nearest
-possible counts (0.142). ml: the most likely counts (0.142), the default.""",
+    help="""inverse: unbiased, may be negative. set-scale: the paper's, with the smallest mean error on the
+paper's grid (0.139 at 100,000 records), but it understates a value that most records have. simplex: the
+nearest possible counts (0.142). ml: the most likely counts (0.142), the default.""",
 )
 @click.option(
     "--truth",
     type=FILE,
     metavar="ORIGINAL",
-    help="The original, where one has it: adds true counts and the error E.",
+    help="The original, if available: adds the true counts and the error E.",
 )
 @click.option(
     "--plot",
     type=FILE,
     metavar="FILE",
-    help="Observed, estimated and true, a panel an attribute: .svg, .png, .pdf or .html.",
+    help="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html.",
 )
 @click.option(
     "-o",
@@ -90,8 +92,8 @@ def command(
 ) -> None:
     """Estimate the original distributions from a RELEASE and its sidecar.
 
-    Counts the published values in one pass and undoes the matrices. Each count has a standard error and a
-    95% interval (low, high), always of the unbiased estimate; they speak of these records, not of a
+    Counts the published values in one pass and inverts the matrices. Each count has a standard error and a
+    95% interval (low, high), always of the unbiased estimate; they refer to these records, not to a
     population that the records were drawn from. Several releases made with the same plan (perturb --like)
     are estimated together. The CSV options are for --truth; the sidecar says how to read a release.
     """
@@ -104,7 +106,7 @@ def command(
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     if plot is not None and joint:
-        raise UsageError("a joint distribution has no picture", "leave --plot away, or name --attribute")
+        raise UsageError("a joint distribution has no picture", "leave out --plot, or name --attribute")
     stack = click.get_current_context().with_resource(ExitStack())
     table = Output(stack, output, force=force, to=to) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
@@ -145,7 +147,7 @@ def _figures(done: Any) -> dict[str, Any]:
 
 
 def _show(done: Any, in_file: bool) -> None:
-    """The tables, unless they are in a file; then only what is to be said of them."""
+    """Print the tables and the remarks; only the remarks if the tables are in a file."""
     from ppdm_cli.commands import show
     from ppdm_cli.estimating import as_frame
 

@@ -1,4 +1,4 @@
-"""`ppdm generate`: the synthetic tables of the papers."""
+"""`ppdm generate`: make the synthetic tables of the papers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,17 @@ Examples:
 \b
 Exit codes: 0 done, 1 the output cannot be written, 2 usage. Memory: constant.""",
 )
-@click.option("--function", type=click.IntRange(1, 5), required=True, help="Which function decides the class.")
-@click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="How many records.")
 @click.option(
-    "--seed", type=click.IntRange(0), metavar="N", help="The same seed, the same table.  [default: a fresh one]"
+    "--function", type=click.IntRange(1, 5), required=True, help="The function that decides the class."
 )
-@click.option("--balanced", is_flag=True, help="As many records of class A as of class B.")
+@click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="The number of records.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    help="The same seed gives the same table.  [default: a fresh one]",
+)
+@click.option("--balanced", is_flag=True, help="Make as many records of class A as of class B.")
 @output_option("The table")
 @to_option
 @force_option

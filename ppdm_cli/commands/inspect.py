@@ -1,4 +1,4 @@
-"""`ppdm inspect`: the sidecar for people."""
+"""`ppdm inspect`: show a sidecar to people."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Memory: constant.""",
     default=0.05,
     metavar="P",
     show_default=True,
-    help="What an adversary believes before; the worst belief after is shown.",
+    help="An adversary's belief before; the worst belief after is shown.",
 )
 @sidecar_option
 @json_option
 def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> None:
-    """Say what FILE promises: a release, a result table or a sidecar.
+    """Show what FILE promises: a release, a result table or a sidecar.
 
-    Per attribute N, matrix, gamma, epsilon, the chance of staying, the condition number and the
-    worst posterior for a prior; the product over a record's attributes; and what is outside every
+    Shows for each attribute N, matrix, gamma, epsilon, the chance of staying, the condition number and
+    the worst posterior for a prior; the product over a record's attributes; and what is outside every
     promise. The data must fit the sidecar.
     """
     from ppdm_cli import promise

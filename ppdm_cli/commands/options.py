@@ -49,7 +49,7 @@ def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str
 
 
 def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How a CSV is to be read: the command gets it as `csv`, the library's options."""
+    """Add the options that say how to read a CSV; the command gets them as `csv`, the library's options."""
 
     @wraps(function)
     def command(
@@ -62,28 +62,32 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--header/--no-header",
             default=None,
-            help="Whether a CSV's first line names the columns; without one they are column_1, column_2, ...  "
-            "[default: it does, and one that looks like a record is refused]",
+            help="Whether the first line of a CSV names the columns; if not, they are column_1, column_2, "
+            "...  [default: it does, and is refused if it looks like a record]",
         ),
         click.option(
             "--null",
             "nulls",
             multiple=True,
             metavar="TEXT",
-            help="A CSV cell that stands for no value, besides the empty one; repeatable.",
+            help="A CSV cell that means null, besides the empty cell; repeatable.",
         ),
         click.option(
             "--encoding", default="utf-8", metavar="NAME", show_default=True, help="The encoding of a CSV."
         ),
         click.option(
-            "--delimiter", default=",", metavar="CHAR", show_default=True, help="What parts the cells of a CSV."
+            "--delimiter",
+            default=",",
+            metavar="CHAR",
+            show_default=True,
+            help="The separator of cells in a CSV.",
         ),
         click.option(
             "--type",
             "types",
             multiple=True,
             metavar="COL=TYPE",
-            help="The type of a CSV column, such as zip=string; others are inferred; repeatable.",
+            help="The type of a CSV column, such as zip=string; other types are inferred; repeatable.",
         ),
     ):
         wrapped = option(wrapped)
@@ -93,7 +97,7 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _csv_reading(
     types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...], header: bool | None
 ) -> Any:
-    """The library's options from the command's."""
+    """Return the library's options for those of the command."""
     from ppdm_cli.tables import CsvOptions
 
     pairs = dict(pair(t, "--type", "zip=string") for t in types)
@@ -102,7 +106,7 @@ def _csv_reading(
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:
-    """NAME=VALUE, parted at the first =."""
+    """Split NAME=VALUE at the first =."""
     name, sign, value = text.partition("=")
     if not sign or not name or not value:
         raise UsageError(f"{option} takes NAME=VALUE", f"such as {option} {example}")
@@ -110,7 +114,7 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
 
 
 def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
-    """`age:gamma=5,bins=24,domain=0:120` as a name and its settings.
+    """Split `age:gamma=5,bins=24,domain=0:120` into a name and its settings.
 
     The name ends at the colon before the first setting, so it may hold colons itself.
     """
@@ -118,7 +122,7 @@ def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
     name, colon, _ = head.rpartition(":")
     if not colon or not name or "=" not in text:
         raise UsageError(
-            f"{quoted(text)} is no setting of an attribute",
+            f"{quoted(text)} is not a setting of an attribute",
             "such as --attribute age:gamma=5,bins=24,domain=0:120",
         )
     return name, dict(
@@ -127,7 +131,7 @@ def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def numbers(text: str, example: str) -> list[Any]:
-    """`2:21`, `5,10,15` or `30:100:10`, as exact decimals; ranges include their ends."""
+    """Read `2:21`, `5,10,15` or `30:100:10` as exact decimals; ranges include their ends."""
     from decimal import Decimal, InvalidOperation
 
     found: list[Decimal] = []
@@ -144,7 +148,7 @@ def numbers(text: str, example: str) -> list[Any]:
                 raise InvalidOperation
             found += [low + i * step for i in range(int((high - low) / step) + 1)]
     except (ArithmeticError, ValueError):
-        raise UsageError(f"{quoted(text)} is no list of numbers", f"such as {example}") from None
+        raise UsageError(f"{quoted(text)} is not a list of numbers", f"such as {example}") from None
     return found
 
 
@@ -160,5 +164,5 @@ cells_option = click.option(
     type=click.IntRange(100, 1 << 24),
     default=400_000,
     show_default=True,
-    help="The most cells of a joint table: more let more attributes in, and take longer.",
+    help="Maximum number of cells of a joint table: more cells admit more attributes, and take longer.",
 )

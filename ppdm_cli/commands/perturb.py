@@ -41,13 +41,13 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "--rho1",
     type=float,
     metavar="P",
-    help="With --rho2, instead of gamma: what an adversary may believe before ...",
+    help="With --rho2, instead of gamma: the belief that an adversary may have before ...",
 )
 @click.option(
     "--rho2",
     type=float,
     metavar="P",
-    help="... and may not come to believe after; the largest gamma that prevents it.",
+    help="... and the belief that may not be exceeded after; gives the largest gamma that ensures it.",
 )
 @click.option(
     "--record-epsilon",
@@ -58,10 +58,10 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--bins",
     metavar="N|auto",
-    help="How many bins a number has; numbers with at most N values keep them. auto: as many as serve a miner "
-    "best, given gamma, the matrix and the number of records.  [default: 10]",
+    help="Number of bins of a numeric column; columns with at most N values keep them. auto: as many as serve "
+    "a miner best, given gamma, the matrix and the number of records.  [default: 10]",
 )
-@click.option("--keep", multiple=True, metavar="COL", help="Publish a column as it is; repeatable.")
+@click.option("--keep", multiple=True, metavar="COL", help="Publish a column unchanged; repeatable.")
 @click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
 @click.option(
     "--class", "class_", metavar="COL", help="Name the label. It is perturbed like the rest, unless kept."
@@ -79,48 +79,49 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "domains",
     multiple=True,
     metavar="COL=DOMAIN",
-    help="Declare a domain: age=0:120, level=low|high, or city=@FILE with a value a line; repeatable.",
+    help="Declare a domain: age=0:120, level=low|high, or city=@FILE with one value per line; repeatable.",
 )
-@click.option("--plan", type=FILE, metavar="FILE", help="All of this from a TOML file.")
+@click.option("--plan", type=FILE, metavar="FILE", help="Take all of these settings from a TOML file.")
 @click.option(
-    "--like", type=FILE, metavar="RELEASE", help="The plan of an earlier release, for the next batch."
+    "--like", type=FILE, metavar="RELEASE", help="Reuse the plan of an earlier release, for the next batch."
 )
 @click.option(
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
-    help="Which value stands for a bin.  [default: center]",
+    help="The value that represents a bin.  [default: center]",
 )
 @click.option(
     "--matrix",
     metavar="KIND",
     shell_complete=kinds,
-    help="gamma-diagonal, or band: of bins of numbers and times the neighbourhood is kept rather than the "
-    "exact bin, which serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
+    help="gamma-diagonal, or band, which preserves the neighbourhood of bins of numbers and times rather than "
+    "the exact bin and serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
 )
 @click.option(
     "--scheme",
     metavar="SCHEME",
     shell_complete=kinds,
-    help="substitution, or additive: noise of one law on every number instead, the old baseline, to compare "
-    "with. It promises no gamma.  [default: substitution]",
+    help="substitution, or additive: noise of one law is added to every number instead, the old baseline for "
+    "comparison. It promises no gamma.  [default: substitution]",
 )
 @click.option(
-    "--noise", type=click.Choice(["uniform", "normal"]), help="The law of additive noise, of mean zero."
+    "--noise", type=click.Choice(["uniform", "normal"]), help="The law of the additive noise; its mean is zero."
 )
 @click.option(
     "--sd",
     metavar="S",
-    help="Its standard deviation: a share of each domain's width, such as 25%, or in the columns' units.",
+    help="The standard deviation of the noise: a share of each domain's width, such as 25%, or a number in the "
+    "columns' units.",
 )
 @click.option(
     "--rare",
     type=click.Choice(["refuse", "merge", "publish"]),
-    help="What to do with categories that fewer than 10 records have.  [default: refuse]",
+    help="What to do with categories that occur in fewer than 10 records.  [default: refuse]",
 )
 @click.option(
     "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."
 )
-@click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (in temporary files).")
+@click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (uses temporary files).")
 @click.option(
     "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
 )
@@ -128,7 +129,7 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "--key-file",
     type=FILE,
     metavar="FILE",
-    help="With --id: a secret key, made if absent, so that an unchanged value gets the same answer again.",
+    help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",
 )
 @click.option(
     "--id", "identifier", metavar="COL", help="The column that identifies a record; dropped unless kept."
@@ -156,12 +157,13 @@ def command(
 ) -> None:
     """Perturb every column of DATA unless it is kept or dropped, and publish it.
 
-    Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by any other value
-    of its domain alike. The release and its sidecar are all that a miner needs; the sidecar says
-    gamma, N and the domains, never a key or a value. DATA is CSV, Parquet or Arrow, several parts
-    or a folder of Parquet parts, or - for standard input (then every domain must be declared).
+    Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by one of the other
+    values of its domain, all equally likely. The release and its sidecar are all that a miner needs;
+    the sidecar states gamma, N and the domains, never a key or a value. DATA is CSV, Parquet or Arrow,
+    several parts or a folder of Parquet parts, or - for standard input (then every domain must be
+    declared).
 
-    Give a domain with --domain where it is public knowledge: one taken from the data is published,
+    Declare a domain with --domain where it is public knowledge: one taken from the data is published,
     rounded outward, and the report says so.
     """
     from ppdm_cli.commands import show
@@ -230,19 +232,19 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
         said += KINDS[asked].missed(release.sidecar.channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         said.append(
-            "The number of bins was chosen by gamma, the matrix and the number of records (--bins auto)."
+            "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
     if release.dropped:
         said.append(f"Dropped: {', '.join(release.dropped)}.")
     if release.merged:
-        said.append(f"Rare values merged into commoner ones: {', '.join(release.merged)}.")
+        said.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
     if release.telling_order:
         said.append(
-            f"The order of the rows gives away {', '.join(release.telling_order)}; published all the same."
+            f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."
         )
     if release.in_order_of:
         said.append(
-            f"The rows are in the order of {release.in_order_of}, which is dropped: whoever knows a person's "
-            "knows about where that row is. --shuffle hides it."
+            f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
+            "person's value of it knows roughly where that row is. --shuffle hides it."
         )
     show.say(out, said)

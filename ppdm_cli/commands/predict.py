@@ -1,4 +1,4 @@
-"""`ppdm predict`: what a tree says of records."""
+"""`ppdm predict`: add a tree's predictions to a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Examples:
   ppdm predict tree.json new.csv -o - --to csv | head
 
 \b
-Exit codes: 0 done, 1 unreadable, 2 usage, 3 no tree, or the data do not fit it, 4 a release,
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 not a tree, or the data do not fit it, 4 a release,
 which must be reconstructed first. Memory: constant.""",
 )
 @click.argument("tree", type=FILE)
@@ -51,8 +51,8 @@ def command(
     """Predict the class of every record of DATA with a TREE that train-tree wrote.
 
     Adds the columns `predicted` and `confidence`, the share of the training records in the record's
-    leaves that have the label. A value that is missing, or that training never saw, follows all branches in
-    parts. Where DATA has the class, accuracy and confusion matrix are reported.
+    leaves that have the label. A record with a missing value, or one that training never saw, follows all
+    branches in part. If DATA has the class, accuracy and confusion matrix are reported.
     """
     from contextlib import ExitStack
 

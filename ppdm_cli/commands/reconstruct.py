@@ -1,4 +1,4 @@
-"""`ppdm reconstruct`: a data set that any mining tool can read, from a release."""
+"""`ppdm reconstruct`: make a data set from a release that any mining tool can read."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 @click.option(
     "--method",
     type=click.Choice(["joint", "by-class", "global"]),
-    help="By the joint distribution of the class and the attributes that matter; each attribute by class; "
-    "or each by itself, as the paper reads literally.  [default: joint where the sidecar names a class]",
+    help="joint: by the joint distribution of the class and the attributes that matter. by-class: each "
+    "attribute by class. global: each attribute by itself, the literal reading of the paper.  [default: joint "
+    "if the sidecar names a class]",
 )
 @click.option(
     "--estimator",
@@ -48,16 +49,19 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 )
 @cells_option
 @click.option(
-    "--spread", is_flag=True, help="Values spread evenly within their bins, instead of representatives."
+    "--spread", is_flag=True, help="Spread values evenly within their bins, instead of using representatives."
 )
 @click.option(
     "--shuffle",
     is_flag=True,
-    help="Write the rows in a random order, another each time (in temporary files). It hides nothing from "
-    "whoever has the release.",
+    help="Write the rows in a random order, a new one each time (uses temporary files). It hides nothing from "
+    "anyone who has the release.",
 )
 @click.option(
-    "--output-sidecar", type=FILE, metavar="FILE", help="Where its sidecar goes.  [default: OUTPUT.ppdm.json]"
+    "--output-sidecar",
+    type=FILE,
+    metavar="FILE",
+    help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]",
 )
 @sidecar_option
 @from_option
@@ -67,15 +71,15 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 
-    Where the release tells how attributes and class go together, each record's values are drawn from what
-    its published values and class leave possible (method joint). All other attributes are done as in
-    Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records, class by class, so
-    that its totals are exactly the estimate in whole numbers. The coins follow from the release, so the same
-    release always gives the same result.
+    Where the release shows how attributes and class depend on each other, each record's values are drawn from
+    their distribution given its published values and class (method joint). All other attributes are
+    reconstructed by Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records,
+    class by class, so that its totals equal the estimate, rounded to whole numbers. The random numbers follow
+    from the release, so the same release always gives the same result.
 
-    Rows keep the release's order. Each is a guess about the person in that row, with many of its values right:
-    handle the file as you would the release. --shuffle writes them in another order each time, but whoever has
-    the release can still make the same guesses.
+    Rows keep the release's order, and each is a guess about the person in that row, with many of its values
+    right: handle the file as you would the release. --shuffle writes them in a new order each time, but anyone
+    who has the release can still make the same guesses.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.reconstructing import reconstruct
@@ -107,12 +111,12 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
         together = " together" if len(done.drawn) > 1 else ""
         rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
     elif settings["method"] == "joint":
-        rest = " (the release tells nothing of a joint distribution)"
+        rest = " (the release shows no joint distribution)"
     said = [
         f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
         f"with the {how.estimator} estimate{rest}.",
-        *(["Shuffled; whoever has the release can still make the same guesses."] * how.shuffled),
+        *(["Shuffled; anyone who has the release can still make the same guesses."] * how.shuffled),
     ]
     if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
-        said.append("Its sidecar is not kept: CSV carries none, and --output-sidecar names no file for it.")
+        said.append("Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it.")
     show.say(show.console(stderr=True), said)

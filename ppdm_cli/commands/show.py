@@ -1,4 +1,4 @@
-"""What people see: tables and sentences on stderr or stdout, and progress on a terminal."""
+"""Show tables and sentences on stderr or stdout, and progress on a terminal."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ppdm_cli.errors import one_line
 from ppdm_cli.percentages import at_most, percent
 
 _WIDE = 120
-"""Columns where nobody reads on a terminal."""
+"""The width of output that does not go to a terminal."""
 
 MOST_ROWS = 1000
-"""Rows of a table that are shown."""
+"""The most rows of a table that are shown."""
 
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
 
 
 def console(stderr: bool = False) -> Console:
-    """Plain and wide where nobody reads on a terminal."""
+    """Return a console that is plain and wide if its stream is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):  # a terminal without the letters of a name gets their numbers
         stream.reconfigure(errors="backslashreplace")
@@ -44,7 +44,7 @@ def table(
 
     Where it is too wide, titles are broken and the gaps narrowed, but no cell. A terminal that is narrower
     still gets several tables, each with the first columns, the `keys`; where not even one column fits
-    beside them, it gets a line a cell.
+    beside them, it gets one line per cell.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
     cells = [[Text(cell_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
@@ -96,7 +96,7 @@ def _blocks(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
 
 
 def _records(out: Console, titles: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
-    """Print a line a cell, with its title before it, and an empty line after each row."""
+    """Print one line per cell, with its title before it, and an empty line after each row."""
     for row in cells:
         shown = Table.grid(padding=(0, 1))
         for name, cell in zip(titles, row, strict=True):
@@ -110,7 +110,7 @@ def _broken(title: str, width: int) -> str:
 
 
 def cell_text(cell: Any) -> str:
-    """A number with as many digits as a person reads."""
+    """Return a cell as text; a number has as many digits as a person reads."""
     if cell is None:
         return "-"
     if isinstance(cell, float):
@@ -133,9 +133,9 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """The figures of attributes (`promise.of_attributes`), a row each; a column is named by its title.
+    """Print the figures of attributes (`promise.of_attributes`), one row each; a column is named by its title.
 
-    A title's last word says which figure it is of, where something goes before it.
+    Where a title has several words, the last one names the figure.
     """
     of = [_CELLS.get(c) or _CELLS.get(c.split()[-1]) or itemgetter(c) for c in columns]
     table(out, title, columns, [[cell(r) for cell in of] for r in rows])
@@ -147,7 +147,7 @@ def say(out: Console, sentences: Sequence[str]) -> None:
 
 
 class _Figures(ProgressColumn):
-    """What is done, how fast it goes and how long it will still take, as far as that is known."""
+    """The share done, the rate and the remaining time, as far as they are known."""
 
     def __init__(self, rate: bool) -> None:
         super().__init__()
@@ -161,14 +161,14 @@ class _Figures(ProgressColumn):
 
 
 def _short(number: float) -> str:
-    """Return a large number as a person says it: 950, 12k, 2.3M."""
+    """Return a large number in short form: 950, 12k, 2.3M."""
     if number < 1e4:
         return f"{number:.0f}"
     return f"{number / 1e3:.0f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
 
 
 class Steps:
-    """Progress, a pass after the other, once the run takes over a second; each line goes with its pass."""
+    """Show progress, pass after pass, once the run takes over a second; each line goes with its pass."""
 
     def __init__(self, out: Console) -> None:
         self._out, self._from = out, time.monotonic() + _PATIENCE
@@ -204,7 +204,7 @@ class Steps:
 
 
 def told(batches: Iterable[Any], progress: Steps | None) -> Iterator[Any]:
-    """Give the batches on, and tell of their rows."""
+    """Pass the batches on, and report their rows as progress."""
     for batch in batches:
         yield batch
         if progress:
@@ -213,7 +213,7 @@ def told(batches: Iterable[Any], progress: Steps | None) -> Iterator[Any]:
 
 @contextmanager
 def progress() -> Iterator[Steps | None]:
-    """Give something to tell the rows to; None where stderr is no terminal that can redraw a line."""
+    """Yield an object to report rows to; None if stderr is not a terminal that can redraw a line."""
     out = console(stderr=True)
     if not sys.stderr.isatty() or out.is_dumb_terminal:
         yield None

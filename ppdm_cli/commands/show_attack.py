@@ -1,4 +1,4 @@
-"""How the figures of `ppdm attack` are shown: for people as tables and sentences, for programs as an object."""
+"""Show the figures of `ppdm attack`: to people as tables and sentences, to programs as one object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMES = (1, 2, 4, 8)
 
 
 def figures(done: Attacked) -> dict[str, Any]:
-    """What `--json` prints."""
+    """Return the object that `--json` prints."""
     return {
         "release": done.sidecar.release,
         "measured": done.measured,
@@ -45,7 +45,7 @@ def _share(row: dict[str, Any], what: str) -> str | None:
 
 def _tables(done: Attacked) -> None:
     out = show.console()
-    title = "measured against the original" if done.measured else "to be expected"
+    title = "measured against the original" if done.measured else "as expected from the release alone"
     rows = [
         [
             r["attack"],
@@ -88,14 +88,14 @@ def _tables(done: Attacked) -> None:
     if done.repeat:
         show.table(
             out,
-            "Perturbed t times: percent that is as it was, seen (and computed), and entropy in bits",
+            "Perturbed t times: percent unchanged, measured (and computed), and entropy in bits",
             ["attribute", *(f"t = {t}" for t in _TIMES), "entropy 1", f"entropy {_TIMES[-1]}", "at most"],
             _repeated(done),
         )
     if done.audit:
         show.table(
             out,
-            "Audit: the gamma that the transitions prove, 95% interval; of noise its sd",
+            "Audit: the gamma that the transitions prove, with its 95% interval; for noise, its sd",
             ["attribute", "declared", "proved", "low", "high", "unseen", "p", "verdict"],
             [
                 [
@@ -124,7 +124,7 @@ def _verdict(row: dict[str, Any]) -> str:
 
 
 def _repeated(done: Attacked) -> list[list[Any]]:
-    """A row an attribute."""
+    """Return one row per attribute."""
     by: dict[str, dict[int, dict[str, Any]]] = {}
     for row in done.repeat:
         by.setdefault(row["attribute"], {})[row["t"]] = row
@@ -162,12 +162,12 @@ def _sentences(done: Attacked) -> None:
     if record["coins"] == "seeded":
         said.append("The coins came from a seed: whoever guesses it needs none of these attacks.")
     if record["unbounded"]:
-        said.append(f"Outside every bound, as published unperturbed: {', '.join(record['unbounded'])}.")
+        said.append(f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}.")
     show.say(show.console(), [*said, *done.sentences])
 
 
 def show_all(done: Attacked, tables: bool) -> None:
-    """Tables, unless they went to a file, and what they mean."""
+    """Print the tables, unless they went to a file, and what they mean."""
     if tables:
         _tables(done)
     _sentences(done)

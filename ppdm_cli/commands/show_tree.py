@@ -1,4 +1,4 @@
-"""What people see of a tree: the tree cut to the terminal, its accuracy, the confusion matrix."""
+"""Show a tree to people: the tree cut to the terminal, its accuracy, the confusion matrix."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show_trained(out: Console, done: Trained, path: Path) -> None:
 
 
 def show_tree(out: Console, tree: Any, path: Path) -> None:
-    """The first lines of the tree, as many as fit, then its size."""
+    """Print the first lines of the tree, as many as fit, then its size."""
     from ppdm_cli.trees import lines
 
     most = max(10, out.height - 12) if out.is_terminal else _LINES
@@ -53,7 +53,7 @@ def show_tree(out: Console, tree: Any, path: Path) -> None:
 
 
 def show_measured(out: Console, what: str, measured: Any) -> None:
-    """The accuracy with its interval, and the confusion matrix."""
+    """Print the accuracy with its interval, and the confusion matrix."""
     from ppdm_cli.trees import plain
 
     found = measured.figures()

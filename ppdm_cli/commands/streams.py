@@ -38,7 +38,7 @@ class Stream:
                 self.trouble = error
 
     def silence(self) -> None:
-        """Whatever Python still writes at its end goes nowhere, else it would add words of its own."""
+        """Discard whatever Python still writes when it exits; it would print a message of its own."""
         if self.trouble is not None:
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
@@ -49,7 +49,7 @@ class Stream:
 
 @contextmanager
 def standard_streams() -> Iterator[Stream]:
-    """Set up the streams while a command runs, and give that of standard output."""
+    """Set up the streams while a command runs, and yield that of standard output."""
     for descriptor, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
         try:
             os.fstat(descriptor)
@@ -69,7 +69,7 @@ def standard_streams() -> Iterator[Stream]:
 
 
 def _whole(stream: Any, descriptor: int) -> Any:
-    """A stream that writes all that it is given, a line at once on standard error."""
+    """Return a stream that writes all that it is given; standard error is written line by line."""
     if stream is not None and not isinstance(getattr(stream, "buffer", None), io.RawIOBase):
         return stream
     encoding, errors = (stream.encoding, stream.errors) if stream is not None else ("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""`ppdm train-tree`: C4.5, and the tree to look at."""
+"""`ppdm train-tree`: train a decision tree and show it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Examples:
   ppdm train-tree release.parquet -o tree.json --export tree.svg --export tree.txt
 
 \b
-Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or two bytes a cell and
-some numbers a record; of a release a million records' codes and the joint table.""",
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or two bytes per cell and
+some numbers per record; for a release, the codes of a million records and the joint table.""",
 )
 @click.argument("data", type=FILE)
-@click.option("--class", "class_", metavar="COL", help="What to predict.  [default: the sidecar's class]")
+@click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
 @click.option(
     "-o",
     "--output",
@@ -38,9 +38,12 @@ some numbers a record; of a release a million records' codes and the joint table
     metavar="FILE",
     help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv.",
 )
-@click.option("--test", type=FILE, metavar="FILE", help="Records to measure the tree with.")
+@click.option("--test", type=FILE, metavar="FILE", help="Records to measure the tree on.")
 @click.option(
-    "--predicted", type=FILE, metavar="FILE", help="The test records (else DATA) with what the tree predicts."
+    "--predicted",
+    type=FILE,
+    metavar="FILE",
+    help="The test records (otherwise DATA) with the tree's predictions.",
 )
 @click.option(
     "--export",
@@ -57,22 +60,26 @@ some numbers a record; of a release a million records' codes and the joint table
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="The fewest training records in at least two branches of a test.",
+    help="Minimum number of training records in at least two branches of every test.",
 )
-@click.option("--max-depth", type=click.IntRange(0), help="Tests from the root to a leaf.  [default: any]")
+@click.option(
+    "--max-depth",
+    type=click.IntRange(0),
+    help="Maximum number of tests from the root to a leaf.  [default: unlimited]",
+)
 @click.option(
     "--confidence",
     type=click.FloatRange(0, 0.5, min_open=True),
     default=0.25,
     show_default=True,
-    help="The confidence of pruning; a smaller one prunes more.",
+    help="Pruning confidence; smaller values prune more.",
 )
 @click.option("--no-prune", is_flag=True, help="Leave the tree as it was grown.")
-@click.option("--no-mdl", is_flag=True, help="Without release 8's charge for numeric cuts.")
+@click.option("--no-mdl", is_flag=True, help="Do not charge numeric cuts as release 8 does.")
 @click.option(
     "--cuts",
     type=click.IntRange(2, 1 << 16),
-    help="Quantiles for a number with more than 65,536 distinct values.  "
+    help="Number of quantiles for a numeric column with more than 65,536 distinct values.  "
     "[default: 1,024, or a 64th of the records]",
 )
 @cells_option
@@ -97,13 +104,13 @@ def command(
 ) -> None:
     """Train a decision tree on DATA: an original, a reconstructed data set, or a release.
 
-    On a release it is grown on the joint distribution of the class and the attributes that matter, estimated
-    from the release alone, with thresholds within bins where the estimate shows them; and it says which
-    accuracy to expect, by published records that were held back.
+    On a release, the tree is grown on the joint distribution of the class and the attributes that matter,
+    estimated from the release alone, with thresholds within bins where the estimate shows them; the expected
+    accuracy is estimated from published records that were held out.
 
     On other data it is C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category,
     missing values as fractional records, pessimistic pruning. --no-mdl and --criterion gain switch parts of
-    it off. Of equally good tests the first column's is taken, and of its cuts the lowest.
+    it off. Among equally good tests, the first column wins, and among its cuts the lowest.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.trees import Places, train

@@ -141,7 +141,7 @@ def estimate(
     `truth` is the original, where one has it, to measure the error.
     """
     if estimator not in ESTIMATORS:
-        raise UsageError(f"{quoted(estimator)} is no estimator", f"one of {', '.join(ESTIMATORS)}")
+        raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
     table, promise = open_releases(data, sidecar, from_)
     groups = _groups(promise, attributes, by, joint)
     observed = count(table, groups, threads=threads, progress=progress)
@@ -190,7 +190,7 @@ def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Seque
     for attribute in chosen:
         if attribute.role == "kept" and not by:
             raise UsageError(
-                f"{quoted(attribute.name)} was kept as it was: there is nothing to estimate",
+                f"{quoted(attribute.name)} was published unchanged: there is nothing to estimate",
                 "name a perturbed attribute",
             )
     if by is None:
@@ -237,35 +237,35 @@ def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
     blind = [n for n, c in channels.items() if not c.matrix.invertible]
     if blind:
         remarks.append(
-            f"No intervals where {', '.join(blind)} takes part: noise so wide leaves no unbiased estimate to "
-            "centre them on (inspect shows the condition number), only the one that is iterated."
+            f"No intervals where {', '.join(blind)} takes part: the noise is too wide for an unbiased estimate "
+            "(inspect shows the condition number), so only the EM estimate is given."
         )
     rest = [t for t in tables if not {a.name for a in t.group} & set(blind)]
     under_noise = [t for t in rest if any(c.noise is not None for c in t.group)]
     heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
     if heaped:
         remarks.append(
-            f"No intervals of {', '.join(heaped)}: some would exclude their own estimate, so none can be "
-            "trusted. Under noise they take originals to be spread evenly within their bins."
+            f"No intervals for {', '.join(heaped)}: some would exclude their own estimate, so none can be "
+            "trusted. With additive noise they assume that originals are spread evenly within their bins."
         )
     binned = [t for t in under_noise if any(isinstance(a.domain, Bins) for a in t.group)]
     even = [t.name for t in binned if t.name not in heaped]
     if even:
         remarks.append(
-            f"The intervals of {', '.join(even)} hold if the originals are spread evenly within their bins. "
-            "Of heaped ones, such as ages or hours, most may be false without the release showing it."
+            f"The intervals for {', '.join(even)} hold if the originals are spread evenly within their bins. "
+            "If they are heaped, as ages or hours are, most intervals may be wrong without any sign of it."
         )
     outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
     if estimator != "inverse" and any(outside.values()):
         which = ", ".join(f"{n} ({count})" for n, count in outside.items() if count)
         remarks.append(
-            f"Estimates outside their interval: {which}. Intervals are of the unbiased estimate, which "
+            f"Estimates outside their interval: {which}. Intervals belong to the unbiased estimate, which "
             "--estimator inverse shows."
         )
     vague = [t.name for t in tables if t.says_nothing]
     if vague:
         remarks.append(
-            f"The intervals of {', '.join(vague)} are wider than the counts: too few records for so many "
-            "values at this gamma or noise. Ask for fewer attributes together, or for more records."
+            f"The intervals for {', '.join(vague)} are wider than the counts: there are too few records for so "
+            "many values at this gamma or noise. Combine fewer attributes, or use more records."
         )
     return remarks

@@ -73,7 +73,7 @@ def entropy(
         if (gamma, bins, matrix, prior, records) != (None,) * 5:
             raise UsageError(
                 "a release has its own gammas, bins, matrices, prior and records",
-                "leave --gamma, --bins, --matrix, --prior and --records away",
+                "leave out --gamma, --bins, --matrix, --prior and --records",
             )
         table, sidecar = open_release(release, sidecar)
         return Entropy(of_release(table, sidecar, rho1=rho1, progress=progress), sidecar)

@@ -73,7 +73,7 @@ def of_grid(
         if list(sizes) not in ([], [len(shares)]):
             raise UsageError(
                 f"the prior has {len(shares)} shares, which does not fit the bins",
-                "leave --bins away: the prior says how many there are",
+                "leave out --bins: the prior says how many there are",
             )
         sizes = [len(shares)]
     if len(gammas) > MOST_GAMMAS or any(n > MOST_VALUES + 1 for n in sizes):

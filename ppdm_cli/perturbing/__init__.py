@@ -190,8 +190,8 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
     table = open_table(data, csv=csv, standard_format=from_)
     if is_promised(table):
         raise RefusedError(
-            f"{quoted(table.name)} is a release already: perturbing it again would leave "
-            "a sidecar that speaks of the second time only",
+            f"{quoted(table.name)} is already a release: perturbing it again would leave "
+            "a sidecar that describes the second time only",
             "perturb the original",
         )
     return table
@@ -289,7 +289,7 @@ def _earlier(like: str | Path | Sidecar | None, asked: Wishes) -> Sidecar | None
     if like is not None and asked != Wishes():
         raise UsageError(
             "--like takes the whole plan of an earlier release",
-            "leave the other settings away, or give a --plan",
+            "leave out the other settings, or give a --plan",
         )
     return like
 

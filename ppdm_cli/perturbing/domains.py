@@ -59,7 +59,7 @@ def declared(
         low, high = _ends(wish.interval, kind)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"the domain declared for {quoted(name)} is none for its type {kind}",
+            f"the domain declared for {quoted(name)} does not fit its type {kind}",
             "give values of that type: low below high, edges ascending",
         ) from None
     if not low < high:
@@ -101,7 +101,7 @@ def from_data(
     _check_writable(name, kind, facts)
     if rare == "merge" and _few_nulls(facts):
         raise RefusedError(
-            f"the column {quoted(name)} has nulls in fewer than {FEW} records: they merge with nothing",
+            f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
             f"declare its domain with them (--attribute {name}:domain=...,nulls=true), or mend the data",
         )
     if facts.values is None:
@@ -139,8 +139,8 @@ def refuse_rare(facts: Mapping[str, Facts]) -> None:
         first = next(iter(found))
         which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())
         raise RefusedError(
-            f"categories that fewer than {FEW} records have: {which}; to publish that they exist may "
-            "point at persons",
+            f"categories that occur in fewer than {FEW} records: {which}; publishing that they exist may "
+            "identify persons",
             f"declare the domain, of numbers as --domain {first}=1:10, of text as --domain {first}=@file (with "
             "nulls as --attribute COL:domain=1:10,nulls=true), or say --rare merge or --rare publish",
         )
@@ -158,7 +158,7 @@ def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
     lowest, highest = dtypes.limits(kind)
     if facts.low < lowest or facts.high > highest:
         raise DataError(
-            f"the column {quoted(name)} has a value that is no proper {kind}: dates are of the years 1 to "
+            f"the column {quoted(name)} has a value that is not a valid {kind}: dates lie in the years 1 to "
             "9999, times below 24:00",
             "mend it or make it null",
         )

@@ -58,7 +58,7 @@ class AttributeWish:
             )
         if self.representative not in (None, *get_args(Representative)):
             raise UsageError(
-                f"{quoted(self.representative)} is no representative",
+                f"unknown representative {quoted(self.representative)}",
                 f"one of {', '.join(get_args(Representative))}",
             )
         if self.bins is not None:
@@ -68,7 +68,7 @@ class AttributeWish:
             strange = [o for o in self.options if o not in KINDS[self.matrix].options]
             if strange:
                 raise UsageError(
-                    f"a {self.matrix} matrix has no {strange[0].replace('_', '-')}", "leave one of the two out"
+                    f"a {self.matrix} matrix has no {strange[0].replace('_', '-')}", "leave out one of the two"
                 )
 
     @property
@@ -122,12 +122,12 @@ class Wishes:
             raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 8")
         if self.representative not in get_args(Representative):
             raise UsageError(
-                f"{quoted(self.representative)} is no representative",
+                f"unknown representative {quoted(self.representative)}",
                 f"one of {', '.join(get_args(Representative))}",
             )
         if self.rare not in get_args(Rare):
             raise UsageError(
-                f"{quoted(self.rare)} is no way with rare categories", f"one of {', '.join(get_args(Rare))}"
+                f"unknown value {quoted(self.rare)} for --rare", f"one of {', '.join(get_args(Rare))}"
             )
         both = sorted(set(self.keep) & set(self.drop))
         if both:
@@ -135,7 +135,8 @@ class Wishes:
         doubly = sorted((set(self.keep) | set(self.drop)) & set(self.attributes))
         if doubly:
             raise UsageError(
-                f"{listed(doubly)} given a plan, but not perturbed", "leave away --keep or --drop, or the plan"
+                f"settings are given for {listed(doubly)}, but kept or dropped columns are not perturbed",
+                "leave out --keep or --drop, or the settings",
             )
         if self.class_ in self.drop:
             raise UsageError("the class is dropped", "keep or perturb it")
@@ -224,7 +225,7 @@ def attribute_wish(given: Mapping[str, Any]) -> AttributeWish:
             wish |= _domain(value)
         else:
             known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
-            raise UsageError(f"{quoted(key)} is no setting of an attribute", f"settings: {listed(known)}")
+            raise UsageError(f"unknown setting {quoted(key)} of an attribute", f"settings: {listed(known)}")
     return AttributeWish(**wish)
 
 
@@ -280,7 +281,8 @@ def from_plan(path: Path) -> Wishes:
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(
-            f"the plan {quoted(path)} is no TOML ({place[0] if place else 'at its end'})", "mend that line"
+            f"the plan {quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
+            "mend that line",
         ) from None
     readers: dict[str, Any] = {
         "gamma": decimal,

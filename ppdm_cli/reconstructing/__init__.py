@@ -105,7 +105,7 @@ def reconstruct(
     """
     if estimator not in ESTIMATORS or estimator == "inverse":
         raise UsageError(
-            f"{quoted(estimator)} is no estimator for a reconstruction: counts must not be negative",
+            f"a reconstruction cannot use the estimator {quoted(estimator)}: counts must not be negative",
             f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
         )
     with ExitStack() as stack:
@@ -157,7 +157,7 @@ def _shuffled(
 def _label(promise: Sidecar, method: Method | None) -> Channel | None:
     """The class to reconstruct by, or None for the global method."""
     if method not in (None, "joint", "by-class", "global"):
-        raise UsageError(f"{quoted(method)} is no method", "joint, by-class or global")
+        raise UsageError(f"unknown method {quoted(method)}", "joint, by-class or global")
     if method == "global":
         return None
     if promise.class_ is UNSET:

@@ -108,7 +108,9 @@ class _Parser:
             )
         place = _PLACE.search(message)
         if place is None:
-            return DataError(f"a block of {quoted(self.table)} is no CSV", "check its delimiter and its quotes")
+            return DataError(
+                f"a block of {quoted(self.table)} is not valid CSV", "check its delimiter and its quotes"
+            )
         name, row = self.names[int(place[1])], int(place[2] or 1) - 1
         kind = types.get(name)
         if "UTF8" in message:
@@ -119,7 +121,7 @@ class _Parser:
             )
         return RowTrouble(
             row,
-            f"the column {quoted(name)} is no {kind} there",
+            f"the column {quoted(name)} is not of type {kind} there",
             f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
         )
 

@@ -75,4 +75,4 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter))
     except csv.Error:
-        raise DataError(f"the header of {quoted(where)} is no CSV", "check that it is one") from None
+        raise DataError(f"the header of {quoted(where)} is not valid CSV", "check that it is one") from None

@@ -39,6 +39,4 @@ class CsvOptions:
             b"any bytes".decode(self.encoding, "replace")
             codecs.getincrementaldecoder(self.encoding)
         except (LookupError, ValueError):
-            raise UsageError(
-                f"{quoted(self.encoding)} is no encoding that Python knows", "such as latin-1"
-            ) from None
+            raise UsageError(f"unknown encoding {quoted(self.encoding)}", "such as latin-1") from None

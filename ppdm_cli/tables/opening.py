@@ -106,7 +106,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
         elif not path.exists():
             raise DataError(f"{quoted(path)} does not exist", "check its name")
         elif not path.is_file():
-            raise DataError(f"{quoted(path)} is no ordinary file", "name a file, or - for standard input")
+            raise DataError(f"{quoted(path)} is not an ordinary file", "name a file, or - for standard input")
         else:
             parts.append(path)
     forms = {format_of(f) for f in parts}

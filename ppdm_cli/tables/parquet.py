@@ -158,7 +158,7 @@ def _opened(file: Path, label: str) -> tuple[pq.FileMetaData, pa.Schema]:
 
 def _damaged(label: str) -> PpdmError:
     return DataError(
-        f"{quoted(label)} is no readable Parquet file: it is truncated, damaged or something else",
+        f"{quoted(label)} is not a readable Parquet file: it is truncated, damaged or something else",
         "make or copy it again",
     )
 

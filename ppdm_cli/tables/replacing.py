@@ -38,7 +38,7 @@ class Target:
         files.claim(path)
         if path.exists() and not path.is_file():
             raise UsageError(
-                f"the output {quoted(path)} is no ordinary file", "name a file, or - for standard output"
+                f"the output {quoted(path)} is not an ordinary file", "name a file, or - for standard output"
             )
         if path.exists() and not force:
             raise UsageError(f"the output {quoted(path)} exists", "name another, or say --force")

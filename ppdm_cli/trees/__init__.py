@@ -221,11 +221,11 @@ def train(
 
 def _check(options: Options) -> None:
     if options.criterion not in ("gain-ratio", "gain"):
-        raise UsageError("that is no criterion", "gain-ratio or gain")
+        raise UsageError("unknown criterion", "gain-ratio or gain")
     if not 0 < options.confidence <= 0.5:
         raise UsageError("the confidence is out of range", "above 0, at most 0.5; C4.5 takes 0.25")
     if not 1 <= options.min_records < float("inf"):
-        raise UsageError("the least number of records is out of range", "1 or more; C4.5 takes 2")
+        raise UsageError("the minimum number of records is out of range", "1 or more; C4.5 takes 2")
     if options.max_depth is not None and options.max_depth < 0:
         raise UsageError("the depth is negative", "0 or more")
 

@@ -69,7 +69,7 @@ class Labeller:
         if found and written:
             raise UsageError(
                 f"{quoted(table.name)} has columns of the names {listed(found)} already",
-                "rename them: those names are for what the tree says",
+                "rename them: those names are for the tree's predictions",
             )
         fields = [pa.field(n, dtypes.normal(table.schema.field(n).type, n)) for n in self.columns]
         self._kind = dtypes.parse(tree.class_dtype)

@@ -69,15 +69,15 @@ class FromRelease(Shown):
                 f"{counted(len(self.attributes), 'attribute')} within each class."
             )
         e, counts = self.expected, self.tree.counts[0]
-        share = f"Accuracy to expect on records like the original ones: {100 * e.accuracy:.1f} %"
+        share = f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} %"
         if e.low is None or e.high is None:
             said.append(
-                f"{share}, as the model itself estimates, which is often too high with few records; the "
+                f"{share}, as the model itself estimates, usually too high for small releases; the "
                 "held-out records are too few for an interval within 10 points either way."
             )
         else:
             within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
-            said.append(f"{share} ({within}, from published records that were held back).")
+            said.append(f"{share} ({within}, from published records that were held out).")
         commonest = 100 * float(counts.max() / max(counts.sum(), 1e-300))
         return [*said, f"The commonest class alone would be right on {commonest:.1f} %."]
 
@@ -103,7 +103,7 @@ def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
         )
     if isinstance(label.domain, Bins) or pa.types.is_floating(label.kind):
         raise UsageError(
-            f"{quoted(name)} is no class: its labels are bins, or numbers with fractions",
+            f"{quoted(name)} is not a class: its labels are bins, or numbers with fractions",
             "name a column of labels",
         )
     return sidecar.axis(name)
@@ -131,9 +131,9 @@ def from_release(
     large = [a.name for a in sidecar.perturbed if a.name != label.name]
     large = [n for n in large if n not in {a.name for a in usable(sidecar, label)}]
     if kept:
-        remarks.append(f"{listed(kept)} took no part: columns that were not perturbed.")
+        remarks.append(f"Not used, because not perturbed: {listed(kept)}.")
     if large:
-        remarks.append(f"{listed(large)} took no part: too many values.")
+        remarks.append(f"Not used, because of too many values: {listed(large)}.")
     with step(progress, "growing"):
         return _taught(learnt, label.name, remarks)
 
@@ -143,7 +143,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:
-        remarks.append("The release tells nothing of the class that more records would confirm: one leaf.")
+        remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
         tree = teacher.leaf()
         share = float(tree.counts.max() / max(tree.counts.sum(), 1e-300))
         return FromRelease(tree, sample.total, Expected(share, "model"), "none", (), 0.0, remarks)

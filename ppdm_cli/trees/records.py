@@ -117,7 +117,7 @@ def read(
     label = column(class_)
     if label.size > MOST_CLASSES or pa.types.is_floating(kinds[class_]):
         raise UsageError(
-            f"{quoted(class_)} is no class: a number with fractions, or over {MOST_CLASSES} values",
+            f"{quoted(class_)} is not a class: it has numbers with fractions, or over {MOST_CLASSES} values",
             "name a column of labels",
         )
     weight = np.concatenate([p[weights] for p in parts]) if isinstance(weights, str) else weights

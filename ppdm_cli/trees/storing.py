@@ -116,7 +116,7 @@ def decode(data: bytes, where: str) -> Tree:
 
 
 def _invalid(where: str, what: str) -> MismatchError:
-    return MismatchError(f"{quoted(where)} is no valid tree: {what}", AGAIN)
+    return MismatchError(f"{quoted(where)} is not a valid tree: {what}", AGAIN)
 
 
 def _built(stored: StoredTree) -> Tree:
@@ -199,7 +199,7 @@ def load(path: str | Path) -> Tree:
             "name the .json file that train-tree wrote (-o tree.json)",
         )
     if not path.is_file():
-        raise DataError(f"{quoted(path)} does not exist, or is no file", "name a tree that train-tree wrote")
+        raise DataError(f"{quoted(path)} does not exist, or is not a file", "name a tree that train-tree wrote")
     files.reading(path)
     try:
         with path.open("rb") as file:
