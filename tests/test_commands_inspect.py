@@ -89,6 +89,11 @@ def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
         )
 
 
+def test_without_a_command_the_help_is_shown_line_by_line(here: Run) -> None:
+    said = here(code=2).stderr.decode()
+    assert "\\n" not in said and said.startswith("Usage: ppdm") and "\n  perturb " in said
+
+
 def test_what_is_misspelt_gets_a_suggestion(release: Path, here: Run) -> None:
     ppdm = here
     assert b"Did you mean 'perturb'?" in ppdm("pertub", "x", code=2).stderr

@@ -227,6 +227,17 @@ def test_a_part_whose_path_holds_cells_goes_by_number(
     assert "part 2" in said and "SECRET" not in said, said
 
 
+def test_a_part_that_would_be_written_over_goes_by_number(tmp_path: Path, here: Run) -> None:
+    hive(tmp_path, pa.table({"age": [1], "word": ["a"]}))
+    part = next((tmp_path / "hv").glob("*BOB*")) / "p.parquet"
+    (tmp_path / "alias.parquet").hardlink_to(part)
+    (tmp_path / "alias.json").symlink_to(part.with_name("p.parquet.ppdm.json"))
+    options = ("--gamma", "5", "--drop", "patient", "--force")
+    for outputs in (["alias.parquet"], ["r.parquet", "--sidecar", "alias.json"]):
+        said = here("perturb", "hv", "-o", *outputs, *options, code=2).stderr.decode()
+        assert "part 2" in said and "SECRET" not in said, said
+
+
 def test_a_hollow_part_goes_by_number(tmp_path: Path, here: Run) -> None:
     hive(tmp_path, b"")
     path = next((tmp_path / "hv").glob("*BOB*")) / "p.parquet"

@@ -99,6 +99,9 @@ def _code(run: Run) -> int:
     except PpdmError as error:
         _say(str(error))
         return int(error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:  # its message is the help, of many lines
+        error.show()
+        return int(Exit.USAGE)
     except click.ClickException as error:
         message = one_line(error.format_message())  # it quotes arguments
         error.format_message = lambda: message  # type: ignore[method-assign]

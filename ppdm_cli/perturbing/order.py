@@ -137,7 +137,7 @@ def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) 
 def in_order(sample: Sample, name: str) -> bool:
     """Whether the rows are in the order of a column, up or down; digits in text are taken for numbers."""
     column = sample.columns()[1][name]
-    with suppress(pa.ArrowInvalid):
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # text that is no number; times
         column = pc.cast(column, pa.float64())
     steps = np.diff(_ranks(column, "dense"))
     return len(steps) > 1 and bool((steps > 0).all() or (steps < 0).all())

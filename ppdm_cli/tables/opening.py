@@ -114,8 +114,8 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
         raise UsageError("the parts are of different formats", "give parts of one format")
     names = [labels.get(f, str(f)) for f in parts]
     for file, name in zip(parts, names, strict=True):
-        files.reading(file)
-        files.reading(sidecar_path(file))  # whoever writes there speaks of this file
+        files.reading(file, name)
+        files.reading(sidecar_path(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
         try:
             file.open("rb").close()
         except OSError as error:
