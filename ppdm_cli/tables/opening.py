@@ -12,10 +12,10 @@ from typing import IO, Any, Literal, cast
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
+from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
-from ppdm_cli.tables.memory import AS_TABLE, from_arrow
 
 STANDARD = "-"
 

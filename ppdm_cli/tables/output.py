@@ -20,7 +20,7 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.formats import Format, format_of, stream_format
 from ppdm_cli.tables.opening import sidecar_path
 from ppdm_cli.tables.replacing import Target, placed, spool, writing
-from ppdm_cli.tables.writers import Digesting, bared, open_writer
+from ppdm_cli.tables.writers import Digesting, bared
 
 
 class Output:
@@ -101,7 +101,7 @@ class Output:
         encoded = sidecar.encode() if sidecar else None
         file: Any = Digesting(self._file) if self._form.sidecar == "beside" else self._file
         name = "" if self._standard else self._name.name
-        with writing(self._name), open_writer(file, self._form, schema, name, encoded) as writer:
+        with writing(self._name), self._form.writer(file, schema, name, encoded) as writer:
             for batch in batches:
                 writer.write(batch)
             records = check()
