@@ -146,9 +146,7 @@ def _found(folder: Path) -> list[Path]:
     return found
 
 
-def sidecar_path(data: Path, given: Path | None = None) -> Path:
-    """Where a file's sidecar is: beside it, unless said."""
-    if given is not None:
-        return given
+def sidecar_path(data: Path) -> Path:
+    """Return where a file's sidecar is, unless another place is named: beside it."""
     named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
     return named.with_name(named.name + SUFFIX)

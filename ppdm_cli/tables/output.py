@@ -45,7 +45,6 @@ class Output:
         self.targets: list[Target] = []
         """The data's file, then the sidecar's."""
         self._standard: IO[bytes] | None = None
-        self._spooled = spooled
         self._form: Format | None = None
         self._file: IO[bytes] | None = None
         self._name = Path("standard output")
@@ -61,7 +60,7 @@ class Output:
         else:
             self._name = Path(output)
             self._form = format_of(self._name)
-            beside = sidecar_path(self._name, beside)
+            beside = beside or sidecar_path(self._name)
             data = stack.enter_context(Target(self._name, force))
             self.targets.append(data)
             self._file, self.folder = data.file, data.path.parent
@@ -122,7 +121,7 @@ class Output:
             return
         assert self._file is not None
         with writing(self._name):
-            if self._spooled:
+            if self._file is not self._standard:
                 self._file.seek(0)
                 shutil.copyfileobj(self._file, self._standard, 1 << 20)
             self._standard.flush()
