@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError
 from ppdm_cli.releases import open_release
-from ppdm_cli.tables import base, open_table, stream_format
+from ppdm_cli.tables import base, open_table, stream_format, suffixes
 from tests.conftest import loaded, people, read_table, write_table
 from tests.strategies import tables
 
-SUFFIXES = ("parquet", "arrow", "feather", "csv", "csv.gz")
+SUFFIXES = tuple(s[1:] for s in suffixes())
 
 
 def as_read(table: pa.Table) -> pa.Table:
