@@ -16,7 +16,7 @@ import pytest
 
 from ppdm_cli.commands import main
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.tables import CsvOptions, Table, format_of, open_table, open_writer
+from ppdm_cli.tables import CsvOptions, Table, format_of, open_table
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
@@ -77,8 +77,7 @@ def people(rows: int = 1000, seed: int = 7) -> pl.DataFrame:
 
 def write_table(table: pa.Table, path: Path, sidecar: bytes | None = None) -> Path:
     """A table through the tool's own writers, in the format of the suffix."""
-    form = format_of(path)
-    with path.open("wb") as file, open_writer(file, form, table.schema, path.name, sidecar) as writer:
+    with path.open("wb") as file, format_of(path).writer(file, table.schema, path.name, sidecar) as writer:
         for batch in table.to_batches():
             writer.write(batch)
         writer.close(sidecar)

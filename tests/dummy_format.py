@@ -11,7 +11,7 @@ from typing import IO
 import polars as pl
 import pyarrow as pa
 
-from ppdm_cli.tables import ArrowTable, CsvOptions, Files, Format, Writer, register
+from ppdm_cli.tables import FORMATS, ArrowTable, CsvOptions, Files, Format, Writer
 
 
 def opened(files: Files, options: CsvOptions) -> ArrowTable:
@@ -47,5 +47,5 @@ LINES = Format("JSON lines", (".jsonl",), opened, LinesWriter, sidecar="beside")
 if __name__ == "__main__":
     from ppdm_cli.commands import main
 
-    register(LINES)
+    FORMATS.append(LINES)
     main()

@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError
 from ppdm_cli.releases import open_release
-from ppdm_cli.tables import base, open_table, open_writer, stream_format
+from ppdm_cli.tables import base, open_table, stream_format, suffixes
 from tests.conftest import loaded, people, read_table, write_table
 from tests.strategies import tables
 
-SUFFIXES = ("parquet", "arrow", "feather", "csv", "csv.gz")
+SUFFIXES = tuple(s[1:] for s in suffixes())
 
 
 def as_read(table: pa.Table) -> pa.Table:
@@ -53,7 +53,7 @@ def test_every_type_is_read_back_as_it_was_written(
 @given(table=tables())
 def test_a_stream_is_read_back_as_it_was_written(table: pa.Table) -> None:
     expected, stream = as_read(table), io.BytesIO()
-    with open_writer(stream, stream_format("arrow"), expected.schema) as writer:
+    with stream_format("arrow").writer(stream, expected.schema, "", None) as writer:
         for batch in expected.to_batches():
             writer.write(batch)
         writer.close(None)

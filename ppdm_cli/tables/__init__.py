@@ -6,21 +6,18 @@ leaves this room: they quote cells.
 
 from __future__ import annotations
 
-from ppdm_cli.tables.arrow import ARROW
+from ppdm_cli.tables.arrow import ARROW, ArrowTable, from_arrow
 from ppdm_cli.tables.base import Partition, Table, loaded, rows_per_partition
 from ppdm_cli.tables.csv import CSV
 from ppdm_cli.tables.csv_options import CsvOptions
-from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, register, stream_format, suffixes
-from ppdm_cli.tables.memory import ArrowTable, from_arrow
+from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.opening import is_stream, open_table, sidecar_path
 from ppdm_cli.tables.output import Output, publish
 from ppdm_cli.tables.parquet import PARQUET
 from ppdm_cli.tables.replacing import Target, spool, unwritable, writing
 from ppdm_cli.tables.shuffle import Shuffler
-from ppdm_cli.tables.writers import open_writer
 
-for _format in (CSV, PARQUET, ARROW):
-    register(_format)
+FORMATS += [CSV, PARQUET, ARROW]
 
 __all__ = [
     "FORMATS",
@@ -39,9 +36,7 @@ __all__ = [
     "is_stream",
     "loaded",
     "open_table",
-    "open_writer",
     "publish",
-    "register",
     "rows_per_partition",
     "sidecar_path",
     "spool",

@@ -1,15 +1,134 @@
-"""Arrow IPC files and streams."""
+"""Arrow: IPC files and streams, and any object in memory that speaks Arrow."""
 
 from __future__ import annotations
 
-from typing import IO
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
 
 import pyarrow as pa
 
+from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import METADATA_KEY
+from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
 from ppdm_cli.tables.formats import Format
-from ppdm_cli.tables.memory import open_ipc_file, open_ipc_stream
 from ppdm_cli.tables.writers import Grouped, bared, dictionary_free
+
+
+class ArrowTable:
+    """Record batches, from a file, a stream or memory; large ones in slices."""
+
+    files: tuple[Path, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Callable[[], Iterator[pa.RecordBatch]],
+        rows: int | None,
+        rewindable: bool,
+        files: tuple[Path, ...] = (),
+    ) -> None:
+        self.name, self.rows, self.rewindable, self.files = name, rows, rewindable, files
+        try:
+            self.schema = normal_schema(schema, name)
+        except UnicodeError:
+            raise no_utf8(name) from None
+        self.sidecar: bytes | None = (schema.metadata or {}).get(METADATA_KEY)
+        self._batches = batches
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        names = list(self.schema.names if columns is None else columns)
+        rows = rows_per_partition(len(self.schema))
+        for batch in self._read():
+            part = batch.select(names)
+            for start in range(0, batch.num_rows, rows):
+                yield Partition(self.name, partial(_checked, part.slice(start, rows), self.schema))
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches()
+        except (pa.ArrowException, OSError):
+            raise _damaged(self.name) from None
+
+
+def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        batch.validate(full=True)
+    except pa.ArrowException:
+        raise _damaged("the Arrow data") from None
+    return normalised(batch, schema)
+
+
+def _damaged(name: str) -> DataError:
+    return DataError(
+        f"{quoted(name)} is not readable as Arrow data: it is truncated, damaged or something else",
+        "make it again; for CSV on standard input say --from csv",
+    )
+
+
+def open_ipc_file(path: Path) -> ArrowTable:
+    """An Arrow IPC (Feather) file, memory-mapped."""
+
+    def reader() -> Any:
+        return pa.ipc.open_file(pa.memory_map(str(path)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        opened = reader()
+        for i in range(opened.num_record_batches):
+            yield opened.get_batch(i)
+
+    try:
+        opened = reader()
+        rows = opened.count_rows()
+    except UnicodeError:
+        raise no_utf8(str(path)) from None
+    except (pa.ArrowException, OSError):
+        raise _damaged(str(path)) from None
+    return ArrowTable(str(path), opened.schema, batches, rows, True, (path,))
+
+
+def open_ipc_stream(stream: IO[bytes], name: str) -> ArrowTable:
+    """An Arrow stream, read once."""
+    try:
+        reader = pa.ipc.open_stream(stream)
+    except (pa.ArrowException, OSError):
+        raise _damaged(name) from None
+    return ArrowTable(name, reader.schema, lambda: iter(reader), None, False)
+
+
+AS_TABLE = "give a path, or a polars, pandas or pyarrow table whose columns have one type each"
+
+
+def _mixed(data: Any) -> str:
+    """The first column of a pandas table whose objects have no one Arrow type, for a message."""
+    for name in getattr(data, "columns", ()):
+        try:
+            pa.array(data[name], from_pandas=True)
+        except Exception:
+            return f": its column {quoted(name)} holds values of several types"
+    return ""
+
+
+def from_arrow(data: Any) -> ArrowTable:
+    """Any object with `__arrow_c_stream__`: polars, pyarrow, pandas, DuckDB; a LazyFrame is collected."""
+    if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
+        import polars as pl
+
+        if not isinstance(data, pl.LazyFrame):
+            raise UsageError(f"an object of type {type(data).__name__} is not a table", AS_TABLE)
+        try:
+            data = data.collect(engine="streaming")
+        except (pl.exceptions.PolarsError, OSError):
+            raise DataError("the LazyFrame cannot be collected", "collect it first to see why") from None
+    try:
+        whole = pa.table(data)
+    except Exception:  # of whichever library made the object; its message may quote cells
+        raise UsageError(
+            f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}", AS_TABLE
+        ) from None
+    return ArrowTable("the table", whole.schema, lambda: iter(whole.to_batches()), whole.num_rows, True)
 
 
 class ArrowWriter(Grouped):

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -28,7 +28,14 @@ class Files(NamedTuple):
 
 
 class Writer(ABC):
-    """What takes the record batches of one table, all of one schema."""
+    """What takes the record batches of one table, all of one schema; a context that abandons it in trouble."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.abandon()
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None: ...
@@ -62,11 +69,7 @@ class Format:
 
 
 FORMATS: list[Format] = []
-
-
-def register(form: Format) -> None:
-    """Make a format known by its suffixes, and by its name where it can be a stream."""
-    FORMATS.append(form)
+"""All formats, in the order in which messages name them."""
 
 
 def suffixes() -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from typing import IO, Any, Literal, cast
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
+from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
-from ppdm_cli.tables.memory import AS_TABLE, from_arrow
 
 STANDARD = "-"
 
@@ -146,9 +146,7 @@ def _found(folder: Path) -> list[Path]:
     return found
 
 
-def sidecar_path(data: Path, given: Path | None = None) -> Path:
-    """Where a file's sidecar is: beside it, unless said."""
-    if given is not None:
-        return given
+def sidecar_path(data: Path) -> Path:
+    """Return where a file's sidecar is, unless another place is named: beside it."""
     named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
     return named.with_name(named.name + SUFFIX)

@@ -20,7 +20,7 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.formats import Format, format_of, stream_format
 from ppdm_cli.tables.opening import sidecar_path
 from ppdm_cli.tables.replacing import Target, placed, spool, writing
-from ppdm_cli.tables.writers import Digesting, bared, open_writer
+from ppdm_cli.tables.writers import Digesting, bared
 
 
 class Output:
@@ -45,7 +45,6 @@ class Output:
         self.targets: list[Target] = []
         """The data's file, then the sidecar's."""
         self._standard: IO[bytes] | None = None
-        self._spooled = spooled
         self._form: Format | None = None
         self._file: IO[bytes] | None = None
         self._name = Path("standard output")
@@ -61,7 +60,7 @@ class Output:
         else:
             self._name = Path(output)
             self._form = format_of(self._name)
-            beside = sidecar_path(self._name, beside)
+            beside = beside or sidecar_path(self._name)
             data = stack.enter_context(Target(self._name, force))
             self.targets.append(data)
             self._file, self.folder = data.file, data.path.parent
@@ -101,7 +100,7 @@ class Output:
         encoded = sidecar.encode() if sidecar else None
         file: Any = Digesting(self._file) if self._form.sidecar == "beside" else self._file
         name = "" if self._standard else self._name.name
-        with writing(self._name), open_writer(file, self._form, schema, name, encoded) as writer:
+        with writing(self._name), self._form.writer(file, schema, name, encoded) as writer:
             for batch in batches:
                 writer.write(batch)
             records = check()
@@ -122,7 +121,7 @@ class Output:
             return
         assert self._file is not None
         with writing(self._name):
-            if self._spooled:
+            if self._file is not self._standard:
                 self._file.seek(0)
                 shutil.copyfileobj(self._file, self._standard, 1 << 20)
             self._standard.flush()

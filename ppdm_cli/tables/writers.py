@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import IO
 
 import numpy as np
@@ -14,20 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli.tables.base import rows_per_partition
-from ppdm_cli.tables.formats import Format, Writer
-
-
-@contextmanager
-def open_writer(
-    file: IO[bytes], form: Format, schema: pa.Schema, name: str = "", sidecar: bytes | None = None
-) -> Iterator[Writer]:
-    """Open a writer to a file of this name, or to a stream, with the sidecar that is known at its start."""
-    writer = form.writer(file, schema, name, sidecar)
-    try:
-        yield writer
-    except BaseException:
-        writer.abandon()
-        raise
+from ppdm_cli.tables.formats import Writer
 
 
 class Grouped(Writer, ABC):
