@@ -54,14 +54,12 @@ class ParquetTable:
         own = [n for n in names if n in self._own_names]
         keys = [n for n in names if n not in self._own_names]
         rows = rows_per_partition(len(own))
-        # strings come as dictionaries: decoding each value once is ten times faster
-        text = [n for n in own if pa.types.is_string(self.schema.field(n).type)]
         for index, (file, metadata) in enumerate(zip(self.files, self._metadata, strict=True)):
             extra = {n: (self._keys[n][index], self.schema.field(n).type) for n in keys}
             for group in range(metadata.num_row_groups):
                 length = metadata.row_group(group).num_rows
                 label = self._labels[index]
-                slices = _Slices(file, label, metadata, group, own, text, rows, self.schema, extra)
+                slices = _Slices(file, label, metadata, group, own, rows, self.schema, extra)
                 for start in range(0, length, rows):
                     yield Partition(label, slices.loader(start // rows, length))
 
@@ -76,13 +74,14 @@ class _Slices:
         metadata: pq.FileMetaData,
         group: int,
         columns: list[str],
-        text: list[str],
         rows: int,
         schema: pa.Schema,
         extra: dict[str, Any],
     ) -> None:
         self._file, self._label, self._metadata, self._group = file, label, metadata, group
-        self._columns, self._text, self._rows = columns, text, rows
+        self._columns, self._rows = columns, rows
+        # strings come as dictionaries: decoding each value once is ten times faster
+        self._text = [n for n in columns if pa.types.is_string(schema.field(n).type)]
         self._schema, self._extra = schema, extra
         self._turn = threading.Condition()
         self._next = 0
