@@ -86,7 +86,7 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
     return {
         "sidecar of another": (("swapped.parquet",), 3, "differs from the one inside"),
         "missing column": (make.parquet("gone", whole.drop_columns(["age"])), 3, "lacks the columns 'age'"),
-        "more columns": (make.parquet("more", whole.append_column("x", whole["age"])), 3, "has the columns 'x'"),
+        "more columns": (make.parquet("more", whole.append_column("x", whole["age"])), 3, "the columns 'x'"),
         "changed type": (
             make.parquet("type", whole.set_column(place, "age", whole["age"].cast(pa.float64()))),
             3,
