@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ppdm_cli import perturb, train_tree
-from ppdm_cli.trees.storing import write
+from ppdm_cli.trees.storing import encode
 
 WORD, NUMBER = "CANARY-7f3a", 918273645
 CANARY = re.compile(rb"CANARY|918[,.]?273[,.]?645")
@@ -63,8 +63,6 @@ COMMANDS: dict[str, list[str]] = {
         "--keep word --keep income --keep region --keep member --keep since --keep group",
         "predict tree.json - --from csv -o p.csv",
     ],
-    "tree table": ["predict tree.parquet d.csv -o p.csv"],
-    "tree csv": ["predict tree.csv d.csv -o p.csv"],
     "hive": [
         "perturb h -o out.parquet --gamma 9 --rare publish --drop word --shuffle",
         "train-tree h --class group -o t.json",
@@ -73,7 +71,7 @@ COMMANDS: dict[str, list[str]] = {
 DAMAGED = {
     "csv": "d.csv", "parquet": "d.parquet", "arrow": "d.arrow", "sidecar": "r.csv.ppdm.json", "plan": "p.toml",
     "tree": "tree.json", "release csv": "r.csv", "release parquet": "r.parquet", "release arrow": "r.arrow",
-    "stream": "stdin", "csv stream": "stdin", "tree table": "tree.parquet", "tree csv": "tree.csv",
+    "stream": "stdin", "csv stream": "stdin",
     "hive": "h/patient=CANARY-7f3a/p.parquet",
 }  # fmt: skip
 _BESIDE = {"r.csv", "r.csv.ppdm.json", "d.csv", "d.parquet", "tree.json", "r.parquet", "r.arrow", "h", "n.csv"}
@@ -128,8 +126,7 @@ def corpus(folder: Path) -> dict[str, bytes]:
         release = str(place / f"r.{suffix}")
         perturb(frame.drop("word"), release, gamma=9, class_="group", attributes=wishes, seed=1)
     tree = train_tree(frame.drop("word"), "group", prune=False, mdl=False).tree
-    for suffix in ("json", "parquet", "csv"):
-        write(tree, place / f"tree.{suffix}")
+    (place / "tree.json").write_bytes(encode(tree))
     (place / "p.toml").write_text(PLAN)
     for name, part in (("CANARY-7f3a", frame.head(60)), ("b", frame.tail(60))):
         (place / "h" / f"patient={name}").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,30 +34,40 @@ def made(folder: Path) -> Path:
     return folder
 
 
+@dataclass
+class _Damaged:
+    """Ways to write a file that does not fit its sidecar; each returns the arguments that name it."""
+
+    folder: Path
+    whole: pa.Table
+    sidecar: bytes
+
+    def parquet(self, name: str, table: pa.Table) -> tuple[str, ...]:
+        write_table(table, self.folder / f"{name}.parquet")
+        (self.folder / f"{name}.parquet.ppdm.json").write_bytes(self.sidecar)
+        return (f"{name}.parquet",)
+
+    def csv(self, name: str, old: str, new: str, digest: bool = False) -> tuple[str, ...]:
+        text = (self.folder / "r.csv").read_text()
+        (self.folder / f"{name}.csv").write_text(text.replace(old, new, 1))
+        sidecar = read_sidecar(self.folder / "r.csv.ppdm.json", None, "r.csv")
+        sidecar = sidecar if digest else msgspec.structs.replace(sidecar, blake2b=msgspec.UNSET)
+        (self.folder / f"{name}.csv.ppdm.json").write_bytes(sidecar.encode())
+        return (f"{name}.csv",)
+
+    def edited(self, name: str, old: bytes, new: bytes, of: bytes | None = None) -> tuple[str, ...]:
+        of = of or self.sidecar
+        assert old in of
+        pq.write_table(self.whole.replace_schema_metadata(None), self.folder / f"{name}.parquet")
+        (self.folder / f"{name}.parquet.ppdm.json").write_bytes(of.replace(old, new, 1))
+        return (f"{name}.parquet",)
+
+
 def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
     """Files that do not fit, each with its exit code and what is said of it."""
     whole = read_table(folder / "r.parquet")
     sidecar = (folder / "r.parquet.ppdm.json").read_bytes()
-
-    def parquet(name: str, table: pa.Table) -> tuple[str, ...]:
-        write_table(table, folder / f"{name}.parquet")
-        (folder / f"{name}.parquet.ppdm.json").write_bytes(sidecar)
-        return (f"{name}.parquet",)
-
-    def csv(name: str, old: str, new: str, digest: bool = False) -> tuple[str, ...]:
-        text = (folder / "r.csv").read_text()
-        (folder / f"{name}.csv").write_text(text.replace(old, new, 1))
-        promise = read_sidecar(folder / "r.csv.ppdm.json", None, "r.csv")
-        promise = promise if digest else msgspec.structs.replace(promise, blake2b=msgspec.UNSET)
-        (folder / f"{name}.csv.ppdm.json").write_bytes(promise.encode())
-        return (f"{name}.csv",)
-
-    def edited(name: str, old: bytes, new: bytes, promised: bytes = sidecar) -> tuple[str, ...]:
-        assert old in promised
-        pq.write_table(whole.replace_schema_metadata(None), folder / f"{name}.parquet")
-        (folder / f"{name}.parquet.ppdm.json").write_bytes(promised.replace(old, new, 1))
-        return (f"{name}.parquet",)
-
+    make = _Damaged(folder, whole, sidecar)
     ages = whole["age"].to_numpy().copy()
     ages[7] = NUMBER
     regions = whole["region"].to_pylist()
@@ -74,35 +85,35 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
     region, first = "north,", (folder / "r.csv").read_text().splitlines(keepends=True)[1]
     return {
         "sidecar of another": (("swapped.parquet",), 3, "differs from the one inside"),
-        "missing column": (parquet("gone", whole.drop_columns(["age"])), 3, "lacks the columns 'age'"),
-        "more columns": (parquet("more", whole.append_column("x", whole["age"])), 3, "has the columns 'x'"),
+        "missing column": (make.parquet("gone", whole.drop_columns(["age"])), 3, "lacks the columns 'age'"),
+        "more columns": (make.parquet("more", whole.append_column("x", whole["age"])), 3, "the columns 'x'"),
         "changed type": (
-            parquet("type", whole.set_column(place, "age", whole["age"].cast(pa.float64()))),
+            make.parquet("type", whole.set_column(place, "age", whole["age"].cast(pa.float64()))),
             3,
             "'age' is of type double, in the sidecar int64",
         ),
-        "one too few": (parquet("short", whole.slice(1)), 3, "has 3999 records, its sidecar says 4000"),
+        "one too few": (make.parquet("short", whole.slice(1)), 3, "has 3999 records, its sidecar says 4000"),
         "a number outside": (
-            parquet("number", whole.set_column(place, "age", pa.array(ages))),
+            make.parquet("number", whole.set_column(place, "age", pa.array(ages))),
             3,
             "'age' has a value outside the sidecar's domain in row 8 ",
         ),
         "a word outside": (
-            parquet("word", whole.set_column(2, "region", pa.array(regions))),
+            make.parquet("word", whole.set_column(2, "region", pa.array(regions))),
             3,
             "'region' has a value outside the sidecar's domain in row 8 ",
         ),
-        "a CSV with a word": (csv("outside", region, f"{WORD},"), 3, "'region' has a value outside"),
-        "a CSV with its digest": (csv("digest", region, f"{WORD},", True), 3, "are not those its sidecar"),
-        "one too many in a CSV": (csv("longer", first, first * 2), 3, "4001 records"),
+        "a CSV with a word": (make.csv("outside", region, f"{WORD},"), 3, "'region' has a value outside"),
+        "a CSV with its digest": (make.csv("digest", region, f"{WORD},", True), 3, "are not those its sidecar"),
+        "one too many in a CSV": (make.csv("longer", first, first * 2), 3, "4001 records"),
         "a hand-edited gamma": (
-            edited("gamma", b'"gamma":9}', b'"gamma":90}', unseeded.encode()),
+            make.edited("gamma", b'"gamma":9}', b'"gamma":90}', unseeded.encode()),
             3,
             "perturbed_gamma is not what the attributes give",
         ),
         "edited beside the data": (("beside.parquet",), 3, "differs from the one inside"),
-        "a hand-edited field": (edited("field", b'"role":"per', b'"roll":"per'), 3, "is not valid"),
-        "a hand-edited N": (edited("N", b'"N":12', b'"N":13'), 3, "N is not the number of its codes"),
+        "a hand-edited field": (make.edited("field", b'"role":"per', b'"roll":"per'), 3, "is not valid"),
+        "a hand-edited N": (make.edited("N", b'"N":12', b'"N":13'), 3, "N is not the number of its codes"),
         "no sidecar": (("lone.csv",), 3, "no sidecar"),
         "no release": (("original.parquet",), 3, "no sidecar"),
         "cut off": (("broken.parquet",), 1, "broken.parquet"),

@@ -106,6 +106,31 @@ def test_changing_numbers_are_left_alone(tmp_path: Path) -> None:
     assert rebuilt(page, tmp_path) == page
 
 
+_TREE = "age <= 59.9562: A (1,612.0)\nage > 59.9562: B (388.0)\nRight:  96.5 %, 1.2e-05\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new", "kept"),
+    [
+        ("ppdm train-tree", "59.9562", "59.9571", True),
+        ("ppdm predict", "1,612.0", "1,609.0", True),
+        ("ppdm train-tree", "Right:  96.5", "Right: 96.45", True),
+        ("ppdm train-tree", "96.5", "90.5", False),
+        ("ppdm train-tree", "1.2e-05", "1.2e-04", False),
+        ("ppdm train-tree", "age > 59.9562", "pay > 59.9562", False),
+        ("ppdm train-tree", "age > 59.9562: B (388.0)\n", "", False),
+        ("ppdm train-tree", "A (1,612.0)", "B (1,612.0)", False),
+        ("ppdm estimate", "59.9562", "59.9571", False),
+    ],
+)
+def test_learnt_trees_are_compared_by_structure_and_rounded_figures(
+    command: str, old: str, new: str, kept: bool, tmp_path: Path
+) -> None:
+    today = f"$ : {command}; printf {_TREE!r}\n".replace("%", "%%")
+    page = f"```console\n{today}{_TREE.replace(old, new)}```"
+    assert rebuilt(page, tmp_path) == (page if kept else f"```console\n{today}{_TREE}```")
+
+
 def test_every_command_has_a_page_with_its_help() -> None:
     for name in SUBCOMMANDS:
         page = text_of(f"docs/{name}.md")

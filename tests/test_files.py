@@ -57,7 +57,6 @@ READS: dict[str, tuple[str, str, str]] = {
     ),
     "train-tree on a release": ("train-tree r.csv", "r.csv r.csv.ppdm.json", "-o --export"),
     "predict": ("predict t.json u.csv", "t.json u.csv u.csv.ppdm.json", "-o"),
-    "predict by a table": ("predict t.csv u.csv", "t.csv t.csv.ppdm.json u.csv", "-o"),
     "generate": ("generate --function 1 --records 9", "", "-o"),
 }
 SUFFIX = {

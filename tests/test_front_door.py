@@ -28,7 +28,7 @@ from ppdm_cli.door import front, spoken
 from ppdm_cli.estimating import fill
 from ppdm_cli.shown import MOST, Shown
 from ppdm_cli.tables import Output, publish
-from ppdm_cli.trees import FromRelease
+from ppdm_cli.trees import FromRelease, train
 from tests.conftest import Run, people
 
 FUNCTIONS = [n for n in ppdm_cli.__all__ if n[0].islower()]
@@ -273,6 +273,8 @@ def unspoken(room: str, text: str) -> list[str]:
     said = spoken(text)
     takes = {p.name for f in OWN.get(room, FUNCTIONS) for p in parameters(f)}
     takes |= set(CsvOptions.__dataclass_fields__)
+    if room == "trees":
+        takes |= set(inspection.signature(train).parameters)
     named = set(re.findall(r"(?<![\w'])([a-z_0-9]+)=(?!gamma-)", said))
     other = set(
         re.findall(r"(?:perturb|made with) ([a-z_]+)=", said)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from ppdm_cli.errors import MismatchError, PpdmError, UsageError
 from ppdm_cli.tables import read_sidecar, sidecar_path
 from ppdm_cli.trees import storing
-from ppdm_cli.trees.storing import decode, encode, load, write
+from ppdm_cli.trees.storing import decode, encode, load
 from ppdm_cli.trees.tree import Tree
 from tests.conftest import listing
-from tests.tree_strategies import hostile_tree, same, trees
+from tests.tree_strategies import hostile_tree, same, trees, write
 
 few = settings(
     max_examples=40,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from ppdm_cli import dtypes
+from ppdm_cli.tables import publish
+from ppdm_cli.trees.storing import TreeFile
 from ppdm_cli.trees.tree import Feature, Tree
 from tests import strategies as ours
 
@@ -90,3 +94,11 @@ def same(one: Tree, other: Tree) -> bool:
     return all(getattr(one, w) == getattr(other, w) for w in words) and all(
         np.array_equal(getattr(one, a), getattr(other, a), equal_nan=a == "threshold") for a in arrays
     )
+
+
+def write(tree: Tree, path: Path, force: bool = False) -> None:
+    """Write a tree to a file, as train-tree does."""
+    with ExitStack() as stack:
+        file = TreeFile(stack, path, force)
+        file.fill(tree)
+        publish(file.into)

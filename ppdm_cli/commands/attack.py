@@ -71,16 +71,12 @@ says, as far as that many records can show.""",
 @json_option
 def command(
     release: Path,
-    truth: Path | None,
-    attacks: tuple[str, ...],
     recovered: Path | None,
     output: Path | None,
     plot: Path | None,
-    sidecar: Path | None,
-    csv: Any,
-    from_: Any,
     force: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Show what someone who holds a RELEASE and knows the method could say about a single record.
 
@@ -103,17 +99,8 @@ def command(
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress() as progress:
-        done = attack(
-            str(release),
-            truth=None if truth is None else str(truth),
-            attacks=attacks,
-            sidecar=sidecar,
-            recovered=recovered or False,
-            force=force,
-            csv=csv,
-            from_=from_,
-            progress=progress,
-        )
+        settings |= {"recovered": recovered or False, "force": force, "progress": progress}
+        done = attack(str(release), **settings)
     if not done.rows and done.honest is not False and (output is not None or plot is not None):
         raise UsageError(
             "none of the attacks asked for guesses values: there is no table to write or draw",

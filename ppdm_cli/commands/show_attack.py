@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked
 
 _TIMES = (1, 2, 4, 8)
+_GUESSES = (
+    "attack", "attribute", "exact %", "exact prior", "near %", "near prior", "RMSE", "of sd",
+    "belief %", "bound",
+)  # fmt: skip
 
 
 def figures(done: Attacked) -> dict[str, Any]:
@@ -45,36 +49,9 @@ def _share(row: dict[str, Any], what: str) -> str | None:
 
 def _tables(done: Attacked) -> None:
     out = show.console()
-    title = "measured against the original" if done.measured else "as expected from the release alone"
-    rows = [
-        [
-            r["attack"],
-            r["attribute"],
-            _share(r, "exact"),
-            _percent(r.get("exact_prior")),
-            _percent(r.get("near")),
-            _percent(r.get("near_prior")),
-            r.get("rmse"),
-            r.get("rmse_share"),
-            _percent(r.get("largest_posterior")),
-            _percent(r.get("bound")),
-        ]
-        for r in done.rows
-    ]
-    columns = [
-        "attack",
-        "attribute",
-        "exact %",
-        "exact prior",
-        "near %",
-        "near prior",
-        "RMSE",
-        "of sd",
-        "belief %",
-        "bound",
-    ]
-    if rows:
-        show.table(out, f"Guesses, {title}", columns, rows, keys=2)
+    if done.rows:
+        title = "measured against the original" if done.measured else "as expected from the release alone"
+        show.table(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
     if done.kept:
         show.table(
             out,
@@ -97,19 +74,7 @@ def _tables(done: Attacked) -> None:
             out,
             "Audit: the gamma that the transitions prove, with its 95% interval; for noise, its sd",
             ["attribute", "declared", "proved", "low", "high", "unseen", "p", "verdict"],
-            [
-                [
-                    r["attribute"],
-                    r.get("declared_gamma", r.get("declared_sd")),
-                    r.get("gamma", r.get("sd")),
-                    r.get("gamma_low"),
-                    r.get("gamma_high"),
-                    r.get("gamma_unseen"),
-                    r["p"],
-                    _verdict(r),
-                ]
-                for r in done.audit
-            ],
+            [_audited(r) for r in done.audit],
         )
         show.table(
             out,
@@ -117,6 +82,19 @@ def _tables(done: Attacked) -> None:
             ["test", "looks at", "times", "least p at", "p", "verdict"],
             [[r["test"], TESTED[r["test"]], r["tests"], r["where"], r["p"], _verdict(r)] for r in done.coins],
         )
+
+
+def _guesses(row: dict[str, Any]) -> list[Any]:
+    shares = [_percent(row.get(k)) for k in ("exact_prior", "near", "near_prior")]
+    belief = [_percent(row.get(k)) for k in ("largest_posterior", "bound")]
+    errors = [row.get("rmse"), row.get("rmse_share")]
+    return [row["attack"], row["attribute"], _share(row, "exact"), *shares, *errors, *belief]
+
+
+def _audited(row: dict[str, Any]) -> list[Any]:
+    proved = [row.get("declared_gamma", row.get("declared_sd")), row.get("gamma", row.get("sd"))]
+    limits = [row.get(k) for k in ("gamma_low", "gamma_high", "gamma_unseen")]
+    return [row["attribute"], *proved, *limits, row["p"], _verdict(row)]
 
 
 def _verdict(row: dict[str, Any]) -> str:

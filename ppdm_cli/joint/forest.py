@@ -186,7 +186,6 @@ def _fitted(
     counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, classes, cells, cells)
     held = counts[:, fold].astype(np.float32)
     seen = counts.sum(axis=1) - counts[:, fold]
-    every = counts.sum(axis=1)
 
     def stacked(place: int) -> Tables:
         return np.stack([sample.matrices[p[place]] for p in pairs]).astype(np.float32)[:, None]
@@ -236,7 +235,7 @@ def _fitted(
         more = max(5, steps // 4)
     if whole:  # a few more steps with the records that were held back
         which = np.arange(len(pairs))
-        observed = _pair_shares(every)
+        observed = _pair_shares(counts.sum(axis=1))
         for _ in range(max(3, int(np.median(stop)) // 4)):
             best = np.where((gain > EDGE)[:, :, None, None], step(best, observed, which), best)
     return gain, best

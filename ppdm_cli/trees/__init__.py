@@ -54,7 +54,6 @@ __all__ = [
     "Trained",
     "Tree",
     "classify",
-    "fit_records",
     "lines",
     "load",
     "open_records",

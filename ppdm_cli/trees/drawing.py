@@ -1,209 +1,124 @@
-"""A tree as a picture: SVG drawn by hand, from left to right, a row a leaf, so that it reads at any size.
+"""A tree as a picture: SVG from left to right, a row a leaf, so that it reads at any size.
 
-A node's bar shows the classes of its training records; a leaf has the colour of its label. Of a tree
-with very many leaves the lower parts are folded into one box each, which says how many leaves it stands for.
+A dot shows the class of a leaf, a strip the classes of the training records at a test. Of a tree with
+very many leaves the lower parts are folded, each into one row that says how many leaves it stands for.
 """
 
 from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, field
-from itertools import pairwise
 from xml.sax.saxutils import escape
 
 import numpy as np
 
-from ppdm_cli.errors import counted
 from ppdm_cli.trees.tree import Tree
 from ppdm_cli.trees.wording import cases, outcome, plain
 
 MOST_LEAVES = 400
 """Rows of a picture."""
+_MOST_LABELS = 20
+"""Labels that the legend names."""
 _COLOURS = ("#0969da", "#cf5b16", "#1a7f37", "#8250df", "#bf3989", "#9a6700", "#1b7c83", "#cf222e", "#57606a")
-_ROW, _BOX, _PAD, _MARGIN, _GAP = 30.0, 22.0, 9.0, 20.0, 26.0
-_FONT = "font-family='Helvetica,Arial,sans-serif' font-size='12'"
+_ROW, _MARGIN, _GAP = 24.0, 20.0, 40.0
 
 
 @dataclass
 class _Node:
     node: int
-    depth: int
-    branch: str
-    folded: bool = False
+    depth: int = 0
+    branch: str = ""
+    words: str = ""
     inner: list[_Node] = field(default_factory=list)
-    y: float = 0.0
-    lines: str = ""
-    width: float = 0.0
+    top: float = 2 * _MARGIN
+    rows: int = 1
 
+    @property
+    def y(self) -> float:
+        return self.top + self.rows * _ROW / 2
 
-def svg(tree: Tree) -> str:
-    """The whole document."""
-    nodes = _shown(tree)
-    for n in nodes:
-        n.lines = _words(tree, n)
-        n.width = _width(n.lines) + 2 * _PAD
-    legend, legend_width, rows = _legend(tree)
-    top = _MARGIN + rows * 20 + 14
-    row = 0
-    for n in _depth_first(nodes[0]):
-        if not n.inner:
-            n.y, row = top + row * _ROW + _ROW / 2, row + 1
-    for n in reversed(nodes):
-        if n.inner:
-            n.y = (n.inner[0].y + n.inner[-1].y) / 2
-    left, right = _columns(nodes)
-    width = max(max(left[n.depth] + n.width for n in nodes) + _MARGIN, legend_width)
-    height = top + row * _ROW + _MARGIN
-    out = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' width='{width:.0f}' height='{height:.0f}' "
-        f"viewBox='0 0 {width:.0f} {height:.0f}' {_FONT}>",
-        "<rect width='100%' height='100%' fill='#ffffff'/>",
-        *legend,
-    ]
-    for n in nodes:
-        out += [_edge(n, child, left, right) for child in n.inner]
-    for n in nodes:
-        out += _box(tree, n, left[n.depth])
-    return "\n".join([*out, "</svg>", ""])
-
-
-def _shown(tree: Tree) -> list[_Node]:
-    """The nodes of the picture in order of depth: whole broods, as long as there are rows for them."""
-    nodes = [_Node(0, 0, "")]
-    rows, at = 1, 0
-    while at < len(nodes):
-        parent, at = nodes[at], at + 1
-        if tree.feature[parent.node] < 0:
-            continue
-        size = int(tree.children[parent.node])
-        if rows + size - 1 > MOST_LEAVES and parent.node:
-            parent.folded = True
-            continue
-        rows += size - 1
-        first = int(tree.first_child[parent.node])
-        shown = min(size, MOST_LEAVES)
-        parent.inner = [
-            _Node(first + b, parent.depth + 1, outcome(tree, parent.node, b, rounded=True))
-            for b in range(shown)
-        ]
-        nodes += parent.inner
-    return nodes
-
-
-def _depth_first(root: _Node) -> list[_Node]:
-    found, waiting = [], [root]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        waiting += reversed(node.inner)
-    return found
-
-
-def _words(tree: Tree, n: _Node) -> str:
-    if n.folded:
-        return f"\u2026 {counted(_leaves_below(tree, n.node), 'leaf').replace('leafs', 'leaves')}"
-    if tree.feature[n.node] < 0:
-        return f"{plain(tree.labels[int(tree.label[n.node])], 30)} {cases(tree, n.node)}"
-    return plain(tree.features[int(tree.feature[n.node])].name, 30)
-
-
-def _leaves_below(tree: Tree, node: int) -> int:
-    found, waiting = 0, [node]
-    while waiting:
-        here = waiting.pop()
-        first, size = int(tree.first_child[here]), int(tree.children[here])
-        found += size == 0
-        waiting += range(first, first + size)
-    return found
+    @property
+    def width(self) -> float:
+        return _width(self.branch + self.words) + 14
 
 
 def _width(text: str) -> float:
-    """About how wide a text is at 12 pixels."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
-    capital = sum(c.isupper() or c in "mw@%" for c in text)
-    return 6.6 * len(text) + 6.0 * wide + 2.2 * capital
-
-
-def _columns(nodes: list[_Node]) -> tuple[list[float], list[float]]:
-    """Where each level's boxes begin, and where the last of them ends."""
-    levels = 1 + max(n.depth for n in nodes)
-    boxes, branches = [0.0] * levels, [0.0] * levels
-    for n in nodes:
-        boxes[n.depth] = max(boxes[n.depth], n.width if n.inner else 0.0)
-        branches[n.depth] = max(branches[n.depth], _width(n.branch))
-    left, right = [_MARGIN], [_MARGIN + boxes[0]]
-    for depth in range(1, levels):
-        left.append(right[-1] + 2 * _GAP + branches[depth])
-        right.append(left[-1] + boxes[depth])
-    return left, right
+    """Return about how wide a text is at 12 pixels."""
+    return sum(13.0 if unicodedata.east_asian_width(c) in "WF" else 9.0 if c.isupper() else 6.9 for c in text)
 
 
 def _colour(code: int) -> str:
     return _COLOURS[code % len(_COLOURS)]
 
 
-def _edge(n: _Node, child: _Node, left: list[float], right: list[float]) -> str:
-    """A curve, then a straight line that carries the outcome."""
-    start, end = left[n.depth] + n.width, left[child.depth]
-    bend, level = right[n.depth] + _GAP, child.y
-    middle = (right[n.depth] + bend) / 2
-    path = (
-        f"M{start:.1f} {n.y:.1f}H{right[n.depth]:.1f}"
-        f"C{middle:.1f} {n.y:.1f} {middle:.1f} {level:.1f} {bend:.1f} {level:.1f}H{end:.1f}"
-    )
-    return (
-        f"<path d='{path}' fill='none' stroke='#8c959f'/>"
-        f"<text x='{bend + 4:.1f}' y='{level - 4:.1f}' fill='#424a53' font-size='11'>"
-        f"{escape(child.branch)}</text>"
-    )
+def svg(tree: Tree) -> str:
+    """Return the whole document."""
+    nodes, columns = _shown(tree), [_MARGIN]
+    legend, right = _legend(tree)
+    for depth in range(nodes[-1].depth + 1):
+        columns.append(columns[-1] + max(n.width for n in nodes if n.depth == depth) + _GAP)
+    for n in reversed(nodes):
+        n.rows = sum(c.rows for c in n.inner) or 1
+    drawn = []
+    for n in nodes:
+        top = n.top
+        for child in n.inner:
+            child.top, top = top, top + child.rows * _ROW
+            start, end = columns[n.depth] + n.width, columns[child.depth] - 4
+            curve = f"{start + 20:.1f} {n.y:.1f} {end - 20:.1f} {child.y:.1f}"
+            path = f"M{start:.1f} {n.y:.1f}C{curve} {end:.1f} {child.y:.1f}"
+            drawn.append(f"<path d='{path}' fill='none' stroke='#8c959f'/>")
+        drawn += _node(tree, n, columns[n.depth])
+    width, height = max(columns[-1], right), nodes[0].top + nodes[0].rows * _ROW + _MARGIN
+    size = f"width='{width:.0f}' height='{height:.0f}' viewBox='0 0 {width:.0f} {height:.0f}'"
+    font = "font-family='Helvetica,Arial,sans-serif' font-size='12' fill='#1f2328'"
+    head = f"<svg xmlns='http://www.w3.org/2000/svg' {size} {font}>"
+    return "\n".join([head, "<rect width='100%' height='100%' fill='#ffffff'/>", legend, *drawn, "</svg>", ""])
 
 
-def _box(tree: Tree, n: _Node, x: float) -> list[str]:
-    leaf = tree.feature[n.node] < 0
-    colour = _colour(int(tree.label[n.node])) if leaf else "#57606a"
-    y = n.y - _BOX / 2
-    shape = (
-        f"x='{x:.1f}' y='{y:.1f}' width='{n.width:.1f}' height='{_BOX:.0f}' rx='{_BOX / 2 if leaf else 3:.0f}'"
-    )
-    dashes = " stroke-dasharray='3 2'" if n.folded else ""
-    box = [f"<rect {shape} fill='#ffffff'/>"]
-    box.append(f"<rect {shape} fill='{colour}' fill-opacity='0.13' stroke='{colour}'{dashes}/>")
-    box.append(
-        f"<text x='{x + _PAD:.1f}' y='{n.y + (4 if leaf else 2):.1f}' fill='#1f2328'>{escape(n.lines)}</text>"
-    )
-    return box if leaf else box + _bar(tree, n, x + 3, y + _BOX - 6)
+def _shown(tree: Tree) -> list[_Node]:
+    """Return the nodes of the picture in order of depth: whole broods, as long as there are rows for them."""
+    leaves = tree.is_leaf.astype(int).tolist()
+    for node, parent in reversed(list(enumerate(tree.parent.tolist()))[1:]):
+        leaves[parent] += leaves[node]
+    nodes, rows = [_Node(0)], 1
+    for n in nodes:  # it grows meanwhile
+        size, first = int(tree.children[n.node]), int(tree.first_child[n.node])
+        if not size:
+            n.words = f"{plain(tree.labels[int(tree.label[n.node])], 30)} {cases(tree, n.node)}"
+        elif rows + size - 1 > MOST_LEAVES and n.node:
+            n.words = f"\u2026 {leaves[n.node]} leaves"
+        else:
+            n.words = plain(tree.features[int(tree.feature[n.node])].name, 30)
+            rows += size - 1
+            branches = [f"{outcome(tree, n.node, b, rounded=True)}  " for b in range(min(size, MOST_LEAVES))]
+            n.inner = [_Node(first + b, n.depth + 1, branch) for b, branch in enumerate(branches)]
+            nodes += n.inner
+    return nodes
 
 
-def _bar(tree: Tree, n: _Node, x: float, y: float) -> list[str]:
-    """The shares of the classes as a strip; shares too small to be seen are left out."""
+def _node(tree: Tree, n: _Node, x: float) -> list[str]:
+    """Return the outcome that leads here, and the test or the label, with its classes."""
+    branch = f"<tspan fill='#656d76'>{escape(n.branch)}</tspan>" if n.branch else ""
+    text = f"<text x='{x + 10:.1f}' y='{n.y + 4:.1f}' xml:space='preserve'>{branch}{escape(n.words)}</text>"
+    if tree.feature[n.node] < 0:
+        dot = f"<circle cx='{x + 2:.1f}' cy='{n.y:.1f}' r='4' fill='{_colour(int(tree.label[n.node]))}'/>"
+        return [dot, text]
     counts = tree.counts[n.node]
-    if counts.sum() <= 0:
-        return []
-    wide = (n.width - 6) * np.concatenate([[0.0], np.cumsum(counts) / counts.sum()])
-    return [
-        f"<rect x='{x + a:.1f}' y='{y:.1f}' width='{b - a:.1f}' height='4' fill='{_colour(i)}'/>"
-        for i, (a, b) in enumerate(pairwise(wide))
-        if b - a >= 0.2
+    ends = np.cumsum(counts) / max(counts.sum(), 1e-300) * (n.width - 14)
+    strip = [
+        f"<rect x='{x + 10 + a:.1f}' y='{n.y + 8:.1f}' width='{b - a:.1f}' height='3' fill='{_colour(code)}'/>"
+        for code, (a, b) in enumerate(zip([0.0, *ends], ends, strict=False))
+        if b - a >= 0.2  # what is narrower cannot be seen
     ]
+    return [text, *strip]
 
 
-def _legend(tree: Tree) -> tuple[list[str], float, int]:
-    """The class and its labels with their colours, in rows."""
-    title = plain(tree.class_name, 30)
-    out = [f"<text x='{_MARGIN}' y='{_MARGIN + 10}' font-weight='bold' fill='#1f2328'>{escape(title)}</text>"]
-    x, row, widest = _MARGIN + _width(title) + 24, 0, 0.0
-    for code, label in enumerate(tree.labels[:40]):
-        shown = plain(label, 30)
-        if x + _width(shown) > 900 and x > 200:
-            x, row = _MARGIN + 24, row + 1
-        y = _MARGIN + 20 * row
-        out.append(f"<rect x='{x:.1f}' y='{y:.1f}' width='11' height='11' rx='5' fill='{_colour(code)}'/>")
-        out.append(f"<text x='{x + 16:.1f}' y='{y + 10:.1f}' fill='#1f2328'>{escape(shown)}</text>")
-        x += _width(shown) + 36
-        widest = max(widest, x)
-    if len(tree.labels) > 40:
-        out.append(
-            f"<text x='{x:.1f}' y='{_MARGIN + 20 * row + 10:.1f}'>and {len(tree.labels) - 40} more</text>"
-        )
-        widest = max(widest, x + 90)
-    return out, widest, row + 1
+def _legend(tree: Tree) -> tuple[str, float]:
+    """Return a line with the class and its labels, and how far it reaches to the right."""
+    title, labels = plain(tree.class_name, 30), [plain(v, 30) for v in tree.labels[:_MOST_LABELS]]
+    shown = [f"<tspan fill='{_colour(i)}'>\u25cf</tspan> {escape(word)}" for i, word in enumerate(labels)]
+    more = [f"and {len(tree.labels) - _MOST_LABELS} more"] * (len(tree.labels) > _MOST_LABELS)
+    inside = "   ".join([f"<tspan font-weight='bold'>{escape(title)}</tspan>", *shown, *more])
+    line = f"<text x='{_MARGIN}' y='{_MARGIN + 8}' xml:space='preserve'>{inside}</text>"
+    return line, 2 * _MARGIN + _width(" ".join([title, *labels, *more])) + 24 * len(labels)

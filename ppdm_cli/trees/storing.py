@@ -21,7 +21,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
-from ppdm_cli.tables import Output, Target, publish, suffixes
+from ppdm_cli.tables import Output, Target, suffixes
 from ppdm_cli.trees.columnar import as_frame, sidecar_of
 from ppdm_cli.trees.tree import Feature, Tree
 from ppdm_cli.trees.wording import cut
@@ -180,14 +180,6 @@ class TreeFile:
                     "grow a smaller one with --max-depth or --min-records, or store its arrays as .parquet",
                 )
             self.into.put(data)
-
-
-def write(tree: Tree, path: Path, force: bool = False) -> None:
-    """A tree in a file of its own."""
-    with ExitStack() as stack:
-        file = TreeFile(stack, path, force)
-        file.fill(tree)
-        publish(file.into)
 
 
 def load(path: str | Path) -> Tree:
