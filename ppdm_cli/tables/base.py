@@ -13,14 +13,14 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, listed, quoted
 
-MOST_ROWS = 1 << 18
+LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
 MOST_COLUMNS = 1 << 16
 
 
 def rows_per_partition(columns: int) -> int:
     """Return how many rows of a table of so many columns are worked on at a time, whichever are read."""
-    return max(1 << 10, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
+    return max(LEAST_ROWS, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
 
 
 @dataclass(frozen=True)
