@@ -1,18 +1,19 @@
-"""Every command's tasks run anywhere: copied by pickle, in any order, some of them twice; the bytes are the same."""
+"""Tasks run anywhere: copied by pickle, in any order, some of them twice; the bytes are the same."""
 
 from __future__ import annotations
 
 import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
+from operator import add, attrgetter
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from ppdm_cli.engine import ENGINE, Advance, Batch, Engine, numbered, with_rows
-from ppdm_cli.tables import Table, base, csv_blocks
+from ppdm_cli.engine import ENGINE, Advance, Batch, Engine, fold, map_partitions, numbered, with_rows
+from ppdm_cli.tables import Table, base, csv_blocks, open_table, parquet
 from tests.conftest import Run, listing, people
 
 
@@ -30,7 +31,8 @@ class Scattered(Engine):
     def map(
         self, table: Table, task: Callable[[Batch], Any], columns: Sequence[str] | None, advance: Advance
     ) -> Iterator[Any]:
-        for rows, result in self._run(lambda b: with_rows(copied(task), b), numbered(table, columns, self._run)):
+        batches = numbered(table, columns, self._run)
+        for rows, result in self._run(lambda b: with_rows(copied(task), b), batches):
             yield result
             advance(rows)
 
@@ -51,7 +53,8 @@ class Scattered(Engine):
 COMMANDS = """
 perturb data.parquet -o release.parquet --gamma 9 --class group --seed 3
 perturb data.csv -o auto.csv --gamma 9 --class group --keep group --bins auto --matrix band --shuffle --seed 4
-perturb data.arrow -o noise.arrow --scheme additive --noise normal --sd 25% --class group --keep group --keep region --keep member --keep since --seed 5
+perturb data.arrow -o noise.arrow --scheme additive --noise normal --sd 25% --class group \
+    --drop region --drop member --keep since --keep group --seed 5
 estimate release.parquet -o estimates.csv --by group --truth data.parquet
 estimate auto.csv --joint age,region --json
 estimate noise.arrow --json
@@ -67,6 +70,7 @@ attack noise.arrow --truth data.arrow --json
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same records in three formats, each in several partitions: slices, row groups and blocks."""
+    monkeypatch.setattr(base, "LEAST_ROWS", 1)
     monkeypatch.setattr(base, "MOST_ROWS", 500)
     monkeypatch.setattr(csv_blocks, "BLOCK", 10_000)
     people(3_000).write_parquet(tmp_path / "data.parquet", row_group_size=1_200)
@@ -87,3 +91,61 @@ def test_tasks_run_anywhere_in_any_order_and_twice(data: Path, here: Run) -> Non
     finally:
         ENGINE.reset(token)
     assert scattered.tasks > 200
+
+
+class Counting:
+    """A task that remembers, as none may: how many rows it was given before."""
+
+    before = 0
+
+    def __call__(self, batch: Batch) -> int:
+        self.before += batch.rows
+        return self.before
+
+
+def test_a_task_that_remembers_would_be_found(data: Path) -> None:
+    table = open_table(data / "data.csv")
+    whole = list(map_partitions(table, Counting(), threads=1))
+    assert whole[-1] == 3_000 and len(whole) > 10
+    assert Scattered(2).scan(table, Counting(), None, print) != whole
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        Scattered(2).scan(table, lambda b: b.rows, None, print)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_partitions_are_loaded_in_any_order_and_again(data: Path, suffix: str, seed: int) -> None:
+    """Not copied, so that the slices of a row group share what is open: some before others, some twice."""
+    table = open_table(data / f"data.{suffix}")
+    inorder = [p.load() for p in table.partitions()]
+    assert len(inorder) > 5 and sum(b.num_rows for b in inorder) == 3_000
+    parts = list(table.partitions())
+    places = [*range(len(parts))] * 2
+    random.Random(seed).shuffle(places)
+    assert all(parts[p].load().equals(inorder[p]) for p in places)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_partitions_are_the_same_whichever_columns_are_read(
+    data: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "MOST_CELLS", 1_500)  # so that it is the width that decides
+    monkeypatch.setattr(base, "MOST_ROWS", 1 << 18)
+    table = open_table(data / f"data.{suffix}")
+    whole = [p.load().num_rows for p in table.partitions()]
+    assert len(whole) > 5
+    for columns in (["age"], ["group", "age"]):
+        assert [p.load().num_rows for p in table.partitions(columns)] == whole
+
+
+def test_a_row_group_is_decoded_once_by_threads(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    slices = parquet._RowGroup.slices
+
+    def counted(group: parquet._RowGroup) -> Iterator[Any]:
+        decoded.append(group.number)
+        return slices(group)
+
+    monkeypatch.setattr(parquet._RowGroup, "slices", counted)
+    assert fold(open_table(data / "data.parquet"), attrgetter("rows"), add, threads=4) == 3_000
+    assert sorted(decoded) == [0, 1, 2] and not parquet._READERS

@@ -151,30 +151,24 @@ class Passes:
 
     def run(self, threads: int | None, progress: Progress | None) -> None:
         self.adversary.learn(threads, progress)
-        self._targets, self._guessers = self.adversary.targets, self.adversary.guessers
-        targets = list(self._targets.values())
-        self._agreement = Agreement(targets) if self._known else None
-        self._audit = None
-        release = uuid.UUID(self._promise.release)
-        if self._known and "audit" in self._asked:
-            self._audit = Audit(targets, self.adversary.records, release, self.adversary.label)
-        self._order = Order(targets, self.adversary.counts) if "order" in self._asked else None
-        self._repeat = Repeat(targets, release.int) if "repeat" in self._asked else None
-        if self._repeat is not None and self._repeat.left_out:
-            self.adversary.remarks.append(
-                f"repeat: {listed(self._repeat.left_out)} cannot be perturbed again: the published values go "
-                "beyond the domain."
-            )
+        targets, asked = list(self.adversary.targets.values()), self._asked
+        records, release = self.adversary.records, uuid.UUID(self._promise.release)
+        audited, repeated, ordered = self._known and "audit" in asked, "repeat" in asked, "order" in asked
         self._task = _Guessing(
             self.adversary.reader,
             self._known,
-            self._targets,
-            self._guessers,
-            self._agreement,
-            self._audit,
-            self._repeat,
-            self._order,
+            self.adversary.targets,
+            self.adversary.guessers,
+            Agreement(targets) if self._known else None,
+            Audit(targets, records, release, self.adversary.label) if audited else None,
+            Repeat(targets, release.int) if repeated else None,
+            Order(targets, self.adversary.counts) if ordered else None,
         )
+        if self._task.repeat is not None and self._task.repeat.left_out:
+            self.adversary.remarks.append(
+                f"repeat: {listed(self._task.repeat.left_out)} cannot be perturbed again: what is published "
+                "goes beyond the domain."
+            )
         seen = fold(
             self._paired, self._task, Seen.__add__, threads=threads, progress=progress, doing="attacking"
         )
@@ -184,7 +178,8 @@ class Passes:
 
     def _check_paired(self, seen: Seen) -> None:
         """Rows that do not belong together would look like perfect privacy."""
-        if self._agreement is not None and not self._agreement.pairs(seen.agreement, self.adversary.counts):
+        agreement = self._task.agreement
+        if agreement is not None and not agreement.pairs(seen.agreement, self.adversary.counts):
             raise MismatchError(
                 "the release agrees with the original's rows no more than by chance",
                 UNPAIRED,
@@ -193,41 +188,41 @@ class Passes:
     # -- what comes out
 
     def _conclude(self, seen: Seen, threads: int | None, progress: Progress | None) -> None:
-        if self._order is not None:
-            self.order_rows = self._order.rows(seen.order, self._known)
-            if self._known and self._order.targets:
-                task = self._task.by_order
-                found = fold(self._paired, task, Seen.__add__, threads=threads, progress=progress)
+        if self._task.order is not None:
+            self.order_rows = self._task.order.rows(seen.order, self._known)
+            if self._known and self._task.order.targets:
+                by_order = self._task.by_order
+                found = fold(self._paired, by_order, Seen.__add__, threads=threads, progress=progress)
                 assert found is not None
                 seen.tallies |= found.tallies
         beliefs: dict[str, dict[str, dict[str, Any]]] = {}
-        if "posterior" in self._guessers:
-            beliefs["posterior"] = self._guessers["posterior"].beliefs()
-        if "record" in self._guessers:
+        if "posterior" in self._task.guessers:
+            beliefs["posterior"] = self._task.guessers["posterior"].beliefs()
+        if "record" in self._task.guessers:
             beliefs["record"] = {
                 n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in seen.beliefs.items()
             }
         if self._known:
-            figures = {k: t.figures(self._targets[k[1]]) for k, t in seen.tallies.items()}
+            figures = {k: t.figures(self._task.targets[k[1]]) for k, t in seen.tallies.items()}
         else:
             figures = {}
-            for attack, guesser in self._guessers.items():
+            for attack, guesser in self._task.guessers.items():
                 expected = guesser.expected(seen.beliefs) if attack == "record" else guesser.expected()
                 figures |= {(attack, n): f for n, f in expected.items()}
-        places = {n: i for i, n in enumerate(self._targets)}
+        places = {n: i for i, n in enumerate(self._task.targets)}
         for (attack, name), found_figures in sorted(
             figures.items(), key=lambda item: (ATTACKS.index(item[0][0]), places[item[0][1]])
         ):
             own = beliefs.get(attack, {}).get(name, {})
             self.rows.append(
-                described(attack, self._targets[name], self.adversary.records, self._known)
+                described(attack, self._task.targets[name], self.adversary.records, self._known)
                 | found_figures
                 | own
             )
-        if self._audit is not None and seen.audit is not None:
-            self.audit_rows, self.coins_rows, self.unseen = self._audit.verdicts(seen.audit)
-        if self._repeat is not None:
-            self.repeat_rows = self._repeat.rows(seen.repeat)
+        if self._task.audit is not None and seen.audit is not None:
+            self.audit_rows, self.coins_rows, self.unseen = self._task.audit.verdicts(seen.audit)
+        if self._task.repeat is not None:
+            self.repeat_rows = self._task.repeat.rows(seen.repeat)
 
     # -- the guesses themselves
 
@@ -235,12 +230,12 @@ class Passes:
         """The best guesses of the strongest attack that was made, in the original's columns and types."""
         linear_first = STRONGEST[2:] + STRONGEST[:2]
         strongest = linear_first if noisy(self._promise) else STRONGEST
-        made = [self._guessers[n] for n in strongest if n in self._guessers]
+        made = [self._task.guessers[n] for n in strongest if n in self._task.guessers]
         if not made:
             raise UsageError("none of the attacks asked for guesses values", "add --with posterior")
         attributes = self._promise.attributes
         schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
-        task = _Recovering(self.adversary.reader, self._targets, made, schema.names)
+        task = _Recovering(self.adversary.reader, self._task.targets, made, schema.names)
         rows = 0
 
         def counted() -> Any:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, listed, quoted
 
-MOST_ROWS = 1 << 18
+LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
 MOST_COLUMNS = 1 << 16
 
 
 def rows_per_partition(columns: int) -> int:
     """Return how many rows of a table of so many columns are worked on at a time, whichever are read."""
-    return max(1 << 10, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
+    return max(LEAST_ROWS, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
 
 
 @dataclass(frozen=True)
@@ -58,44 +57,37 @@ class Table(Protocol):
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
 
 
-_Loads = Callable[[Callable[[Partition], "pa.RecordBatch | RowTrouble"], Iterator[Partition]], Iterator[Any]]
+_Loaded = tuple[str, Callable[[int], None] | None, "pa.RecordBatch | RowTrouble"]
 
 
 def loaded(
-    table: Table, columns: Sequence[str] | None = None, run: _Loads = map
+    table: Table,
+    columns: Sequence[str] | None = None,
+    run: Callable[[Callable[[Partition], _Loaded], Iterator[Partition]], Iterable[_Loaded]] = map,
 ) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """Load a table in order: for each partition its file, how many rows of the file come before, and its rows.
 
     `run` is `map`, or like it in parallel. Each table is held to the number of rows that was promised for it.
     """
-    given: deque[Partition] = deque()
-
-    def kept() -> Iterator[Partition]:
-        for partition in table.partitions(columns):
-            given.append(partition)
-            yield partition
-
-    file, in_file, in_table = "", 0, 0
-    for found in run(load, kept()):
-        partition = given.popleft()
-        if partition.file != file:
-            file, in_file = partition.file, 0
+    last, in_file, in_table = "", 0, 0
+    for file, check, found in run(_load, table.partitions(columns)):
+        in_file = in_file if file == last else 0
         if isinstance(found, RowTrouble):
             raise DataError(f"row {in_file + found.row + 1} of {quoted(file)}: {found.what}", found.next_step)
         in_table += found.num_rows
-        if partition.check is not None:
-            partition.check(in_table)
+        if check is not None:
+            check(in_table)
             in_table = 0
         yield file, in_file, found
-        in_file += found.num_rows
+        last, in_file = file, in_file + found.num_rows
 
 
-def load(partition: Partition) -> pa.RecordBatch | RowTrouble:
-    """Load a partition, or return what is wrong with one of its rows."""
+def _load(partition: Partition) -> _Loaded:
+    """Load a partition; what is wrong with a row comes back, as the row's number is known later."""
     try:
-        return partition.load()
+        return partition.file, partition.check, partition.load()
     except RowTrouble as trouble:
-        return trouble
+        return partition.file, partition.check, trouble
 
 
 def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:

@@ -90,11 +90,11 @@ class _RowGroup:
         return int(self.metadata.row_group(self.number).num_rows)
 
     def slices(self) -> Iterator[pa.RecordBatch | pa.Table]:
+        """Start to decode; what is returned does not hold this, or no reader would ever be closed."""
         file = pq.ParquetFile(self.file, metadata=self.metadata, pre_buffer=False, read_dictionary=self.text)
         if self.length <= self.rows:
-            yield file.read_row_group(self.number, self.columns, use_threads=False)
-        else:
-            yield from file.iter_batches(self.rows, [self.number], self.columns, use_threads=False)
+            return iter([file.read_row_group(self.number, self.columns, use_threads=False)])
+        return iter(file.iter_batches(self.rows, [self.number], self.columns, use_threads=False))
 
     def load(self, place: int) -> pa.RecordBatch:
         try:
@@ -104,7 +104,10 @@ class _RowGroup:
             raise _damaged(self.label) from None
         self._check_text(batch)
         read = normalised(batch, self.schema)
-        keys = [pa.repeat(pa.scalar(value, kind), batch.num_rows) for value, kind in self.extra.values()]
+        if not self.extra:
+            return read
+        rows = min(self.rows, self.length - place * self.rows)
+        keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self.extra.values()]
         return pa.RecordBatch.from_arrays([*read.columns, *keys], names=[*read.schema.names, *self.extra])
 
     def _check_text(self, batch: pa.RecordBatch | pa.Table) -> None:
