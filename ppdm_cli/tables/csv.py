@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
+from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column, word
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
 from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
@@ -247,7 +247,8 @@ class CsvTable:
         return RowTrouble(
             row,
             f"the column {quoted(name)} is no {kind} there",
-            f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
+            f"declare it, such as --type {word(name, '=string')}, or say what stands for no value, such "
+                "as --null NA",
         )
 
     # -- types
