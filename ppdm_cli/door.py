@@ -85,6 +85,8 @@ def _argument(found: re.Match[str]) -> str:
 
 def _said(option: str, value: str) -> str:
     """Return the value of an option in Python's notation."""
+    if option in ("domain", "type", "attribute") and value[0] == value[-1] == "'":
+        value = value[1:-1]  # a word of the shell
     if option in ("domain", "type"):
         column, _, rest = value.rpartition("=")
         return f"{{{quoted(column)}: {quoted(rest) if option == 'type' else {'domain': rest}}}}"

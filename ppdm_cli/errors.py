@@ -8,6 +8,7 @@ quoted, so that whatever characters they have stay on one line.
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
 from enum import IntEnum
 
@@ -71,6 +72,11 @@ def one_line(text: str) -> str:
 def quoted(name: object) -> str:
     """A column or file name as messages show it."""
     return f"'{one_line(str(name))}'"
+
+
+def word(name: str, rest: str = "") -> str:
+    """Return a column's name, and what follows it, as one word of a shell: what to type after an option."""
+    return shlex.quote(one_line(name) + rest)
 
 
 def counted(number: int, thing: str) -> str:

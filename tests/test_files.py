@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from itertools import combinations
@@ -213,6 +214,16 @@ def test_standard_streams_are_files_too(folder: Path) -> None:
         assert done.returncode == 2 and b"also the input" in done.stderr, done.stderr
         (folder / "out.csv").unlink(missing_ok=True)
         assert listing(folder) == before
+
+
+@pytest.mark.parametrize(
+    "args", ["perturb '' -o new.csv --gamma 9", "perturb in.csv -o new.csv --gamma 9 --plan ''", "inspect ''"]
+)
+def test_an_empty_name_is_not_the_current_folder(folder: Path, here: Run, args: str) -> None:
+    assert b"the name of a file is empty" in here(*shlex.split(args), code=2).stderr
+    assert not (folder / "new.csv").exists()
+    with pytest.raises(UsageError, match="no input is named"):
+        perturb("", gamma=9)
 
 
 def test_the_library_refuses_it_as_well(folder: Path) -> None:

@@ -28,7 +28,7 @@ from ppdm_cli.channels.least_squares import applied, left_inverse
 from ppdm_cli.channels.matrix import Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import RefusedError, UsageError, quoted, word
 
 Noise = Literal["uniform", "normal"]
 MOST_INPUTS = 1 << 10
@@ -335,7 +335,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
             raise RefusedError(
                 f"the column {quoted(name)} is of type {kind}: noise is added to whole and floating-point "
                 "numbers",
-                f"--drop {name}, or --keep it if it is public",
+                f"--drop {word(name)}, or --keep it if it is public",
             )
         if request.options.get("sd") is None:
             raise UsageError(

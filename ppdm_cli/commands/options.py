@@ -11,9 +11,20 @@ import click
 
 from ppdm_cli.errors import UsageError, quoted
 
-FILE = click.Path(path_type=Path)
 TABLES, STREAMS = ".csv, .csv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
 """What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
+
+
+class _File(click.Path):
+    """A path; an empty one, as of an unset variable of the shell, is not the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            raise UsageError("the name of a file is empty", "check the variable that it comes from")
+        return super().convert(value, param, ctx)
+
+
+FILE = _File(path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 force_option = click.option("--force", is_flag=True, help="Overwrite an existing output.")
 sidecar_option = click.option(

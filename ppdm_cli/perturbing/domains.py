@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted, word
 from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.perturbing.wishes import AttributeWish, Rare
 
@@ -45,13 +45,13 @@ def declared(
             if len(values) > MOST_VALUES:
                 raise RefusedError(
                     f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
-                    f"--drop {name}, or group its values first",
+                    f"--drop {word(name)}, or group its values first",
                 )
             return Categories(kind, values, wish.nulls)
         if dtypes.is_discrete(kind):
             raise UsageError(
                 f"the column {quoted(name)} is of type {kind}, which has no interval",
-                f"list its values, such as --domain {name}=@file",
+                f"list its values, such as --domain {word(name, '=@file')}",
             )
         if wish.edges is not None:
             return Bins(kind, [_value(e, kind) for e in wish.edges], wish.nulls, representative)
@@ -96,20 +96,21 @@ def from_data(
     if facts.values is not None and not facts.values:
         raise RefusedError(
             f"the column {quoted(name)} has no values, only nulls",
-            f"--drop {name}, or declare its domain with --domain",
+            f"--drop {word(name)}, or declare its domain with --domain",
         )
     _check_writable(name, kind, facts)
     if rare == "merge" and _few_nulls(facts):
         raise RefusedError(
             f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
-            f"declare its domain with them (--attribute {name}:domain=...,nulls=true), or mend the data",
+            f"declare its domain with them (--attribute {word(name, ':domain=...,nulls=true')}), or mend the "
+            "data",
         )
     if facts.values is None:
         return Settled(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
         raise RefusedError(
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
-            f"--drop {name}, or --keep it if it is public",
+            f"--drop {word(name)}, or --keep it if it is public",
         )
     if rare == "publish" or not _rare(facts):
         return Settled(Categories(kind, sorted(facts.values), nulls))
@@ -117,7 +118,7 @@ def from_data(
     if len(values) + nulls < 2 or pa.types.is_boolean(kind):
         raise RefusedError(
             f"merging the rare categories of {quoted(name)} leaves one value",
-            f"--drop {name}, or declare its domain with --domain",
+            f"--drop {word(name)}, or declare its domain with --domain",
         )
     return Settled(Categories(kind, values, nulls), merges=True)
 
@@ -141,8 +142,9 @@ def refuse_rare(facts: Mapping[str, Facts]) -> None:
         raise RefusedError(
             f"categories that occur in fewer than {FEW} records: {which}; publishing that they exist may "
             "identify persons",
-            f"declare the domain, of numbers as --domain {first}=1:10, of text as --domain {first}=@file (with "
-            "nulls as --attribute COL:domain=1:10,nulls=true), or say --rare merge or --rare publish",
+            f"declare the domain, of numbers as --domain {word(first, '=1:10')}, of text as "
+            f"--domain {word(first, '=@file')} (with nulls as --attribute "
+            "COL:domain=1:10,nulls=true), or say --rare merge or --rare publish",
         )
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.engine import Batch, Progress, fold
-from ppdm_cli.errors import DataError, RefusedError, quoted
+from ppdm_cli.errors import DataError, RefusedError, quoted, word
 from ppdm_cli.tables import Table
 
 
@@ -60,7 +60,7 @@ def profile(
             raise RefusedError(
                 f"the column {quoted(name)} has more than {MOST_VALUES} different values: "
                 "no release of it could be mined",
-                f"--drop {name}, or group its values first",
+                f"--drop {word(name)}, or group its values first",
             )
     return found
 

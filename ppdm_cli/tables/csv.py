@@ -19,7 +19,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from ppdm_cli.errors import DataError, quoted, unknown_column
+from ppdm_cli.errors import DataError, quoted, unknown_column, word
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
 from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
@@ -122,7 +122,8 @@ class _Parser:
         return RowTrouble(
             row,
             f"the column {quoted(name)} is not of type {kind} there",
-            f"declare it, such as --type {name}=string, or say what stands for no value, such as --null NA",
+            f"declare it, such as --type {word(name, '=string')}, or say what stands for no value, such "
+            "as --null NA",
         )
 
     def load(self, block: bytes, schema: pa.Schema) -> pa.RecordBatch:

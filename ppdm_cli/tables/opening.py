@@ -39,7 +39,7 @@ def open_table(
         source = [source]
     if not isinstance(source, (list, tuple)):
         return from_arrow(source)
-    if not source:
+    if not source or "" in source:
         raise UsageError("no input is named", "name a file, or - for standard input")
     if not all(isinstance(s, (str, Path)) for s in source):
         raise UsageError(f"a {type(source).__name__} of objects is not a table", AS_TABLE)
