@@ -88,7 +88,7 @@ def _both(output: str, source: str) -> UsageError:
 
 
 def _identities(file: Path | int) -> list[Identity]:
-    """Where the file is, and, where there is one, which it is; nothing for a stream that is no file."""
+    """Return the file's path and, if it exists, its identity; nothing for a stream that is not a file."""
     found: list[Identity] = [os.path.realpath(file)] if isinstance(file, Path) else []
     try:
         status = file.stat() if isinstance(file, Path) else os.fstat(file)

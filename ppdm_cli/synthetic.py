@@ -29,7 +29,7 @@ Columns = dict[str, np.ndarray[Any, Any]]
 
 
 def generate(function: int, records: int, seed: int, balanced: bool = False) -> Iterator[pa.RecordBatch]:
-    """The table in batches of one schema; `balanced` makes both classes equally many."""
+    """Yield the table in batches of one schema; `balanced` makes both classes equally large."""
     if function not in FUNCTIONS:
         raise UsageError(f"unknown function {function}", "functions are 1 to 5")
     if records < 0:
@@ -64,7 +64,7 @@ def _attributes(rows: int, rng: np.random.Generator) -> Columns:
 
 
 def group_a(function: int, columns: Columns) -> np.ndarray:
-    """Which records are of group A, by the paper's function F1..F5."""
+    """Return which records are in group A, by the paper's function F1..F5."""
     salary, age, elevel = columns["salary"], columns["age"], columns["elevel"]
     young, old = age < 40, age >= 60
     middle = ~young & ~old

@@ -18,13 +18,13 @@ from ppdm_cli.channels import Matrix, Noisy
 from ppdm_cli.coins import Coins, uniform
 
 GROUPS = 64
-"""Published codes are told apart up to so many groups, and noise by so many cells."""
+"""The most groups of published codes that are distinguished, and the number of cells for noise."""
 MOST_ROWS = 512
-"""Original codes are grouped to so many at most; null stands alone."""
+"""The most groups of original codes; null is a group by itself."""
 _LARGEST = 1 << 20
-"""Entries of a law that is held."""
+"""The most entries of a law that is held in memory."""
 _LEAST_NOISE = 1 / 16
-"""Noise counts as none where it is among so many of the smallest."""
+"""Noise counts as absent where it is among so many of the smallest values."""
 
 
 class Law:

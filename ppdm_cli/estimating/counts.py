@@ -63,7 +63,7 @@ def count(
 
 
 def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN) -> Codes:
-    """The codes of a release's column; what the sidecar's domain lacks does not belong to it."""
+    """Return the codes of a release's column; what the sidecar's domain lacks does not belong to it."""
     found = domain.encode(batch.column(name))
     if found.outside.size:
         raise MismatchError(
@@ -79,7 +79,7 @@ def _counted(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def joint_codes(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
-    """One code for each combination, in the narrowest type that holds them."""
+    """Return one code for each combination, in the narrowest type that holds them."""
     joint: np.ndarray = codes[0]
     if len(codes) > 1:
         cells = int(np.prod(shape))

@@ -250,7 +250,7 @@ def perturb(
 
 
 def _check_readable(release: Sidecar) -> None:
-    """No release is published whose sidecar nobody could read."""
+    """Refuse to publish a release whose sidecar could not be read."""
     try:
         sidecars.decode(release.encode(), "to be written")
     except MismatchError:
@@ -262,7 +262,7 @@ def _check_readable(release: Sidecar) -> None:
 
 
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
-    """The key, and where a new one is to be kept."""
+    """Return the key, and where a new one is to be kept."""
     if seed is not None and key_file is not None:
         raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
     if (key_file is not None) != (identifier is not None):
@@ -281,13 +281,13 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
 
 
 def _earlier(path: Path) -> Sidecar:
-    """The sidecar of an earlier release, named by itself or by its data file."""
+    """Return the sidecar of an earlier release, named by itself or by its data file."""
     files.reading(path)
     return read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
 
 
 def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
-    """With an earlier release's types nothing needs to be inferred: one pass over the file."""
+    """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
     csv = csv or CsvOptions()
     known: dict[str, pa.DataType] = {}
     only: frozenset[str] | None = None
@@ -327,7 +327,7 @@ def _plan(
 
 
 def _release_id(key: Key, plan: Plan) -> str:
-    """A random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
+    """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())
     return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
@@ -350,7 +350,7 @@ def _shuffled(
 
 
 def _check(checks: Checks, plan: Plan, clip: bool) -> None:
-    """What only the whole data can show; nothing is published before this has passed."""
+    """Check what only the whole data can show; nothing is published before this has passed."""
     if checks.rows == 0:
         raise DataError("the table has no records", "there is nothing to perturb")
     for name, outside in checks.outside.items():
@@ -379,7 +379,7 @@ def _check(checks: Checks, plan: Plan, clip: bool) -> None:
 
 
 def _telling(checks: Checks, plan: Plan) -> list[str]:
-    """The attributes whose values the order of the rows gives away; none where it is not the data's."""
+    """Return the attributes whose values the order of the rows gives away; none where it is not the data's."""
     if checks.order is None:
         return []
     by_role = {r: [a.name for a in plan.attributes if a.role == r] for r in ("perturbed", "kept")}

@@ -12,7 +12,7 @@ from ppdm_cli.trees.tree import Tree, majority
 
 
 def packed(records: Records, grown: Grown, options: Options) -> Tree:
-    """The nodes that can be reached, numbered level by level."""
+    """Return the nodes that can be reached, numbered level by level."""
     levels, nodes = [], np.zeros(1, np.int64)
     while nodes.size:
         levels.append(nodes)
