@@ -27,7 +27,7 @@ class Run:
     reads: dict[Identity, str] = field(default_factory=dict)
     writes: dict[Identity, str] = field(default_factory=dict)
     published: bool = False
-    """Whether its outputs are in their places: what happens afterwards is no failure of the run."""
+    """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
 
 
 _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)

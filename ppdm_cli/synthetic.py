@@ -96,7 +96,7 @@ def _in(values: np.ndarray, low: int, high: int) -> np.ndarray:
 def _balance(
     function: int, columns: Columns, in_a: np.ndarray, rng: np.random.Generator, start: int
 ) -> tuple[Columns, np.ndarray]:
-    """As many of each class, by drawing more records of the rarer one; in random order."""
+    """Yield as many records of each class, by drawing more of the rarer one, in random order."""
     rows = len(in_a)
     want_a = (rows + (start // BLOCK + 1) % 2) // 2
     taken: dict[bool, list[Columns]] = {True: [], False: []}

@@ -1,4 +1,4 @@
-"""With the original: was every value perturbed as the sidecar says, and every coin independent of all else?
+"""Tests with the original whether values were perturbed as the sidecar says, and coins independent of all else.
 
 Each published cell has a place in its declared law (`law`). In an honest release it is uniform and independent
 of the original, of the record's other attributes, of the other rows and of its own row's number. Six families

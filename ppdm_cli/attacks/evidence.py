@@ -54,7 +54,7 @@ def _cumulants(chances: Floats, scores: Floats) -> tuple[Floats, Floats]:
 
 
 def sums_p(counts: np.ndarray, chances: Floats, scores: Floats) -> Floats:
-    """For each row of `counts` return a bound of the chance that its cells' scores sum to so much or more.
+    """Return for each row of `counts` a bound of the chance that its cells' scores sum to so much or more.
 
     The cells of a row are independent draws with these chances.
     """

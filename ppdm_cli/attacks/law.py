@@ -1,4 +1,4 @@
-"""Where in its law each published cell lies, with the original: uniform on [0, 1) if the release is honest.
+"""Computes where each published cell lies in its law: uniform on [0, 1) if the release is honest.
 
 That holds whatever the original, the matrix and the other cells are, so every test of the audit is one of
 independent uniform numbers. Values published as they were come first, then the others in the order of their
@@ -46,7 +46,7 @@ class Law:
         """Places below it count as kept: the same share of every code's cells."""
         own = self.row(np.arange(matrix.inputs))
         self.staying = np.bincount(own, self.stays) / np.bincount(own)
-        """By row, the chance to be published as it was."""
+        """Return the probability of each row to be published unchanged."""
         moved = min(matrix.outputs, GROUPS) - 1 if self._noise is None else round(GROUPS * (1 - _LEAST_NOISE))
         self._moved = moved
         self.cells = np.concatenate([[self.kept], np.full(moved, (1 - self.kept) / moved)])

@@ -37,7 +37,7 @@ def blocks(rows: int) -> Iterator[slice]:
 
 
 class State:
-    """Of one attribute; merges in the rows' order."""
+    """The counts of one attribute by block, merged in the order of the rows."""
 
     def __init__(self, drift: Floats, neighbours: Sample) -> None:
         self.drift, self.neighbours = drift, neighbours

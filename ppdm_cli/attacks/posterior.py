@@ -19,7 +19,7 @@ from ppdm_cli.privacy import worst_posterior
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """For each published code of an attribute the best guesses, and what they are worth."""
+    """The best guesses for each published code of an attribute, and what they are worth."""
 
     target: Target
     guess: Guess

@@ -25,7 +25,7 @@ LEAST_WIDTH = 1e-70
 
 
 class Guess(NamedTuple):
-    """Of each record: the code to name, the code whose neighbourhood to name, the number to name.
+    """The guesses for each record: the code to name, the code whose neighbourhood to name, the number to name.
 
     Where the adversary has beliefs, also how likely they hold the code and the neighbourhood, and the
     squared error that they expect of the number.
@@ -40,7 +40,7 @@ class Guess(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """Of each record the original's code and number (NaN where it has none)."""
+    """The original's code and number of each record (NaN where it has none)."""
 
     codes: Codes
     numbers: Floats

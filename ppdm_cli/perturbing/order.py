@@ -3,7 +3,7 @@
 A file sorted by a private column publishes it, whatever gamma says: the rows around a record tell its
 value. So the true codes of rows some steps apart are compared with what a random order of the same
 codes gives: how often they are equal, and how their ranks go along. What a kept column tells by itself
-is no fault of the order, so the codes are then taken to be in random order among the records that are
+is not a fault of the order, so the codes are then taken to be in random order among the records that are
 alike in the kept columns.
 
 Mean and variance under a random order are exact (Mood 1940, Wald and Wolfowitz 1943, for any symmetric
@@ -44,7 +44,7 @@ _TEXT = 64
 
 @dataclass
 class Sample:
-    """The same blocks of rows however a table is cut: every one, or every 2nd, 4th, ... of a long table."""
+    """Blocks of rows, the same however a table is cut: every one, or every 2nd, 4th, ... of a long table."""
 
     names: list[str]
     seen: int
@@ -200,7 +200,7 @@ class _Test:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Of a symmetric measure f of two records, summed over all pairs (a, b) of a group, a not b."""
+    """Sums of a symmetric measure f of two records over all pairs (a, b) of a group, a not b."""
 
     once: Floats
     """f(a, b)."""

@@ -173,7 +173,7 @@ class Wishes:
 
     @property
     def bins_for_all(self) -> int:
-        """Known when `sizing` has seen to "auto"."""
+        """Return the number of bins for all attributes, known once `sizing` has replaced "auto"."""
         assert self.bins != "auto"
         return self.bins
 

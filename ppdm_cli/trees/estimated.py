@@ -133,7 +133,7 @@ class Teacher:
         sample, rng = self._sample, np.random.Generator(np.random.SFC64(SEED))
         labels = sample.labels
         used = np.ones(len(labels), bool) if without is None else sample.folds != without
-        if self._label.kept:  # null is no label
+        if self._label.kept:  # null is not a label
             used &= labels < self._label.domain.ordinary
         rows = np.flatnonzero(used)
         published = [c[rows] for c in sample.codes]

@@ -1,4 +1,4 @@
-"""From the nodes as they were made to the tree that is kept: those that can be reached, level by level."""
+"""Packs the nodes that were grown into the tree that is kept: those that can be reached, level by level."""
 
 from __future__ import annotations
 

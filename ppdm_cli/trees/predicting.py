@@ -29,7 +29,7 @@ CELLS = 1 << 22
 PLACES = 1 << 18
 """The most places in the tree that are held at a time, of records that are in several."""
 Outcomes = Mapping[int, np.ndarray]
-"""For each tested attribute numbers, NaN where missing; or the places of categories, -1 where missing."""
+"""The numbers of each tested attribute, NaN where missing; or its categories' places, -1 where missing."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ppdm_cli.trees.histograms import Entries
 from ppdm_cli.trees.records import Records
 
 Region = Mapping[int, Floats]
-"""By attribute; where it is not tested on the way, every code counts."""
+"""The codes that reach a node, by attribute; of one that is not tested on the way, every code."""
 
 
 def regions(records: Records, grown: Grown) -> Iterator[tuple[int, Region]]:
