@@ -74,7 +74,7 @@ def quoted(name: object) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """ "1 value", "2 values"."""
+    """Return a number with its noun, such as "1 value" or "2 values"."""
     return f"{number} {thing}" + "s" * (number != 1)
 
 

@@ -35,7 +35,7 @@ _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)
 
 @contextmanager
 def one_run() -> Iterator[Run]:
-    """A run, or a part of the one that is under way: a command, or a call of the library."""
+    """Yield a run, or the one that is under way: a command, or a call of the library."""
     under_way = _RUN.get()
     if under_way is not None:
         yield under_way

@@ -53,7 +53,7 @@ def _block(function: int, start: int, rows: int, seed: int, balanced: bool) -> p
 
 
 def _attributes(rows: int, rng: np.random.Generator) -> Columns:
-    """Agrawal & Srikant's attributes: a commission only below a salary of 75,000, house by area."""
+    """Draw Agrawal & Srikant's attributes: a commission only below a salary of 75,000, house by area."""
     salary = rng.uniform(20_000, 150_000, rows)
     commission = np.where(salary >= 75_000, 0.0, rng.uniform(10_000, 75_000, rows))
     age = rng.uniform(20, 80, rows)

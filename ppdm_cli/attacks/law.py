@@ -74,7 +74,7 @@ class Law:
 
     @staticmethod
     def _of_noise(noise: Noisy, published: Floats, original: Floats, within: Floats) -> tuple[Floats, int]:
-        """Rounding of the sum blurs the noise by half a unit of its last digit either way."""
+        """Return the places of noise in its law; rounding blurs it by half a unit of the last digit."""
         apart, half = published - original, np.spacing(np.abs(published)) / 2
         beyond = int(np.count_nonzero(np.abs(apart) > noise.reach * (1 + 1e-9) + 2 * half))
 

@@ -117,7 +117,7 @@ class Record:
     def __init__(
         self, learnt: Learnt, targets: Mapping[str, Target], by_class: Mapping[str, Floats], gamma: float
     ):
-        """`by_class`: the published counts (class, code) of each attribute; `gamma` is the record's."""
+        """Take the published counts (class, code) of each attribute, `by_class`, and the record's gamma."""
         label = learnt.sample.label.name
         self._targets = {n: t for n, t in targets.items() if n != label}
         self._gamma = gamma

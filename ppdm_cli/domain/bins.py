@@ -35,7 +35,7 @@ class Bins(Domain):
     def __init__(
         self, kind: pa.DataType, edges: list[Any], nulls: bool, representative: Representative = "center"
     ) -> None:
-        """`edges` are carrier numbers, strictly increasing."""
+        """Take `edges`, which are carrier numbers, strictly increasing."""
         super().__init__(kind, nulls)
         array = np.array(edges, dtypes.carrier_type(kind))
         if len(edges) < 2 or len(edges) > MOST_VALUES + 1 or not (array[1:] > array[:-1]).all():

@@ -18,7 +18,7 @@ class Categories(Domain):
     """A domain of single values, sorted."""
 
     def __init__(self, kind: pa.DataType, values: list[Any], nulls: bool) -> None:
-        """`values` are strings, booleans or carrier numbers, each once, in sorted order."""
+        """Take `values`: strings, booleans or carrier numbers, each once, in sorted order."""
         super().__init__(kind, nulls)
         if sorted(set(values)) != values:
             raise ValueError("categories must be sorted and each listed once")

@@ -118,7 +118,7 @@ def _ranks(column: pa.Array, ties: str) -> np.ndarray:
 
 
 def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
-    """The perturbed attributes that the order of the rows gives away, beyond what the kept columns tell."""
+    """Return the perturbed attributes that the row order gives away, beyond what the kept columns tell."""
     places, columns = sample.columns()
     if not len(places):
         return []
@@ -135,7 +135,7 @@ def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) 
 
 
 def in_order(sample: Sample, name: str) -> bool:
-    """Whether the rows are in the order of a column, up or down; digits in text are taken for numbers."""
+    """Return whether the rows are in the order of a column, up or down; digits in text count as numbers."""
     column = sample.columns()[1][name]
     with suppress(pa.ArrowInvalid):
         column = pc.cast(column, pa.float64())
@@ -165,7 +165,7 @@ class _Test:
         return np.bincount(groups, minlength=len(self._sizes)).astype(np.float64)
 
     def tells(self, codes: Codes) -> bool:
-        """Whether codes some steps apart are more, or less, alike than chance explains, and by enough."""
+        """Return whether codes some steps apart are more, or less, alike than by chance, and by enough."""
         return any(s >= TELLING and p < self._level for _, s, p in self.measured(codes))
 
     def measured(self, codes: Codes) -> list[tuple[int, float, float]]:

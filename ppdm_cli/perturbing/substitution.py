@@ -203,7 +203,7 @@ def _places(coins: Coins, addresses: Addresses) -> Addresses:
 
 
 def _merge(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
-    """Rare values to the category for others or, of numbers, to the nearest; what is left outside."""
+    """Merge rare values into the category for others or the nearest number; return what is left outside."""
     assert isinstance(domain, Categories)
     valid = array.is_valid().to_numpy(zero_copy_only=False)[outside]
     rows, left = outside[valid], outside[~valid]

@@ -142,7 +142,7 @@ class Wishes:
             raise UsageError("the class is dropped", "keep or perturb it")
 
     def _check_scheme(self) -> None:
-        """What belongs to a scheme is asked with it, and what belongs to channels without it."""
+        """Check that a scheme's settings are given with it, and those of channels without it."""
         if self.scheme not in schemes():
             raise UsageError(f"unknown scheme {quoted(self.scheme)}", f"one of {', '.join(schemes())}")
         if self.scheme == SUBSTITUTION:
@@ -259,7 +259,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def from_plan(path: Path) -> Wishes:
-    """Wishes from a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+    """Return the wishes of a TOML plan: settings for all, and a table `attributes.NAME` for each."""
     reading(path)
     try:
         with path.open("rb") as file:
