@@ -14,5 +14,5 @@ Addresses = npt.NDArray[np.uint64]
 
 
 def code_type(size: int) -> type[np.unsignedinteger[Any]]:
-    """The smallest unsigned type that holds the codes 0..size-1."""
+    """Return the smallest unsigned type that holds the codes 0..size-1."""
     return np.uint8 if size <= 1 << 8 else np.uint16 if size <= 1 << 16 else np.uint32

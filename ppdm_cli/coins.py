@@ -28,7 +28,7 @@ from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 
 BLOCK = 16
 CELLS = 1 << 16
-"""Cells drawn at once: their blocks fit a core's second-level cache."""
+"""The number of cells drawn at once: their blocks fit a core's second-level cache."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,22 @@ class Key:
 
     @classmethod
     def fresh(cls, origin: Literal["system", "key-file"] = "system") -> Key:
-        """256 bits from the operating system, for one release, never written down but in a key file."""
+        """Return a key of 256 bits from the operating system, never written down but in a key file."""
         return cls(secrets.token_bytes(32), origin)
 
     @classmethod
     def from_seed(cls, seed: int) -> Key:
-        """For tests and papers: a seed can be guessed, so such a release promises nothing."""
+        """Return a key from a seed, for tests and papers: it can be guessed, so nothing is promised."""
         return cls(hashlib.blake2b(b"ppdm seed %d" % seed, digest_size=32).digest(), "seeded")
 
     def derive(self, purpose: str, *parts: object) -> bytes:
-        """A 256-bit key for one purpose: BLAKE2b keyed by the secret over an unambiguous text."""
+        """Return a 256-bit key for one purpose: BLAKE2b keyed by the secret over an unambiguous text."""
         text = msgspec.json.encode([purpose, *parts])
         return hashlib.blake2b(text, key=self.secret, digest_size=32).digest()
 
 
 def key_from_file(path: Path) -> Key:
-    """The key in a file of 64 hex digits (--key-file)."""
+    """Return the key in a file of 64 hex digits (--key-file)."""
     try:
         with path.open("rb") as file:
             # where the mode does not tell users apart, as on Windows, it does not say who can read the file
@@ -100,7 +100,7 @@ class Coins:
         self._input, self._output = _scratch.input, _scratch.output
 
     def words(self, addresses: Addresses, codes: Codes | int, retry: Codes | int = 0) -> Words:
-        """Four 32-bit words a cell, for up to `CELLS` cells; overwritten by the thread's next call.
+        """Return four 32-bit words per cell for up to `CELLS` cells; the thread's next call overwrites them.
 
         A true value of 64 bits, which never asks again, takes the places of both code and retry.
         """
@@ -114,12 +114,12 @@ class Coins:
         return words
 
     def encrypt(self, blocks: np.ndarray) -> np.ndarray:
-        """Whole blocks, as (n, 2) 64-bit words; for the identifiers' digests."""
+        """Return encrypted blocks as (n, 2) 64-bit words, for the identifiers' digests."""
         return np.frombuffer(self._cipher.update(blocks.tobytes()), "<u8").reshape(-1, 2)
 
 
 def uniform(coins: Coins, addresses: Addresses, codes: Codes) -> np.ndarray:
-    """One number in [0, 1) a cell, of 53 bits."""
+    """Return one number in [0, 1) per cell, with 53 random bits."""
     result = np.empty(len(addresses))
     for start in range(0, len(addresses), CELLS):
         part = slice(start, start + CELLS)
@@ -129,7 +129,7 @@ def uniform(coins: Coins, addresses: Addresses, codes: Codes) -> np.ndarray:
 
 
 def identifier_addresses(key: Key, identifiers: pa.StringArray) -> Addresses:
-    """64-bit addresses of identifiers: a CBC-MAC of each one's UTF-8 bytes, length first.
+    """Return 64-bit addresses of identifiers: the CBC-MAC of each one's UTF-8 bytes, length first.
 
     Keyed, so that addresses say nothing of identifiers; the same text gives the same address in
     every format. All identifiers of one length in blocks go through the cipher together.

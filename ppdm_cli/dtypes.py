@@ -62,7 +62,7 @@ _DECIMAL = re.compile(r"decimal128\((\d{1,2}), (\d{1,2})\)")
 
 
 def parse(name: str) -> pa.DataType:
-    """The type that a name stands for, in a sidecar or in --type."""
+    """Return the type that a name stands for, in a sidecar or in --type."""
     simple = _SIMPLE.get(name) or _FRIENDLY.get(name)
     if simple is not None:
         return simple
@@ -80,7 +80,7 @@ def parse(name: str) -> pa.DataType:
 
 
 def normal(kind: pa.DataType, name: str) -> pa.DataType:
-    """The type that a column is read as: dictionaries and views as their values."""
+    """Return the type that a column is read as: dictionaries and views as their values."""
     if pa.types.is_dictionary(kind):
         return normal(kind.value_type, name)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -111,17 +111,17 @@ def normal(kind: pa.DataType, name: str) -> pa.DataType:
 
 
 def is_discrete(kind: pa.DataType) -> bool:
-    """Strings and booleans are always categories."""
+    """Return whether values of the type are always categories: strings and booleans are."""
     return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind))
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Whether the carrier is made of integers: then bins hold whole steps."""
+    """Return whether the carrier is made of integers: then bins hold whole steps."""
     return not is_discrete(kind) and not pa.types.is_floating(kind)
 
 
 def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
-    """The numpy type of a column's carrier."""
+    """Return the numpy type of a column's carrier."""
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         return np.dtype(kind.to_pandas_dtype())
     if pa.types.is_date32(kind) or pa.types.is_time32(kind):
@@ -130,7 +130,7 @@ def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
 
 
 def limits(kind: pa.DataType) -> tuple[Any, Any]:
-    """The smallest and the largest carrier number that the type's text or JSON form can write."""
+    """Return the smallest and the largest carrier number that the type's text or JSON form can write."""
     width = carrier_type(kind)
     if width.kind == "f":
         return float(np.finfo(width).min), float(np.finfo(width).max)
@@ -151,7 +151,7 @@ def limits(kind: pa.DataType) -> tuple[Any, Any]:
 
 
 def holding(kind: pa.DataType, low: Any, high: Any) -> pa.DataType | None:
-    """The type itself or the next wider one of its kind that can write all from low to high, if any."""
+    """Return the type itself or the next wider one of its kind that can write all from low to high, if any."""
     wider = [kind]
     if pa.types.is_integer(kind):
         more = (pa.int16(), pa.int32(), pa.int64())
@@ -168,7 +168,7 @@ def holding(kind: pa.DataType, low: Any, high: Any) -> pa.DataType | None:
 
 
 def carrier(array: pa.Array) -> np.ndarray:
-    """A column's values as numbers, without a copy where there is none to make; nulls are junk."""
+    """Return a column's values as numbers, without a copy where there is none to make; nulls are junk."""
     kind, width = array.type, carrier_type(array.type)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
@@ -180,7 +180,7 @@ def carrier(array: pa.Array) -> np.ndarray:
 
 
 def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """The column that numbers stand for; the inverse of `carrier`."""
+    """Return the column that numbers stand for; the inverse of `carrier`."""
     values = np.ascontiguousarray(values, carrier_type(kind))
     if pa.types.is_decimal128(kind):
         wide = np.empty((len(values), 2), np.int64)
@@ -190,7 +190,7 @@ def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def taken(values: np.ndarray, codes: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """`from_carrier(values[codes])`, in memory of Arrow's, which it uses again."""
+    """Return `from_carrier(values[codes])` in memory of Arrow, which it reuses."""
     if pa.types.is_decimal128(kind):
         return from_carrier(values.take(codes), kind)
     buffer = pa.allocate_buffer(len(codes) * values.itemsize)
@@ -199,7 +199,7 @@ def taken(values: np.ndarray, codes: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 
 def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
-    """One carrier value (or category) as a sidecar writes it."""
+    """Return one carrier value (or category) as a sidecar writes it."""
     if is_discrete(kind):
         return value if isinstance(value, (str, bool)) else bool(value)
     if pa.types.is_floating(kind):
@@ -216,7 +216,7 @@ def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """A carrier value (or category) from what a sidecar, plan or option wrote; ValueError if none."""
+    """Return a carrier value (or category) from what a sidecar, plan or option wrote; ValueError if none."""
     if pa.types.is_string(kind):
         if isinstance(value, str):
             return value
@@ -242,7 +242,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def from_text(text: str, kind: pa.DataType) -> Any:
-    """The same from the text of an option or a CSV cell."""
+    """Return a carrier value (or category) from the text of an option or a CSV cell."""
     if pa.types.is_string(kind):
         return text
     if pa.types.is_boolean(kind):
@@ -274,7 +274,7 @@ def _whole_from_text(text: str, kind: pa.DataType) -> int:
 
 
 def _unscaled(text: str, kind: pa.DataType) -> int:
-    """A decimal's digits as one integer; exactly, and however large its exponent is."""
+    """Return a decimal's digits as one integer; exactly, and however large its exponent is."""
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -291,7 +291,7 @@ def _unscaled(text: str, kind: pa.DataType) -> int:
 
 
 def _ticks(text: str, digits: int) -> int:
-    """A time of day in units of 10^-digits seconds; Arrow casts no text to times."""
+    """Return a time of day in units of 10^-digits seconds; Arrow casts no text to times."""
     match = _TIME.fullmatch(text)
     if not match:
         raise ValueError("not a time of day")
@@ -303,7 +303,7 @@ def _ticks(text: str, digits: int) -> int:
 
 
 def normalised(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """A column as its normal type; dictionaries are kept where the caller can use them."""
+    """Return a column as its normal type; dictionaries are kept where the caller can use them."""
     if pa.types.is_dictionary(array.type):
         if normal(array.type, name) == kind and pa.types.is_string(kind):
             return array

@@ -65,12 +65,12 @@ class RefusedError(PpdmError):
 
 
 def one_line(text: str) -> str:
-    """The text with every control character written out: no name can forge a second line."""
+    """Return the text with every control character written out: no name can forge a second line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def quoted(name: object) -> str:
-    """A column or file name as messages show it."""
+    """Return a column or file name as messages show it."""
     return f"'{one_line(str(name))}'"
 
 
@@ -80,19 +80,19 @@ def word(name: str, rest: str = "") -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """ "1 value", "2 values"."""
+    """Return a number with its noun, such as "1 value" or "2 values"."""
     return f"{number} {thing}" + "s" * (number != 1)
 
 
 def listed(names: Iterable[object], most: int = 12) -> str:
-    """Names in a row, cut where a line would become unreadable."""
+    """Return names in a row, cut where a line would become unreadable."""
     names = list(names)
     shown = ", ".join(quoted(n) for n in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
 
 
 def unknown_column(name: str, known: Iterable[str], where: str) -> UsageError:
-    """The error for a column that is not there; lists those that are, nearest first."""
+    """Return the error for a column that is not there; lists those that are, nearest first."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {quoted(near[0])}? " if near else ""

@@ -27,7 +27,7 @@ class Run:
     reads: dict[Identity, str] = field(default_factory=dict)
     writes: dict[Identity, str] = field(default_factory=dict)
     published: bool = False
-    """Whether its outputs are in their places: what happens afterwards is no failure of the run."""
+    """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
 
 
 _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)
@@ -35,7 +35,7 @@ _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)
 
 @contextmanager
 def one_run() -> Iterator[Run]:
-    """A run, or a part of the one that is under way: a command, or a call of the library."""
+    """Yield a run, or the one that is under way: a command, or a call of the library."""
     under_way = _RUN.get()
     if under_way is not None:
         yield under_way
@@ -88,7 +88,7 @@ def _both(output: str, source: str) -> UsageError:
 
 
 def _identities(file: Path | int) -> list[Identity]:
-    """Where the file is, and, where there is one, which it is; nothing for a stream that is no file."""
+    """Return the file's path and, if it exists, its identity; nothing for a stream that is not a file."""
     found: list[Identity] = [os.path.realpath(file)] if isinstance(file, Path) else []
     try:
         status = file.stat() if isinstance(file, Path) else os.fstat(file)

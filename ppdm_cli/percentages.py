@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, Context
 
 
 def at_most(share: float) -> str:
-    """A bound as a percentage: rounded up, so that it holds."""
+    """Return a bound as a percentage: rounded up, so that it holds."""
     rounded = Context(prec=3, rounding=ROUND_CEILING).create_decimal(repr(100 * share))
     return f"{rounded.normalize():f}%" if share < 0.9995 or share == 1 else "over 99.9%"
 

@@ -16,7 +16,7 @@ _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
 def opened(stack: ExitStack, path: Path, force: bool) -> Target:
-    """Before anything is computed: the suffix is known, the extra is there, the file may be written."""
+    """Open a picture before anything is computed: check its suffix, the extra, and that it may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
             f"the suffix of {quoted(path.name)} names no picture",
@@ -38,7 +38,7 @@ def _altair() -> Any:
 
 
 def entropy(rows: list[dict[str, Any]], target: Target) -> None:
-    """The paper's Fig. 3: H(M) over N, a line a gamma; of a release, a bar an attribute."""
+    """Draw the paper's Fig. 3: H(M) over N, one line per gamma; for a release, one bar per attribute."""
     alt = _altair()
     data = alt.Data(values=rows)
     if "attribute" in rows[0]:
@@ -100,7 +100,7 @@ _MARKS = {ord("<"): "\ue000", ord(">"): "\ue001", ord("&"): "\ue002"}
 
 
 def _shown_in(part: Any) -> Any:
-    """With control characters of names and labels spelt out: a drawing that had one could not be read."""
+    """Return text with control characters spelt out: a drawing that had one could not be read."""
     return _mapped(part, one_line)
 
 
@@ -114,7 +114,7 @@ def _mapped(part: Any, change: Callable[[str], str]) -> Any:
 
 
 def attacks(rows: list[dict[str, Any]], target: Target) -> None:
-    """Exact guesses of each attack beside those of the prior alone, a panel an attribute; else the errors."""
+    """Draw each attack's exact guesses beside the prior's, one panel per attribute; otherwise the errors."""
     alt = _altair()
     exact = any(r.get("exact") is not None for r in rows)
     what, title = ("exact", "named exactly") if exact else ("rmse_share", "RMSE, of the standard deviation")
@@ -145,15 +145,15 @@ def attacks(rows: list[dict[str, Any]], target: Target) -> None:
 
 _SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
 _MOST_LABELS = 25
-"""Labels below a panel; of more, every second, third, ... is shown."""
+"""The most labels below a panel; of more, every second, third, ... is shown."""
 _MOST_VALUES = 100
-"""Categories in a panel; of more, the commonest are drawn."""
+"""The most categories in a panel; of more, the most frequent are drawn."""
 _BIN = re.compile(r"\[[^,]*, [^,]*[\])]")
 """The label of a bin of dates or times; its beginning is shown."""
 
 
 def distributions(rows: list[dict[str, Any]], target: Target) -> None:
-    """Observed, estimated (with intervals) and, where known, true counts: a panel an attribute.
+    """Draw observed, estimated (with intervals) and, if known, true counts, one panel per attribute.
 
     Bins of numbers stand on an axis of numbers, categories side by side.
     """
@@ -255,7 +255,7 @@ def _shown(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The bins with their ends on the axis; null has none, and stands to the right of them."""
+    """Return the bins with their ends on the axis; null has none, and stands to the right of them."""
     ordinary = [r for r in rows if r["label"] != "null"]
     end = ordinary[-1]["upper"]
     width = (end - ordinary[0]["lower"]) / len(ordinary)

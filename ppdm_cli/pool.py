@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 
 def default_threads() -> int:
-    """As many as this process may use cores."""
+    """Return the number of cores that this process may use."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 @contextmanager
 def workers(threads: int | None = None) -> Iterator[ThreadPoolExecutor]:
-    """A pool for the length of one job."""
+    """Yield a pool for the length of one job."""
     executor = ThreadPoolExecutor(threads or default_threads(), thread_name_prefix="ppdm")
     try:
         yield executor
@@ -35,7 +35,7 @@ def workers(threads: int | None = None) -> Iterator[ThreadPoolExecutor]:
 def ordered(
     executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result], ahead: int = 1
 ) -> Iterator[Result]:
-    """`work` of every item, in order; at most `ahead` more items than threads wait or run."""
+    """Yield `work` of every item, in order; at most `ahead` more items than threads wait or run."""
     pending: deque[Future[Result]] = deque()
     most = executor._max_workers + ahead
     try:

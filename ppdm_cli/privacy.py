@@ -12,19 +12,19 @@ from ppdm_cli.errors import UsageError
 
 
 def epsilon(gamma: float) -> float:
-    """Local differential privacy: epsilon = ln gamma."""
+    """Return the epsilon of local differential privacy, ln gamma."""
     return math.log(gamma)
 
 
 def worst_posterior(gamma: float, prior: float) -> float:
-    """The largest posterior that gamma allows for a property of that prior (maths 2)."""
+    """Return the largest posterior that gamma allows for a property of that prior (maths 2)."""
     if math.isinf(gamma):
         return 1.0
     return gamma * prior / (1 - prior + gamma * prior)
 
 
 def gamma_from_rhos(rho1: float, rho2: float) -> float:
-    """The largest gamma that allows no rho1-to-rho2 breach, for any prior."""
+    """Return the largest gamma that allows no rho1-to-rho2 breach, for any prior."""
     if not 0 < rho1 < rho2 < 1:
         raise UsageError(
             "rho1 and rho2 must satisfy 0 < rho1 < rho2 < 1",

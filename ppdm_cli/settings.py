@@ -9,7 +9,7 @@ from ppdm_cli.errors import UsageError, quoted
 
 
 def decimal(value: Any) -> Decimal:
-    """A number, exactly as it was written."""
+    """Return a number, exactly as it was written."""
     try:
         return value if isinstance(value, Decimal) else Decimal(str(value).strip())
     except InvalidOperation:

@@ -9,9 +9,9 @@ from typing import Any
 from ppdm_cli.errors import one_line
 
 MOST = 300
-"""Characters that a result prints at most."""
+"""The most characters that a result prints."""
 ROWS = 10
-"""Rows of a frame that a notebook shows."""
+"""The most rows of a frame that a notebook shows."""
 
 
 class Shown:

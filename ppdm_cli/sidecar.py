@@ -27,7 +27,7 @@ from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
 LARGEST = 64 << 20
-"""Bytes of JSON that are read at most."""
+"""The most bytes of JSON that are read."""
 SUFFIX = ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
@@ -93,12 +93,12 @@ class Attribute(
 
     @cached_property
     def kind(self) -> Any:
-        """The Arrow type of the column."""
+        """Return the Arrow type of the column."""
         return dtypes.parse(self.dtype)
 
     @cached_property
     def domain(self) -> Domain:
-        """The domain of the original column."""
+        """Return the domain of the original column."""
         kind, nulls = self.kind, self.nulls is True
         if self.edges is not UNSET:
             edges = [dtypes.from_json(e, kind) for e in self.edges]
@@ -209,7 +209,7 @@ class Sidecar(
             self._check_promise(self.privacy)
 
     def _check_channels(self) -> None:
-        """Every perturbed attribute goes through one channel, which fits it; nothing else does."""
+        """Check that each perturbed attribute, and nothing else, goes through one channel, which fits it."""
         through = [n for s in self._specs for n in s.attributes]
         if sorted(through) != sorted(a.name for a in self.perturbed):
             raise ValueError("the channels are not one for each of the perturbed attributes")
@@ -220,7 +220,7 @@ class Sidecar(
             self.axis(attribute.name)
 
     def _check_promise(self, privacy: Privacy) -> None:
-        """What is promised over a record is what the attributes' matrices give (maths 2)."""
+        """Check that the promise over a record is what the attributes' matrices give (maths 2)."""
         if privacy.perturbed_gamma is None or privacy.perturbed_epsilon is None:
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
@@ -235,7 +235,7 @@ class Sidecar(
             raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
 
     def column_kind(self, attribute: Attribute) -> Any:
-        """The type of an attribute's column in the data that this sidecar goes with."""
+        """Return the type of an attribute's column in the data that this sidecar goes with."""
         return self.axis(attribute.name).published.kind if self._is_channelled(attribute) else attribute.kind
 
     def _is_channelled(self, attribute: Attribute) -> bool:
@@ -269,7 +269,7 @@ class Sidecar(
 
     @cached_property
     def channels(self) -> list[Channel]:
-        """The channels of the perturbed attributes, in the order of the columns."""
+        """Return the channels of the perturbed attributes, in the order of the columns."""
         return [self.axis(a.name) for a in self.perturbed]
 
     @cached_property
@@ -290,7 +290,7 @@ class Sidecar(
         return [repr(a) for a in self.attributes]
 
     def encode(self) -> bytes:
-        """Canonical JSON, one attribute a line: the bytes that file and metadata both hold."""
+        """Return canonical JSON, one attribute per line: the bytes that file and metadata both hold."""
         raw = msgspec.json.decode(_ENCODER.encode(self), type=dict[str, msgspec.Raw])
         ordered = {k: bytes(raw[k]) for k in _ORDER if k in raw}
         attributes = msgspec.json.decode(ordered["attributes"], type=list[msgspec.Raw])
@@ -368,7 +368,7 @@ def decode(data: bytes, where: str) -> Sidecar:
 
 
 def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = VERSION) -> str:
-    """What is wrong; an unknown format or version in words of its own."""
+    """Return what is wrong; an unknown format or version in words of its own."""
     try:
         head = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -381,7 +381,7 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
 
 
 def json_schema() -> bytes:
-    """The JSON Schema of sidecars, as shipped in `sidecar.schema.json`."""
+    """Return the JSON Schema of sidecars, as shipped in `sidecar.schema.json`."""
     schema = msgspec.json.schema(Sidecar, schema_hook=_channel_schema)
     return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 

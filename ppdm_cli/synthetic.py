@@ -30,7 +30,7 @@ Columns = dict[str, np.ndarray[Any, Any]]
 
 
 def generate(function: int, records: int, seed: int, balanced: bool = False) -> Iterator[pa.RecordBatch]:
-    """The table in batches of one schema; `balanced` makes both classes equally many."""
+    """Yield the table in batches of one schema; `balanced` makes both classes equally large."""
     if function not in FUNCTIONS:
         raise UsageError(f"unknown function {function}", "functions are 1 to 5")
     if records < 0:
@@ -53,7 +53,7 @@ def _block(function: int, records: int, seed: int, balanced: bool, start: int) -
 
 
 def _attributes(rows: int, rng: np.random.Generator) -> Columns:
-    """Agrawal & Srikant's attributes: a commission only below a salary of 75,000, house by area."""
+    """Draw Agrawal & Srikant's attributes: a commission only below a salary of 75,000, house by area."""
     salary = rng.uniform(20_000, 150_000, rows)
     commission = np.where(salary >= 75_000, 0.0, rng.uniform(10_000, 75_000, rows))
     age = rng.uniform(20, 80, rows)
@@ -64,7 +64,7 @@ def _attributes(rows: int, rng: np.random.Generator) -> Columns:
 
 
 def group_a(function: int, columns: Columns) -> np.ndarray:
-    """Which records are of group A, by the paper's function F1..F5."""
+    """Return which records are in group A, by the paper's function F1..F5."""
     salary, age, elevel = columns["salary"], columns["age"], columns["elevel"]
     young, old = age < 40, age >= 60
     middle = ~young & ~old
@@ -96,7 +96,7 @@ def _in(values: np.ndarray, low: int, high: int) -> np.ndarray:
 def _balance(
     function: int, columns: Columns, in_a: np.ndarray, rng: np.random.Generator, start: int
 ) -> tuple[Columns, np.ndarray]:
-    """As many of each class, by drawing more records of the rarer one; in random order."""
+    """Yield as many records of each class, by drawing more of the rarer one, in random order."""
     rows = len(in_a)
     want_a = (rows + (start // BLOCK + 1) % 2) // 2
     taken: dict[bool, list[Columns]] = {True: [], False: []}

@@ -183,14 +183,15 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
-    limits, perturb, method = (text_of(f"docs/{name}.md") for name in ("limits", "perturb", "method"))
+    pages = ("docs/limits.md", "docs/perturb.md", "docs/method.md", "README.md")
+    limits, perturb, method, readme = (" ".join(text_of(page).split()) for page in pages)
     assert f"by at least {TELLING:g} of what is possible" in limits
     assert f"at most once in {1 / FALSE_ALARM:,.0f}" in limits
-    assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows" in " ".join(limits.split())
+    assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows" in limits
     assert f"{MOST_VALUES:,} different texts" in limits
     assert f"at most {LARGEST >> 20} MiB" in limits
-    assert f"fewer than {FEW} records have is rare" in perturb and f"`{OTHER}`" in perturb
-    assert f"than {FEW} records have is refused" in text_of("README.md")
+    assert f"in fewer than {FEW} records is rare" in perturb and f"`{OTHER}`" in perturb
+    assert f"in fewer than {FEW} records is refused" in readme
     assert DIGITS == 6 and "at most six significant digits" in method and "six significant digits" in perturb
 
 

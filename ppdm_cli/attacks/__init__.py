@@ -40,37 +40,37 @@ class Attacked(Shown):
 
     sidecar: Sidecar
     measured: bool
-    """Against the original; else what is to be expected."""
+    """Whether the figures were measured against the original; otherwise they are expected values."""
     rows: list[dict[str, Any]]
-    """A row an attack and attribute."""
+    """One row for each attack and attribute."""
     record: dict[str, Any]
     """The product bound over a record."""
     kept: list[dict[str, Any]]
     audit: list[dict[str, Any]]
-    """A row an attribute: its transitions against its matrix."""
+    """One row for each attribute: its transitions compared with its matrix."""
     coins: list[dict[str, Any]]
-    """A row a family of tests: whether the coins depend on anything."""
+    """One row for each family of tests: whether the coins depend on anything."""
     unseen: dict[str, Any]
-    """The largest lies that so many records would not betray."""
+    """The largest deviations that so many records would not reveal."""
     repeat: list[dict[str, Any]]
     order: list[dict[str, Any]]
     remarks: list[str]
     recovered: pl.DataFrame | None = None
-    """The best guesses as a polars DataFrame, where they were asked for without a file."""
+    """The best guesses as a polars DataFrame, if they were requested without a file."""
 
     @property
     def honest(self) -> bool | None:
-        """Whether the audit found nothing; None without one."""
+        """Return whether the audit found nothing; None without one."""
         return all(r["honest"] for r in (*self.audit, *self.coins)) if self.audit else None
 
     @property
     def sentences(self) -> list[str]:
-        """What was learnt beyond the prior, and from which attack, in plain words."""
+        """Return what was learnt beyond the prior, and from which attack, in plain words."""
         return sentences(self)
 
     @property
     def frame(self) -> pl.DataFrame:
-        """A polars DataFrame, as `-o` writes it."""
+        """Return a polars DataFrame, as `-o` writes it."""
         import polars as pl
 
         return pl.DataFrame(self.rows, infer_schema_length=None)
@@ -145,6 +145,6 @@ def attack(
 
 
 def _bound(promise: Sidecar, gamma: float) -> dict[str, Any]:
-    """What the attributes' matrices give over a record, whatever the coins promise."""
+    """Return the bound over a record that follows from the matrices, whatever the coins promise."""
     told = gamma if isfinite(gamma) else "inf"  # JSON has no infinity
     return of_record(promise) | {"gamma": told, "bound": worst_posterior(gamma, PRIOR)}

@@ -39,9 +39,9 @@ from ppdm_cli.tables import Table
 
 LINEAR = {"spectral": spectral.estimator, "pca": pca.estimator, "bayes-linear": bayes_linear.estimator}
 MOST_CORRELATED = 1 << 9
-"""Attributes of the linear attacks, whose time grows with the cube of their number."""
+"""The most attributes of the linear attacks, whose time grows with the cube of their number."""
 MOST_LABELS = 32
-"""Without a class an attribute of so many published values may take its place for `record`."""
+"""The most published values of an attribute that may take the place of a missing class in `record`."""
 
 
 class Adversary:

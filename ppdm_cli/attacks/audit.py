@@ -1,4 +1,4 @@
-"""With the original: was every value perturbed as the sidecar says, and every coin independent of all else?
+"""Tests with the original whether values were perturbed as the sidecar says, and coins independent of all else.
 
 Each published cell has a place in its declared law (`law`). In an honest release it is uniform and independent
 of the original, of the record's other attributes, of the other rows and of its own row's number. Six families
@@ -24,7 +24,7 @@ from ppdm_cli.chances import binomial_at_least, binomial_p, clopper_pearson
 from ppdm_cli.channels import Channel, Matrix
 
 LEVEL = 1e-4
-"""The chance that an honest release is rejected, all tests together."""
+"""The probability that an honest release is rejected, over all tests together."""
 TESTED = {
     "record": "the number kept in a record",
     "pairs": "two attributes of a record",
@@ -32,12 +32,12 @@ TESTED = {
     "place": "stretches of the file",
     "rows": "two rows of the file",
 }
-"""The families besides that of the attributes' own laws, and what each looks at."""
+"""The families of tests besides that of the attributes' own laws, and what each looks at."""
 _FAMILY = LEVEL / (len(TESTED) + 1)
 _BLOCKS = 1 << 10
-"""Stretches of rows are made of so many blocks at most."""
+"""The most blocks into which the rows are divided; stretches consist of them."""
 _WINDOW = 1 << 20
-"""The first rows, in which coins are compared at every distance; neighbours are compared everywhere."""
+"""The number of first rows in which coins are compared at every distance; neighbours are compared in all."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class State:
 
     sums: dict[str, list[np.ndarray]]
     lagged: np.ndarray
-    """For attributes a, b the sum over rows of the place of b in the next row less that of a, on the circle."""
+    """Return for attributes a, b the sum over rows of the place of b in the next row minus a, on the circle."""
     first: np.ndarray
     last: np.ndarray
     window: list[np.ndarray]
@@ -167,7 +167,7 @@ class Audit:
         return row | {"transitions_p": transitions, "p": p, "honest": p >= level}
 
     def _scores(self) -> list[Floats]:
-        """Of the number kept: is it all too often, its mean too large or too small, its spread?"""
+        """Return the scores by which the number kept is tested: all kept, mean too large or small, spread."""
         numbers = np.arange(len(self._number), dtype=np.float64)
         spread = (numbers - self._number @ numbers) ** 2
         return [(numbers == numbers[-1]).astype(np.float64), numbers, -numbers, spread, -spread]
@@ -229,7 +229,7 @@ class Audit:
     # -- what they could not have seen
 
     def _unseen(self, attributes: Sequence[dict[str, Any]], state: State) -> dict[str, Any]:
-        """The largest share of wholly unperturbed records, and factor of all gammas, not to be betrayed."""
+        """Return the largest share of unperturbed records, and factor on all gammas, that stay unseen."""
         n, level = self._records, _FAMILY / len(self._scores())
         # a code that stays more often than others counts as kept in part only
         tables = zip(self._laws, state.sums["tables"], strict=True)
@@ -264,7 +264,7 @@ class Audit:
 
 
 def _family(name: str, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The least p-value of a family, by which all its tests are judged, and where it was."""
+    """Return the least p-value of a family, by which all its tests are judged, and where it was."""
     least = {n: float(p.min()) for n, p in found.items() if p.size}
     where, tests = min(least, key=lambda n: least[n], default=""), sum(p.size for p in found.values())
     p = min(1.0, tests * least.get(where, 1.0))
@@ -283,7 +283,7 @@ def _declared(matrix: Matrix) -> tuple[float, float]:
 
 
 def _gamma(share: float, odds: float) -> float:
-    """The gamma that such a share of stayers means."""
+    """Return the gamma that corresponds to a share of values that stayed."""
     return inf if share >= 1 else share * odds / (1 - share)
 
 
@@ -303,7 +303,7 @@ class Agreement:
         return found
 
     def pairs(self, states: Mapping[str, list[np.ndarray]], counts: Mapping[str, Floats]) -> bool:
-        """Whether the rows pair, or too little is there to say.
+        """Return whether the rows pair, or there are too few to tell.
 
         Rows that do not pair agree as often as chance has it; that much is only told of a release in which
         many more were to agree.

@@ -16,9 +16,9 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.chances import binomial_at_least, clopper_pearson
 
 POWER = 0.95
-"""The chance to be found out with which the smallest visible lies are stated."""
+"""The probability of detection for which the smallest visible deviations are stated."""
 _SPREADS = 4.0 ** np.arange(-2, 4)
-"""How near the law the alternatives of a table lie: as if it were known from so many times the counts."""
+"""How close to the law the alternatives of a table lie: as if it were known from so many times the counts."""
 _STEPS = 1.2 ** np.arange(-50, 26)
 """The exponents tried for Chernoff's bound, in units of 1/sd; each gives a bound, so the least is one."""
 _DIRECTIONS = 16
@@ -45,7 +45,7 @@ def table_p(counts: np.ndarray, chances: Floats) -> float:
 
 
 def _cumulants(chances: Floats, scores: Floats) -> tuple[Floats, Floats]:
-    """Exponents t, and the logarithms of the means of exp(t score)."""
+    """Return the exponents t, and the logarithms of the means of exp(t score)."""
     chances, scores = chances[chances > 0], scores[chances > 0]
     steps = np.asarray(_STEPS / max(float(np.sqrt(chances @ scores**2)), 1e-150), np.float64)
     powers = np.outer(steps, scores)
@@ -54,7 +54,7 @@ def _cumulants(chances: Floats, scores: Floats) -> tuple[Floats, Floats]:
 
 
 def sums_p(counts: np.ndarray, chances: Floats, scores: Floats) -> Floats:
-    """For each row of `counts` return a bound of the chance that its cells' scores sum to so much or more.
+    """Return for each row of `counts` a bound of the chance that its cells' scores sum to so much or more.
 
     The cells of a row are independent draws with these chances.
     """
@@ -100,7 +100,7 @@ def number_law(chances: Floats) -> Floats:
 
 
 def stretches(blocks: np.ndarray) -> Iterator[np.ndarray]:
-    """The blocks, then the sums of two, of four, up to halves of all; there are a power of two of them."""
+    """Return the blocks, then the sums of two, of four, up to halves of all; their number is a power of two."""
     while len(blocks) > 1:
         yield blocks
         blocks = blocks[::2] + blocks[1::2]
@@ -119,7 +119,7 @@ def betraying(trials: int, chance: float, level: float) -> float:
 
 
 def betrayed(trials: int, law: Floats, other: Floats, level: float) -> bool:
-    """Whether a sum of draws from another law of 0, 1, 2, ... is seen to be too large in a test at `level`."""
+    """Return whether a test at `level` finds a sum of draws from another law of 0, 1, 2, ... too large."""
     scores = np.arange(len(law)) - law @ np.arange(len(law))
     steps, cumulants = _cumulants(law, scores)
     needed = ((trials * cumulants - log(level)) / steps).min()

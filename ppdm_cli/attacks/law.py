@@ -1,4 +1,4 @@
-"""Where in its law each published cell lies, with the original: uniform on [0, 1) if the release is honest.
+"""Computes where each published cell lies in its law: uniform on [0, 1) if the release is honest.
 
 That holds whatever the original, the matrix and the other cells are, so every test of the audit is one of
 independent uniform numbers. Values published as they were come first, then the others in the order of their
@@ -18,13 +18,13 @@ from ppdm_cli.channels import Matrix, Noisy
 from ppdm_cli.coins import Coins, uniform
 
 GROUPS = 64
-"""Published codes are told apart up to so many groups, and noise by so many cells."""
+"""The most groups of published codes that are distinguished, and the number of cells for noise."""
 MOST_ROWS = 512
-"""Original codes are grouped to so many at most; null stands alone."""
+"""The most groups of original codes; null is a group by itself."""
 _LARGEST = 1 << 20
-"""Entries of a law that is held."""
+"""The most entries of a law that is held in memory."""
 _LEAST_NOISE = 1 / 16
-"""Noise counts as none where it is among so many of the smallest."""
+"""Noise counts as absent where it is among so many of the smallest values."""
 
 
 class Law:
@@ -46,7 +46,7 @@ class Law:
         """Places below it count as kept: the same share of every code's cells."""
         own = self.row(np.arange(matrix.inputs))
         self.staying = np.bincount(own, self.stays) / np.bincount(own)
-        """By row, the chance to be published as it was."""
+        """Return the probability of each row to be published unchanged."""
         moved = min(matrix.outputs, GROUPS) - 1 if self._noise is None else round(GROUPS * (1 - _LEAST_NOISE))
         self._moved = moved
         self.cells = np.concatenate([[self.kept], np.full(moved, (1 - self.kept) / moved)])
@@ -74,7 +74,7 @@ class Law:
 
     @staticmethod
     def _of_noise(noise: Noisy, published: Floats, original: Floats, within: Floats) -> tuple[Floats, int]:
-        """Rounding of the sum blurs the noise by half a unit of its last digit either way."""
+        """Return the places of noise in its law; rounding blurs it by half a unit of the last digit."""
         apart, half = published - original, np.spacing(np.abs(published)) / 2
         beyond = int(np.count_nonzero(np.abs(apart) > noise.reach * (1 + 1e-9) + 2 * half))
 

@@ -21,7 +21,7 @@ from ppdm_cli.attacks.targets import Guess, Rows, Target
 from ppdm_cli.chances import chi_square_tail
 
 CONSTANT = 1e-3
-"""The p-value above which an attribute is taken as constant."""
+"""The p-value above which an attribute is taken to be constant."""
 
 
 def unbiased_scores(target: Target) -> Floats:
@@ -33,7 +33,7 @@ def unbiased_scores(target: Target) -> Floats:
 
 
 def scores_of(targets: Sequence[Target], scores: Sequence[Floats], rows: Rows) -> Floats:
-    """(records, attributes)"""
+    """Return the scores of a batch, of shape (records, attributes)."""
     columns = [
         s[rows.codes[t.name]] if t.channel.noise is None else rows.noisy[t.name]
         for t, s in zip(targets, scores, strict=True)
@@ -42,14 +42,14 @@ def scores_of(targets: Sequence[Target], scores: Sequence[Floats], rows: Rows) -
 
 
 def noise_variance(target: Target, scores: Floats) -> float:
-    """E Var(w | x) under the prior."""
+    """Return E Var(w | x) under the prior."""
     if target.channel.noise is not None:
         return target.channel.noise.noise_variance
     return float(target.matrix.forward(target.prior) @ scores**2 - target.prior @ target.values**2)
 
 
 def constant(target: Target, published: Floats) -> bool:
-    """Whether all records may have one value: the published counts are as its column would have them."""
+    """Return whether all records may have one value: the published counts are as its column would have them."""
     column = target.matrix.forward(np.eye(1, len(target.prior), int(target.prior.argmax()))[0])
     if (published[column <= 0] > 0).any():
         return False
@@ -68,7 +68,7 @@ class Moments:
 
     @classmethod
     def of(cls, scores: Floats) -> Moments:
-        """From scores less their middle, (records, attributes)."""
+        """Return the moments of scores minus their middle, of shape (records, attributes)."""
         return cls(len(scores), scores.sum(axis=0), scores.T @ scores)
 
     def __add__(self, other: Moments) -> Moments:
@@ -84,7 +84,7 @@ class Scored:
     noise: Floats
     """D: the variance of the noise in each score."""
     variances: Floats
-    """Of the originals, one by one."""
+    """The variance of each attribute's originals."""
 
     @cached_property
     def mean(self) -> Floats:
@@ -92,20 +92,20 @@ class Scored:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Of the scores."""
+        """Return the covariance of the scores."""
         m = self.moments
         offset = m.sums / m.records
         return m.products / m.records - np.outer(offset, offset)
 
     @cached_property
     def scaled(self) -> Floats:
-        """Their covariance in units in which every score has noise of variance 1."""
+        """Return the covariance of the scores in units in which the noise of each has variance 1."""
         root = np.sqrt(self.noise)
         return self.covariance / np.outer(root, root)
 
     @cached_property
     def signal(self) -> Floats:
-        """S: the covariance of the originals, positive semi-definite.
+        """Return S, the covariance of the originals, positive semi-definite.
 
         Their variances are those of the estimated distributions. Of the rest only directions that chance
         does not explain count: random covariances alone would reach as far as Marchenko and Pastur say.
@@ -123,17 +123,17 @@ class Scored:
 
     @cached_property
     def rank(self) -> int:
-        """In how many directions the originals are seen to vary at all."""
+        """Return the number of directions in which the originals are seen to vary."""
         return int(np.linalg.matrix_rank(self.signal, hermitian=True))
 
     def projection(self, count: int) -> Floats:
-        """B of the projection on the leading eigenvectors."""
+        """Return B of the projection on the leading eigenvectors."""
         vectors = np.linalg.eigh(self.scaled)[1][:, ::-1][:, :count]
         root = np.sqrt(self.noise)
         return vectors @ vectors.T * np.outer(root, 1 / root)
 
     def errors(self, B: Floats) -> Floats:
-        """The mean squared errors to expect of a guess."""
+        """Return the expected squared errors of a guess."""
         rest = np.eye(len(B)) - B
         return np.maximum(np.diag(rest @ self.signal @ rest.T) + B**2 @ self.noise, 0.0)
 

@@ -22,22 +22,22 @@ from ppdm_cli.perturbing import OrderSample, telling
 
 BLOCK = 1000
 LEVEL = 1e-6
-"""The chance that an order that tells nothing is said to tell, all attributes together."""
+"""The probability that an uninformative order is reported, over all attributes together."""
 LEAST = 10.0
-"""Records of a code that a block must be expected to have; rarer codes are counted as one."""
+"""The least expected number of records of a code in a block; rarer codes are counted together."""
 MOST_CODES = 1 << 10
-"""Attributes of more codes are not guessed by blocks, which would know nothing of most of them."""
+"""The most codes of an attribute that is guessed by blocks; of more, a block would know too little."""
 
 
 def blocks(rows: int) -> Iterator[slice]:
-    """Runs of rows of about `BLOCK`."""
+    """Return runs of about `BLOCK` rows."""
     parts = max(1, rows // BLOCK)
     edges = [rows * i // parts for i in range(parts + 1)]
     return (slice(a, b) for a, b in pairwise(edges))
 
 
 class State:
-    """Of one attribute; merges in the rows' order."""
+    """The counts of one attribute by block, merged in the order of the rows."""
 
     def __init__(self, drift: Floats, neighbours: OrderSample) -> None:
         self.drift, self.neighbours = drift, neighbours
@@ -66,7 +66,7 @@ class Order:
         return found
 
     def _drift(self, name: str, codes: Codes) -> Floats:
-        """Statistic, degrees of freedom and variance of the blocks' counts against the file's shares."""
+        """Return statistic, degrees of freedom and variance of the blocks' counts against the file's shares."""
         column, shares = self._columns[name]
         k, total = len(shares), np.zeros(3)
         if k < 2:
@@ -82,7 +82,7 @@ class Order:
         return total
 
     def rows(self, states: Mapping[str, State], known: bool) -> list[dict[str, Any]]:
-        """Of each attribute whether the order tells; with the original also whether true neighbours do."""
+        """Return for each attribute whether the order reveals it; with the original, whether neighbours do."""
         found = []
         for name, state in states.items():
             statistic, freedom, variance = map(float, state.drift)
@@ -103,7 +103,7 @@ class Order:
 
     @property
     def targets(self) -> list[str]:
-        """What is guessed by blocks."""
+        """Return the attributes that are guessed by blocks."""
         return [n for n, t in self._targets.items() if n in self.telling and t.matrix.outputs <= MOST_CODES]
 
     def _guessed(self, target: Target, codes: Codes) -> Guess:
@@ -117,7 +117,7 @@ class Order:
 
 
 def _columns(counts: Floats) -> tuple[np.ndarray, Floats]:
-    """Each published code's column, rare codes together in the last, and the columns' shares."""
+    """Return the column of each published code, rare ones together in the last, and the columns' shares."""
     shares = counts / max(counts.sum(), 1.0)
     common = shares * BLOCK / 2 >= LEAST
     column = np.cumsum(common) - 1

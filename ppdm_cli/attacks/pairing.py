@@ -45,7 +45,7 @@ class Paired:
             raise _other_rows(release.rows or 0, original.rows or 0)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
-        """With an original the parts are loaded here, as only then their rows are known."""
+        """Yield the parts; with an original they are loaded here, as only then their rows are known."""
         if self._original is None:
             for part in self._release.partitions(self._names):
                 yield replace(part, load=partial(_renamed, part))
@@ -69,7 +69,7 @@ class Paired:
             raise _other_rows(rows, rows + rest)
 
     def _check_kept(self, batch: pa.RecordBatch, other: pa.Table, first_row: int) -> None:
-        """What was published as it was must be the original's, in the same rows."""
+        """Check that columns published unchanged equal the original's in the same rows."""
         for attribute in self._promise.kept:
             ours, theirs = batch.column(attribute.name), other.column(attribute.name).combine_chunks()
             if not _plain(ours).equals(_plain(theirs)):

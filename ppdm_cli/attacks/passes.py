@@ -29,7 +29,7 @@ from ppdm_cli.tables import Output, Table
 
 ATTACKS = (*LINEAR, "posterior", "record", "repeat", "order", "audit")
 STRONGEST = ("record", "posterior", "bayes-linear", "pca", "spectral")
-"""Whose guesses are written, the first that was made; on additive noise the linear ones come first."""
+"""Attacks by strength: the first that ran writes its guesses; with additive noise, linear ones come first."""
 Key = tuple[str, str]
 Addable = TypeVar("Addable", Tally, Beliefs, State)
 
@@ -177,7 +177,7 @@ class Passes:
         self._conclude(seen, threads, progress)
 
     def _check_paired(self, seen: Seen) -> None:
-        """Rows that do not belong together would look like perfect privacy."""
+        """Check that the rows pair: rows that do not belong together would look like perfect privacy."""
         agreement = self._task.agreement
         if agreement is not None and not agreement.pairs(seen.agreement, self.adversary.counts):
             raise MismatchError(
@@ -227,7 +227,7 @@ class Passes:
     # -- the guesses themselves
 
     def write_recovered(self, target: Output, threads: int | None, progress: Progress | None) -> None:
-        """The best guesses of the strongest attack that was made, in the original's columns and types."""
+        """Write the best guesses of the strongest attack that ran, in the original's columns and types."""
         linear_first = STRONGEST[2:] + STRONGEST[:2]
         strongest = linear_first if noisy(self._promise) else STRONGEST
         made = [self._task.guessers[n] for n in strongest if n in self._task.guessers]

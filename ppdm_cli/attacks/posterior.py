@@ -19,18 +19,18 @@ from ppdm_cli.privacy import worst_posterior
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """For each published code of an attribute the best guesses, and what they are worth."""
+    """The best guesses for each published code of an attribute, and what they are worth."""
 
     target: Target
     guess: Guess
-    """An entry for each published code."""
+    """The guess for each published code."""
     exact: float
     near: float
     error: float
     largest: float
     """The largest posterior of all codes and answers."""
     bound: float
-    """What gamma allows of the code that has it."""
+    """The bound of gamma for the code that has the largest posterior."""
 
     def guesses(self, codes: Codes) -> Guess:
         return Guess(*(np.asarray(part)[codes] for part in self.guess))
@@ -44,7 +44,7 @@ class Answers:
 
 
 def answers(target: Target, prior: Floats | None = None) -> Answers:
-    """Bayes' rule for every published code."""
+    """Apply Bayes' rule to every published code."""
     p = target.prior if prior is None else prior
     diagonal = target.matrix.diagonal
     guess, chance, ordinary = _of_diagonal(target, p) if diagonal else _of_rows(target, p)
@@ -57,7 +57,7 @@ def answers(target: Target, prior: Floats | None = None) -> Answers:
 
 
 def _of_rows(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
-    """The guesses, the chance of each answer, and its chance with an original in order; some rows at a time."""
+    """Return the guesses and the chance of each answer, of any original and of an ordered one, by blocks."""
     outputs, step = target.matrix.outputs, max(1, CELLS // len(p))
     parts: list[tuple[Floats, ...]] = []
     for start in range(0, outputs, step):
@@ -69,7 +69,7 @@ def _of_rows(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
 
 
 def _of_diagonal(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
-    """The same of a gamma-diagonal matrix in closed form: the answer's own code weighs gamma times as much."""
+    """Return the guesses for a gamma-diagonal matrix in closed form: the own code weighs gamma times."""
     matrix, ordered = target.matrix, target.ordered
     gamma, codes = matrix.amplification, np.arange(len(p))
     more = (gamma - 1) * p
@@ -96,7 +96,7 @@ def _of_diagonal(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
 
 
 def _nearest_windows(windows: Floats, more: Floats, ordered: int) -> tuple[np.ndarray, Floats]:
-    """For each answer the likeliest window: the likeliest of all, or one of those that its own code is in."""
+    """Return each answer's likeliest window: the likeliest of all, or one of those with its own code."""
     codes = np.arange(len(windows))
     around = codes + np.array([[-1], [0], [1]])
     inside = (around >= 0) & (around < np.where(codes < ordered, ordered, len(codes)))

@@ -39,7 +39,7 @@ class Reader:
         return Rows(codes, noisy, labels, None, batch.first_row)
 
     def both(self, batch: Batch) -> Rows:
-        """With the originals."""
+        """Return the published rows together with their originals."""
         truths = {
             n: Truth(
                 _codes(batch, ORIGINAL, n, t.domain), as_numbers(batch.column(ORIGINAL + n), t.domain.kind)
@@ -50,7 +50,7 @@ class Reader:
 
 
 def _codes(batch: Batch, side: str, name: str, domain: Domain) -> Codes:
-    """A message says the row, never the value."""
+    """Return the codes of a column; an error names the row, never the value."""
     found = domain.encode(batch.column(side + name))
     if found.outside.size:
         what, then = ("the release", FETCH_AGAIN) if side == PUBLISHED else ("the original", SAME)

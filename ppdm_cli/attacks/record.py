@@ -22,7 +22,7 @@ from ppdm_cli.joint import Forest, JointTable, Learnt
 from ppdm_cli.privacy import worst_posterior
 
 ROWS = 1 << 13
-"""Records that are worked on at a time."""
+"""The number of records that are processed at a time."""
 
 
 class TableMarginals:
@@ -40,7 +40,7 @@ class TableMarginals:
             self._tables.append(np.moveaxis(table, 1 + own, -1))
 
     def __call__(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """For each place the posterior of its original codes, up to a factor a record."""
+        """Return for each place the posterior of its original codes, up to a factor per record."""
         published = [codes[p] for p in self.places]
         found = []
         for own, (matrix, table) in enumerate(zip(self._matrices, self._tables, strict=True)):
@@ -88,7 +88,7 @@ class ForestMarginals:
 
 
 def _scaled(values: Floats) -> Floats:
-    """Each row by its largest entry, so that long chains do not vanish."""
+    """Return each row divided by its largest entry, so that long chains do not vanish."""
     return values / np.maximum(values.max(axis=1, keepdims=True), 1e-300)
 
 
@@ -117,7 +117,7 @@ class Record:
     def __init__(
         self, learnt: Learnt, targets: Mapping[str, Target], by_class: Mapping[str, Floats], gamma: float
     ):
-        """`by_class`: the published counts (class, code) of each attribute; `gamma` is the record's."""
+        """Take the published counts (class, code) of each attribute, `by_class`, and the record's gamma."""
         label = learnt.sample.label.name
         self._targets = {n: t for n, t in targets.items() if n != label}
         self._gamma = gamma
@@ -155,7 +155,7 @@ class Record:
         return Guess(*(np.stack(columns)[labels, codes] for columns in zip(*tables, strict=True)))
 
     def believed(self, guesses: Mapping[str, Guess], labels: Codes) -> dict[str, Beliefs]:
-        """What the adversary holds of these guesses."""
+        """Return how strongly the adversary believes in these guesses."""
         found = {}
         for name, guess in guesses.items():
             assert guess.belief is not None and guess.near_belief is not None and guess.variance is not None
@@ -204,7 +204,7 @@ class ByLabel:
 
 
 def by_label(target: Target, counts: Floats) -> list[ByLabel]:
-    """For each label its own estimated prior; a label that nobody has, that of all."""
+    """Return the estimated prior of each label; a label that nobody has gets that of all records."""
     total, found = max(float(counts.sum()), 1.0), []
     for own in counts:
         n = float(own.sum())
@@ -214,7 +214,7 @@ def by_label(target: Target, counts: Floats) -> list[ByLabel]:
 
 
 def told_by_class(target: Target, counts: Floats) -> dict[str, float]:
-    """What a kept class tells of an attribute: shares of exact guesses without it and with it."""
+    """Return what a kept class tells about an attribute: shares of exact guesses without and with it."""
     labels = by_label(target, counts)
     return {
         "exact_prior": float(target.prior.max()),

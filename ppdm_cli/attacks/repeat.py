@@ -31,7 +31,7 @@ class Repeat:
         self.left_out = [t.name for t in targets if t.name not in self._matrices]
 
     def counted(self, rows: Rows) -> dict[str, list[np.ndarray]]:
-        """How many are as they were after t = 1..T times; with the original the release itself is t = 1."""
+        """Return how many are unchanged after t = 1..T times; with the original, the release is t = 1."""
         found = {}
         for place, (name, matrix) in enumerate(self._matrices.items()):
             rng = np.random.default_rng([self._seed, place, rows.first_row])

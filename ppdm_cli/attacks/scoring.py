@@ -46,7 +46,7 @@ class Tally:
         return Tally(self._sums + other._sums)
 
     def figures(self, target: Target) -> dict[str, Any]:
-        """What was measured."""
+        """Return the measured figures."""
         s = dict(zip(_SUMS, map(float, self._sums), strict=True))
         found: dict[str, Any] = {}
         for what in ("exact", "near") if target.ordered else ("exact",):
@@ -61,7 +61,7 @@ class Tally:
 
 
 def _errors(s: dict[str, float]) -> dict[str, Any]:
-    """RMSE and its gain, 1 - RMSE/RMSE of the prior; intervals by the delta method."""
+    """Return the RMSE and its gain, 1 - RMSE/RMSE of the prior; intervals use the delta method."""
     n = s["numbers"]
     if n < 2:
         return {}
@@ -90,7 +90,7 @@ def _errors(s: dict[str, float]) -> dict[str, Any]:
 
 
 def expected(target: Target, exact: float, near: float, error: float | None) -> dict[str, Any]:
-    """The same names, of what is to be expected; `error` is the mean squared one, about the bins' middles."""
+    """Return the expected figures by the same names; `error` is the mean square, from the bins' middles."""
     alone, p = target.alone, target.prior
     found: dict[str, Any] = {"exact": exact, "exact_prior": float(p[alone.exact[0]])}
     found["exact_gain"] = found["exact"] - found["exact_prior"]
@@ -110,7 +110,7 @@ def expected_error(target: Target, error: float) -> dict[str, Any]:
 
 
 def prior_variance(target: Target) -> float:
-    """Of the numbers under the prior; nulls left out."""
+    """Return the variance of the numbers under the prior, without nulls."""
     p, u = target.prior[: target.ordered], target.values[: target.ordered]
     total = p.sum()
     if not target.ordered or not target.measurable or total <= 0:

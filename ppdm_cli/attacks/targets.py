@@ -19,13 +19,13 @@ from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.domain import Bins, Domain, unit
 
 CELLS = 1 << 22
-"""Beliefs (a row an answer, a column a value) that are held at a time."""
+"""The most beliefs (rows are answers, columns values) that are held at a time."""
 LEAST_WIDTH = 1e-70
-"""Of a domain: the fourth powers of errors, which intervals need, must be proper numbers."""
+"""The least width of a domain: the fourth powers of errors, which intervals need, must be finite and not 0."""
 
 
 class Guess(NamedTuple):
-    """Of each record: the code to name, the code whose neighbourhood to name, the number to name.
+    """The guesses for each record: the code to name, the code whose neighbourhood to name, the number to name.
 
     Where the adversary has beliefs, also how likely they hold the code and the neighbourhood, and the
     squared error that they expect of the number.
@@ -40,7 +40,7 @@ class Guess(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """Of each record the original's code and number (NaN where it has none)."""
+    """The original's code and number of each record (NaN where it has none)."""
 
     codes: Codes
     numbers: Floats
@@ -51,7 +51,7 @@ class Rows:
     """A batch as the attacks see it."""
 
     codes: dict[str, Codes]
-    """As published."""
+    """The codes as published."""
     noisy: dict[str, Floats]
     """The published numbers of attributes with additive noise."""
     labels: Codes | None
@@ -70,7 +70,7 @@ class Target:
 
     channel: Channel
     prior: Floats
-    """Shares of the original codes, estimated."""
+    """The estimated shares of the original codes."""
 
     @property
     def name(self) -> str:
@@ -90,23 +90,23 @@ class Target:
 
     @cached_property
     def ordered(self) -> int:
-        """How many codes stand in order; 0 where there is no order."""
+        """Return the number of codes in order; 0 if the domain has no order."""
         return self.domain.ordered
 
     @cached_property
     def values(self) -> Floats:
-        """The number that each original code stands for: a bin's middle; NaN for null and for words."""
+        """Return the number that each original code represents: a bin's middle; NaN for null and for words."""
         return self.domain.numbers()
 
     @cached_property
     def measurable(self) -> bool:
-        """Whether its numbers lie neither too far apart nor too close for the moments of errors to be told."""
+        """Return whether the moments of errors can be computed: no width is too large or too small."""
         u = self.values[: self.ordered]
         width = float(u.max() / 2 - u.min() / 2) if self.ordered else 0.0
         return width == 0 or LEAST_WIDTH <= width <= 1 / LEAST_WIDTH
 
     def nearest(self, numbers_: Floats) -> np.ndarray:
-        """The codes of numbers: the bin that they are in, or the nearest one."""
+        """Return the codes of numbers: the bin that they are in, or the nearest one."""
         if isinstance(self.domain, Bins):
             edges = self.domain.edges.astype(np.float64) - dtypes.is_whole(self.domain.kind) / 2
             places = np.searchsorted(edges * unit(self.domain.kind), numbers_, side="right") - 1
@@ -115,7 +115,7 @@ class Target:
         return np.searchsorted((known[1:] + known[:-1]) / 2, numbers_)
 
     def guessed(self, beliefs: Floats) -> Guess:
-        """The best guesses from beliefs, a row a record, which need not sum to 1."""
+        """Return the best guesses from beliefs, one row per record, which need not sum to 1."""
         exact = beliefs.argmax(axis=1)
         rows, total = np.arange(len(beliefs)), np.maximum(beliefs.sum(axis=1), 1e-300)
         belief = beliefs[rows, exact] / total
@@ -134,7 +134,7 @@ class Target:
         return Guess(exact, near, value + middle, belief, windows[rows, near] / total, variance)
 
     def windows(self, beliefs: Floats) -> Floats:
-        """For each code what is believed of it and its neighbours; null has none."""
+        """Return for each code the belief in it and its neighbours together; null has no neighbours."""
         windows = beliefs.copy()
         last = self.ordered
         windows[:, 1:last] += beliefs[:, : last - 1]
@@ -148,18 +148,18 @@ class Target:
 
     @cached_property
     def alone(self) -> Guess:
-        """The guess from the prior alone, in arrays of one."""
+        """Return the guess from the prior alone, in arrays of one."""
         return self.guessed(self.prior[None, :])
 
     def rows(self, start: int, stop: int) -> Floats:
-        """Rows of the matrix: for each of some published codes its chance under each original code."""
+        """Return rows of the matrix: for some published codes the chance of each under every original code."""
         unit = np.zeros((self.matrix.outputs, stop - start))
         unit[np.arange(start, stop), np.arange(stop - start)] = 1
         return np.ascontiguousarray(self.matrix.backward(unit).T)
 
 
 def as_numbers(array: pa.Array, kind: pa.DataType) -> Floats:
-    """A column as such numbers; NaN where it is null."""
+    """Return a column as numbers; NaN where it is null."""
     if dtypes.is_discrete(kind):
         return np.full(len(array), np.nan)
     if pa.types.is_dictionary(array.type):

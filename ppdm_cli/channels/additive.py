@@ -33,16 +33,16 @@ from ppdm_cli.errors import RefusedError, UsageError, quoted, word
 Noise = Literal["uniform", "normal"]
 MOST_INPUTS = 1 << 10
 MOST_BEYOND = 1 << 9
-"""Bins of z past either end of the domain: so many, that the noise is resolved whatever its size."""
+"""The most bins of z past either end of the domain; they resolve the noise whatever its size."""
 MOST_DECOMPOSED = 1 << 8
-"""Inputs of a matrix whose singular values are taken of itself, not of its square."""
+"""The most inputs of a matrix whose singular values are taken from itself, not from its square."""
 LARGEST_CONDITION = 1e5
-"""Beyond it the unbiased estimate is noise whatever the number of records."""
+"""The largest usable condition number: beyond it the unbiased estimate is noise for any number of records."""
 _NORMAL_REACH = 9.0
-"""In standard deviations: the sampler's largest is 8.6."""
+"""The reach of normal noise in standard deviations; the sampler's largest is 8.6."""
 _EXTREME = 1e6
 _NARROW = 1e-4
-"""A bin of fewer standard deviations is as good as its middle; there differences would be all rounding."""
+"""The least width of a bin in standard deviations; a narrower one is taken as its middle: less rounding."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ class Additive(Noisy):
 
     @property
     def reach(self) -> float:
-        """No noise is larger: a for the uniform law on [-a, a]."""
+        """Return the largest possible noise: a for the uniform law on [-a, a]."""
         return sqrt(3) * self.sd if self.noise == "uniform" else _NORMAL_REACH * self.sd
 
     @property
     def interval(self) -> float:
-        """Agrawal and Srikant's privacy: how wide the interval is that holds x with 95 % confidence."""
+        """Return Agrawal and Srikant's privacy: the width of the interval that holds x with 95 % confidence."""
         return 0.95 * 2 * self.reach if self.noise == "uniform" else 3.92 * self.sd
 
     @cached_property
     def edges(self) -> Floats:
-        """Of the bins of z."""
+        """Return the edges of the bins of z."""
         low, high = np.array(self.extents).T
         inner = (high[:-1] + low[1:]) / 2
         # single values: as far out as halfway to the next one; of bins this is their own end
@@ -117,12 +117,12 @@ class Additive(Noisy):
 
     @property
     def staying(self) -> float:
-        """The chance that z is in the bin of x, for a bin taken at random."""
+        """Return the chance that z is in the bin of x, for a bin taken at random."""
         return float(self.stays().mean())
 
     @cached_property
     def condition_number(self) -> float:
-        """The largest singular value over the least; of many inputs infinite where it is above a million."""
+        """Return the largest singular value over the least; with many inputs, inf if above a million."""
         if self.inputs > MOST_DECOMPOSED:
             values = np.linalg.eigvalsh(self._matrix.T @ self._matrix)  # a tenth of the time, half the digits
             return sqrt(values[-1] / values[0]) if values[0] > 1e-12 * values[-1] else inf
@@ -144,7 +144,7 @@ class Additive(Noisy):
         return self._below(noise / self.sd)
 
     def added(self, values: Floats, words: Words) -> Floats:
-        """Values with their noise, from four 32-bit words each.
+        """Return values with their noise, from four 32-bit words each.
 
         Promise: for uniform words the noises are independent, and their law is that of a multiple of 2^-52
         in (-1, 1) times a, or of Box and Muller's transform of two such in (0, 1) times sd; either is within
@@ -197,7 +197,7 @@ class Additive(Noisy):
 
     @cached_property
     def _matrix(self) -> Floats:
-        """Pr(z in an output bin | x in an input bin): second differences of the twice integrated density."""
+        """Return Pr(z in output bin | x in input bin): second differences of the twice integrated density."""
         low, high = np.array(self.extents).T / self.sd
         ends = self.edges[:, None] / self.sd
         narrow = high - low < _NARROW
@@ -209,7 +209,7 @@ class Additive(Noisy):
         return entries / entries.sum(axis=0)
 
     def _below(self, t: Floats) -> Floats:
-        """F(t), the chance that the noise is less than t standard deviations."""
+        """Return F(t), the probability that the noise is less than t standard deviations."""
         if self.noise == "uniform":
             return np.clip(t / sqrt(3), -1, 1) / 2 + 0.5
         from scipy.special import ndtr  # on first use: it costs a tenth of a second
@@ -218,7 +218,7 @@ class Additive(Noisy):
         return below
 
     def _summed(self, t: Floats) -> Floats:
-        """F integrated up to t."""
+        """Return the integral of F up to t."""
         if self.noise == "uniform":
             a = sqrt(3)
             return (np.clip(t, -a, a) + a) ** 2 / (4 * a) + np.maximum(t - a, 0)
@@ -226,7 +226,7 @@ class Additive(Noisy):
 
 
 def _outwards(start: float, end: float, width: float) -> Floats:
-    """Edges above `start` up to `end`, about `width` apart; none where `end` is not above it."""
+    """Return edges above `start` up to `end`, about `width` apart; none if `end` is not above `start`."""
     far = max(end - start, 0.0)
     count = ceil(far / width) if far < MOST_BEYOND * width else MOST_BEYOND * (width > 0)
     return np.linspace(start, end, count + 1)[1:]
@@ -330,7 +330,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
 
     @classmethod
     def check(cls, name: str, kind: pa.DataType, request: Request) -> None:
-        """Noise is added to numbers, and somebody has said how much."""
+        """Check that the column has numbers and that its standard deviation is given."""
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise RefusedError(
                 f"the column {quoted(name)} is of type {kind}: noise is added to whole and floating-point "
@@ -368,7 +368,7 @@ def add(matrix: Additive, coins: Coins, addresses: Addresses, values: Floats) ->
 
 
 def _numbers(domain: Domain, values: pa.Array, codes: Codes) -> Floats:
-    """A column's values as floats, those outside the domain moved into it."""
+    """Return a column's values as floats, those outside the domain moved into it."""
     if isinstance(domain, Categories):
         return np.array(domain.values, np.float64)[codes]
     inside = dtypes.carrier(values).clip(domain.marks[0], domain.marks[-1])

@@ -7,7 +7,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.errors import UsageError, quoted
 
 DEFAULT: type[Spec] = GammaDiagonalSpec
-"""The kind that an attribute has unless another is asked for."""
+"""The kind of channel that an attribute has by default."""
 SUBSTITUTION = "substitution"
 """The scheme in which each attribute has a kind of its own."""
 

@@ -38,7 +38,7 @@ from ppdm_cli.percentages import percent
 from ppdm_cli.settings import whole
 
 MOST_ORDERED = 1 << 11
-"""More ordered codes than this have no band."""
+"""The most ordered codes that a band can have."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Band(Substitution):
 
     @property
     def width(self) -> int:
-        """w = 2b+1, how many outputs gamma is for."""
+        """Return w = 2b+1, the number of outputs that have weight gamma."""
         return 2 * self.half_width + 1
 
     @cached_property
@@ -88,12 +88,12 @@ class Band(Substitution):
 
     @property
     def _published(self) -> int:
-        """The ordered outputs."""
+        """Return the ordered outputs."""
         return self.ordered + self.width - 1
 
     @property
     def _all(self) -> int:
-        """T: all outputs, those of null singly."""
+        """Return T, the number of outputs, with those of null counted singly."""
         return self._published + self.nulls * self.width
 
     @cached_property
@@ -121,17 +121,17 @@ class Band(Substitution):
 
     @property
     def _x(self) -> float:
-        """1/D, the smaller of the entries."""
+        """Return 1/D, the smaller of the entries."""
         return 1 / ((float(self.gamma) - 1) * self.width + self._all)
 
     @property
     def staying(self) -> float:
-        """Of a value; null stays 2b+1 times as often."""
+        """Return the probability that a value stays; null stays 2b+1 times as often."""
         return float(self.gamma) * self._x
 
     @property
     def neighbourhood(self) -> float:
-        """The chance that a value is published as one at most b away."""
+        """Return the probability that a value is published as one at most b bins from it."""
         return self.width * self.staying
 
     @cached_property
@@ -164,7 +164,7 @@ class Band(Substitution):
         out[:] = place
 
     def entropy(self, prior: Floats | None = None) -> float:
-        """Of what is shown, so with null's outputs as one: the column of null has less."""
+        """Return the entropy of what is shown, with null's outputs as one: the column of null has less."""
         g, x, w = float(self.gamma), self._x, self.width
 
         def bits(share: float) -> float:
@@ -208,7 +208,7 @@ class Band(Substitution):
         return np.moveaxis(sums, 0, axis)
 
     def _gram(self, weights: Floats) -> Floats:
-        """M^T diag(weights) M."""
+        """Return M^T diag(weights) M."""
         return self.backward(weights[:, None] * self.dense())
 
     def solve(self, observed: Floats, axis: int = 0) -> Floats:
@@ -244,7 +244,7 @@ def _left_inverse(band: Band) -> Floats:
 
 @lru_cache(maxsize=1 << 12)
 def best_half_width(gamma: Decimal, ordered: int) -> int:
-    """The half-width whose answers tell most of a value, all alike before; 0 is the gamma-diagonal.
+    """Return the half-width whose answers tell most about a value under a uniform prior; 0 is gamma-diagonal.
 
     Null does not count. The information has one peak, below half the codes, which is searched by halves.
     """
@@ -259,7 +259,7 @@ def best_half_width(gamma: Decimal, ordered: int) -> int:
 
 
 def information(gamma: float, ordered: int, half_width: int) -> float:
-    """H(y) - H(M) in bits, of equally likely ordered codes: what one answer tells."""
+    """Return H(y) - H(M) in bits for equally likely ordered codes: what one answer tells."""
     width = 2 * half_width + 1
     outputs = ordered + width - 1
     D = (gamma - 1) * width + outputs
@@ -351,7 +351,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
 
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
-        """A band of half-width 0, which is best for few values, is the gamma-diagonal matrix."""
+        """Return the channel asked for; half-width 0, best for few values, is the gamma-diagonal matrix."""
         if dtypes.is_discrete(domain.kind):
             raise UsageError(
                 f"values of type {domain.kind} have no order, so no band", "leave out matrix=band for it"
@@ -370,12 +370,12 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
 
     @classmethod
     def best_bins(cls, gamma: float, size: float) -> float:
-        """A band keeps neighbours together, so that more bins cost little, whatever gamma is."""
+        """Return the best number of bins: bands keep neighbours together, so more bins cost little."""
         return 20 * size**0.1
 
 
 def _compared(band: Band) -> str:
-    """The chances to publish the neighbourhood and the value; of the gamma-diagonal for equal counts."""
+    """Return the probabilities to publish neighbourhood and value, beside the gamma-diagonal matrix's."""
     b, N, gamma = band.half_width, band.ordered, band.amplification
     others = sum(2 * (N - d) / N for d in range(1, b + 1))
     D = gamma + band.inputs - 1

@@ -36,7 +36,7 @@ class Request:
 
     gamma: Decimal | float | None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The settings of the kind's own, such as a half-width."""
+    """The settings that belong to the kind alone, such as a half-width."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     @property
     def decides(self) -> dict[str, Any]:
-        """All that an answer depends on besides cell and domain: another law, other coins."""
+        """Return all that an answer depends on besides cell and domain: another law, other coins."""
         fields = {n: getattr(self, n) for n in self.__struct_fields__ if n != "attributes"}
         return {"kind": self.kind, **fields}
 
@@ -167,7 +167,7 @@ class GammaSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def exact(self) -> Decimal:
-        """The decimal that the JSON number stands for (six digits survive a float)."""
+        """Return the decimal that the JSON number stands for (six digits survive a float)."""
         return Decimal(repr(self.gamma))
 
 

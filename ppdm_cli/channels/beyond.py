@@ -56,7 +56,7 @@ def beyond(domain: Domain, count: int) -> Beyond:
 
 
 def _continued(numbers: list[Any], count: int, whole: bool) -> tuple[list[Any], list[Any]]:
-    """Numbers before and after a rising list, by its first and its last step."""
+    """Return the numbers before and after a rising list, continued by its first and its last step."""
     exact: Any = int if whole else Fraction
     (first, second), (before, last) = map(exact, numbers[:2]), map(exact, numbers[-2:])
     below = [first - i * (second - first) for i in range(count, 0, -1)]

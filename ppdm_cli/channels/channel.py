@@ -35,29 +35,29 @@ class Channel:
 
     @property
     def matrix(self) -> Matrix:
-        """The law of a perturbed channel."""
+        """Return the law of a perturbed channel."""
         assert self.law is not None, "a kept attribute has no matrix"
         return self.law
 
     @property
     def kind(self) -> pa.DataType:
-        """The type of the original column."""
+        """Return the type of the original column."""
         return self.domain.kind
 
     @property
     def noise(self) -> Noisy | None:
-        """The law of a channel that publishes numbers."""
+        """Return the law of a channel that publishes numbers."""
         return self.law if isinstance(self.law, Noisy) else None
 
     @property
     def again(self) -> Substitution | None:
-        """The law, where what is published can go through it again."""
+        """Return the law, where what is published can go through it again."""
         same = self.published.size == self.domain.size
         return self.law if isinstance(self.law, Substitution) and same else None
 
     @property
     def no_nulls(self) -> str:
-        """The next step where a column without nulls turns out to have some."""
+        """Return the next step where a column without nulls turns out to have some."""
         assert self.spec is not None
         return self.spec.no_nulls
 
@@ -68,5 +68,5 @@ class Channel:
 
     @cached_property
     def figures(self) -> dict[str, Any]:
-        """The figures that only the channel's kind has."""
+        """Return the figures that only the channel's kind has."""
         return {} if self.spec is None else self.spec.figures(self.matrix, self.domain)

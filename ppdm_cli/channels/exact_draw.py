@@ -15,13 +15,13 @@ from ppdm_cli.channels.matrix import Blocks
 from ppdm_cli.errors import RefusedError, UsageError
 
 LARGEST_RANGE = 1 << 30
-"""R may not pass this: then a 32-bit word is rejected with probability < 1/4."""
+"""The largest R: up to it a 32-bit word is rejected with probability < 1/4."""
 
 DIGITS = 6
 
 
 def checked_gamma(gamma: Decimal) -> Decimal:
-    """gamma as the exact decimal that the sampler uses, or an error that says why not."""
+    """Return gamma as the exact decimal that the sampler uses; raise an error that says why if it cannot."""
     if gamma.is_nan():
         raise UsageError("gamma is not a number", "give a number above 1, such as --gamma 9")
     if gamma.is_infinite():
@@ -49,7 +49,7 @@ def checked_gamma(gamma: Decimal) -> Decimal:
 
 
 def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1) -> Decimal:
-    """The largest gamma not above the given one that the sampler draws exactly, for so many outputs.
+    """Return the largest gamma not above the given one that the sampler draws exactly, for so many outputs.
 
     `width` of them are the ones that gamma is for. Rounded *down* to six significant digits or, for
     many outputs, to fewer decimals: a promise derived from rho1 and rho2 or from a budget is never
@@ -70,7 +70,7 @@ def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1) -> Decima
 
 
 def uniform_below(R: int, blocks: Blocks) -> Codes:
-    """One whole number a cell, uniform on 0..R-1, from 32-bit words.
+    """Return one whole number per cell, uniform on 0..R-1, from 32-bit words.
 
     Proof. If w is uniform on 0..2^32-1, then among the w with (w R mod 2^32) >= (2^32 mod R) the
     quotient u = floor(w R / 2^32) is uniform on 0..R-1: each u has floor(2^32/R) such w (Lemire 2019);

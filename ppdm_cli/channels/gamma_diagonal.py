@@ -70,7 +70,7 @@ class GammaDiagonal(Substitution):
 
     @property
     def lam(self) -> float:
-        """The share of values kept on purpose; the others are drawn from all N alike."""
+        """Return the share of values that are kept; the others are drawn uniformly from all N."""
         g = float(self.gamma)
         return (g - 1) / (g + self.N - 1)
 
@@ -104,7 +104,7 @@ class GammaDiagonal(Substitution):
         out ^= stays
 
     def entropy(self, prior: Floats | None = None) -> float:
-        """The same for every prior: all columns have the same entropy (maths 1)."""
+        """Return the entropy, which is the same for every prior, as all columns have the same (maths 1)."""
         g, D = float(self.gamma), float(self.gamma) + self.N - 1
         return float(-(g / D) * np.log2(g / D) + (self.N - 1) / D * np.log2(D))
 
@@ -142,7 +142,7 @@ class GammaDiagonal(Substitution):
         return self.solve(values)  # symmetric
 
     def repeated(self, times: int) -> list[dict[str, float]]:
-        """M^t = lam^t I + (1 - lam^t)/N J (maths 1)."""
+        """Return M^t = lam^t I + (1 - lam^t)/N J (maths 1)."""
         found = []
         for t in range(1, times + 1):
             kept = self.lam**t
@@ -159,7 +159,7 @@ class GammaDiagonal(Substitution):
         return float(np.log2(N) - away)
 
     def most_likely(self, observed: Floats, n: float) -> Floats:
-        """X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
+        """Return X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
 
         The positive ones are the largest y; s follows from their number.
         """
@@ -173,12 +173,12 @@ class GammaDiagonal(Substitution):
         return np.maximum(scales[positive[-1]] * observed - n / (gamma - 1), 0.0)
 
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
-        """The same whatever the distribution is (maths 1)."""
+        """Return the expected error, which is the same for every distribution (maths 1)."""
         g, N = float(self.gamma), self.N
         return float(np.sqrt(records * (N - 1) * (N + 2 * (g - 1))) / (g - 1))
 
     def kang_bound(self, records: float) -> float:
-        """Equality holds when X is uniform."""
+        """Return Kang's bound on the relative error; it is attained when X is uniform."""
         return self.expected_error(records) * float(np.sqrt(self.N)) / records
 
 

@@ -8,12 +8,12 @@ from ppdm_cli.arrays import Floats
 
 
 def applied(matrix: Floats, table: Floats, axis: int) -> Floats:
-    """The matrix times a table, along one axis."""
+    """Return the matrix times a table, along one axis."""
     return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
 
 
 def left_inverse(matrix: Floats) -> Floats:
-    """A with A M = I: least squares, weighted by the variances that equal counts would give.
+    """Return A with A M = I: least squares, weighted by the variances that equal counts would give.
 
     With V = diag(M X) for equal X, A = (M^T V^-1 M)^-1 M^T V^-1. Its columns sum to 1, so that the
     estimates sum to n: M^T V^-1 M X = M^T 1 = 1, hence 1^T A = X^T M^T V^-1 = 1^T.

@@ -49,17 +49,17 @@ class Matrix(ABC):
     @property
     @abstractmethod
     def unchanged(self) -> np.ndarray:
-        """For each input code the output code that shows the same value."""
+        """Return for each input code the output code that shows the same value."""
 
     @property
     @abstractmethod
     def amplification(self) -> float:
-        """max over rows h of max_k M[h,k] / min_k M[h,k] (maths 2): the gamma it promises."""
+        """Return the gamma that it promises: the max over rows h of max_k M[h,k] / min_k M[h,k] (maths 2)."""
 
     @property
     @abstractmethod
     def staying(self) -> float:
-        """The chance that a value is published as it was."""
+        """Return the chance that a value is published as it was."""
 
     @property
     @abstractmethod
@@ -143,7 +143,7 @@ class Matrix(ABC):
 
     @property
     def own_outputs(self) -> tuple[float, float]:
-        """How many outputs have gamma/D for a value, and how many others 1/D: the odds that gamma is of."""
+        """Return how many outputs have probability gamma/D for a value, and how many 1/D."""
         return 1.0, float(self.inputs - 1)
 
 
@@ -152,7 +152,7 @@ class Substitution(Matrix):
 
     @abstractmethod
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
-        """Perturb: one draw a code, exactly from its column.
+        """Perturb codes: draw once for each code, exactly from its column.
 
         The sampler is handed coins as a function of the codes, because a cell's coins depend on its true
         code (see `ppdm_cli.coins`), and because a sampler that rejects words asks for more.
@@ -169,7 +169,7 @@ class Noisy(Matrix):
     @property
     @abstractmethod
     def reach(self) -> float:
-        """No noise is larger."""
+        """Return the largest possible noise."""
 
     @abstractmethod
     def share_below(self, noise: Floats) -> Floats:

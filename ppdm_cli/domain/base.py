@@ -40,11 +40,11 @@ class Domain(ABC):
     @property
     @abstractmethod
     def ordinary(self) -> int:
-        """How many codes there are besides null's."""
+        """Return how many codes there are besides null's."""
 
     @property
     def size(self) -> int:
-        """N: all codes."""
+        """Return N, the number of all codes."""
         return self.ordinary + self.nulls
 
     @property
@@ -53,10 +53,10 @@ class Domain(ABC):
 
     @abstractmethod
     def labels(self) -> list[str]:
-        """What each code is called, for people."""
+        """Return the label of each code, for people."""
 
     def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
-        """The codes of a column; `clip` moves what is outside to the nearest bin, or to null."""
+        """Return the codes of a column; `clip` moves what is outside to the nearest bin, or to null."""
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()  # a null among the labels is a null of its rows
         codes = np.empty(len(array), code_type(self.size))
@@ -80,7 +80,7 @@ class Domain(ABC):
         """Fill in the codes of what is not null; the rows outside (nulls may be among them)."""
 
     def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        """The column that codes stand for: values, or representatives of bins.
+        """Return the column that codes stand for: values, or representatives of bins.
 
         `within` in [0, 1) places each value in its bin where the representative is random.
         """
@@ -95,26 +95,26 @@ class Domain(ABC):
         return pa.Array.from_buffers(self.kind, len(codes), [valid, *buffers[1:]])
 
     def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        """The same column for a writer: text as a dictionary, without writing any label twice."""
+        """Return the column for a writer: text as a dictionary, without writing any label twice."""
         return self.decode(codes, within)
 
     def spread(self) -> Domain:
-        """The same domain, with values drawn evenly from its bins."""
+        """Return the same domain with values drawn evenly from its bins."""
         return self
 
     @property
     @abstractmethod
     def marks(self) -> list[Any]:
-        """The carrier values that make up the domain, ascending: the edges of bins, or single values."""
+        """Return the carrier values that make up the domain, ascending: the edges of bins, or single values."""
 
     @property
     def ordered(self) -> int:
-        """How many codes stand in order; 0 where there is no order."""
+        """Return how many codes stand in order; 0 where there is no order."""
         return 0 if dtypes.is_discrete(self.kind) else self.ordinary
 
     @property
     def width(self) -> float:
-        """The distance from the first to the last number of the domain."""
+        """Return the distance from the first to the last number of the domain."""
         return float(self.marks[-1]) - float(self.marks[0])
 
     @abstractmethod
@@ -135,7 +135,7 @@ class Domain(ABC):
 
     @abstractmethod
     def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Domain:
-        """The domain that also has the edges (or numbers) below and above, in a type that holds them."""
+        """Return the domain that also has the edges (or numbers) below and above, in a type that holds them."""
 
     @abstractmethod
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array: ...
@@ -157,6 +157,6 @@ def checked_numeric(kind: pa.DataType) -> None:
 
 
 def steps_above(values: np.ndarray, low: Any) -> np.ndarray:
-    """values - low where values >= low, without overflow of a narrow signed type."""
+    """Return values - low where values >= low, without overflow of a narrow signed type."""
     wide = values.dtype if values.dtype.kind == "u" else np.int64
     return np.subtract(values, low, dtype=wide)

@@ -35,7 +35,7 @@ class Bins(Domain):
     def __init__(
         self, kind: pa.DataType, edges: list[Any], nulls: bool, representative: Representative = "center"
     ) -> None:
-        """`edges` are carrier numbers, strictly increasing."""
+        """Take `edges`, which are carrier numbers, strictly increasing."""
         super().__init__(kind, nulls)
         array = np.array(edges, dtypes.carrier_type(kind))
         if len(edges) < 2 or len(edges) > MOST_VALUES + 1 or not (array[1:] > array[:-1]).all():
@@ -73,7 +73,7 @@ class Bins(Domain):
         return np.concatenate(misses)
 
     def _settle(self, values: np.ndarray, out: Codes, clip: bool = False) -> np.ndarray:
-        """Codes by the edges themselves; the rows outside (NaN among them, even when clipping)."""
+        """Return codes by the edges themselves, and the rows outside (including NaN, even when clipping)."""
         inside = (values >= self.edges[0]) & (values <= self.edges[-1])
         if clip:
             inside |= np.isfinite(values) if values.dtype.kind == "f" else True
@@ -82,7 +82,7 @@ class Bins(Domain):
         return np.flatnonzero(~inside)
 
     def _guess(self, values: np.ndarray, out: Codes) -> bool:
-        """Codes by arithmetic where that is certain; False where a value needs `_settle`."""
+        """Return codes by arithmetic where that is certain; False where a value needs `_settle`."""
         if not (values.min() >= self.edges[0] and values.max() <= self.edges[-1]):  # or NaN
             return False
         if self._table is not None:
@@ -106,7 +106,7 @@ class Bins(Domain):
 
     @cached_property
     def _table(self) -> Codes | None:
-        """The code of every whole step of the domain, where they are few enough."""
+        """Return the code of every whole step of the domain, where they are few enough."""
         if not dtypes.is_whole(self.kind):
             return None
         low, span = int(self.edges[0]), int(self.edges[-1]) - int(self.edges[0])
@@ -118,7 +118,7 @@ class Bins(Domain):
 
     @cached_property
     def _doubt(self) -> float:
-        """How near to an edge, in bins, arithmetic is not trusted."""
+        """Return how near to an edge, in bins, arithmetic is not trusted."""
         edges = self.edges.astype(np.float64)
         with np.errstate(all="ignore"):  # a width that overflows or vanishes leaves no trust at all
             width = (edges[-1] - edges[0]) / self.ordinary
@@ -127,7 +127,7 @@ class Bins(Domain):
 
     @cached_property
     def _scale(self) -> float | None:
-        """1 / bin width, where the bins are of equal width to within the doubt."""
+        """Return 1 / bin width if the bins are of equal width to within the doubt."""
         edges = self.edges.astype(np.float64)
         with np.errstate(all="ignore"):
             scale = self.ordinary / (edges[-1] - edges[0])
@@ -152,7 +152,7 @@ class Bins(Domain):
         return self._steps[1].astype(np.float64)
 
     def extents(self) -> Extents:
-        """Whole values count half a step to either side."""
+        """Return the extents of the bins; whole values count half a step to either side."""
         checked_numeric(self.kind)
         edges = self.edges.astype(np.float64)
         if dtypes.is_whole(self.kind):
@@ -169,7 +169,7 @@ class Bins(Domain):
 
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """The first and the last value of each bin."""
+        """Return the first and the last value of each bin."""
         first, after = self.edges[:-1], self.edges[1:]
         if dtypes.is_whole(self.kind):
             last = after - 1
@@ -181,7 +181,7 @@ class Bins(Domain):
 
     @cached_property
     def representatives(self) -> np.ndarray:
-        """The value that stands for each bin (the left edge where it is random)."""
+        """Return the value that stands for each bin (the left edge where it is random)."""
         first, last = self._steps
         if self.representative == "right":
             return last
@@ -205,7 +205,7 @@ class Bins(Domain):
 
 
 def _whole_between(first: np.ndarray, last: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Whole numbers from first to last, evenly by `within`; modulo 2^64, so that no width overflows."""
+    """Return whole numbers from first to last, evenly by `within`; modulo 2^64, so that no width overflows."""
     low, high = (e.astype(np.uint64, casting="unsafe") for e in (first, last))
     span = high - low
     offset = np.minimum(within * (span.astype(np.float64) + 1), np.nextafter(2.0**64, 0)).astype(np.uint64)

@@ -18,7 +18,7 @@ class Categories(Domain):
     """A domain of single values, sorted."""
 
     def __init__(self, kind: pa.DataType, values: list[Any], nulls: bool) -> None:
-        """`values` are strings, booleans or carrier numbers, each once, in sorted order."""
+        """Take `values`: strings, booleans or carrier numbers, each once, in sorted order."""
         super().__init__(kind, nulls)
         if sorted(set(values)) != values:
             raise ValueError("categories must be sorted and each listed once")
@@ -87,20 +87,20 @@ class Categories(Domain):
         return np.empty(0, np.intp)
 
     def nearest(self, values: np.ndarray) -> np.ndarray:
-        """The codes of the categories nearest to some numbers; of two as near the lower one."""
+        """Return the codes of the categories nearest to some numbers; of two as near the lower one."""
         known = np.array(self.values, dtypes.carrier_type(self.kind))
         above = np.searchsorted(known, values).clip(0, len(known) - 1)
         below = (above - 1).clip(0)
         return np.where(_apart(values, known[below]) <= _apart(values, known[above]), below, above)
 
     def _unclipped(self, array: pa.Array, outside: np.ndarray) -> np.ndarray:
-        """NaN and infinities are near to nothing."""
+        """Return the rows that cannot be clipped: NaN and infinities are near to nothing."""
         if not pa.types.is_floating(self.kind):
             return np.empty(0, np.intp)
         return outside[~np.isfinite(dtypes.carrier(array)[outside])]
 
     def _find(self, array: pa.Array) -> np.ndarray:
-        """Each value's place among the categories, -1 where it has none."""
+        """Return each value's place among the categories, -1 where it has none."""
         if dtypes.is_discrete(self.kind):
             places = pc.index_in(array, value_set=self._array)
             return places.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -133,7 +133,7 @@ class Categories(Domain):
 
 
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b|; of whole numbers modulo 2^64, where it cannot overflow."""
+    """Return |a - b|; for whole numbers modulo 2^64, where it cannot overflow."""
     if a.dtype.kind == "f":
         with np.errstate(over="ignore"):
             return np.abs(a - b)

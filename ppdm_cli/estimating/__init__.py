@@ -69,7 +69,7 @@ class Estimated(Shown):
 
     @property
     def unchanged(self) -> np.ndarray:
-        """Of the published records those that show each value itself: what lies beyond is left out."""
+        """Return the published counts of each value itself; what lies beyond the domain is left out."""
         seen = self.observed
         for axis, matrix in enumerate(matrices_of(self.group)):
             if matrix is not None:
@@ -86,14 +86,14 @@ class Estimated(Shown):
 
     @property
     def error(self) -> float | None:
-        """The paper's E: sum |Xhat - X| / sum X."""
+        """Return the paper's E: sum |Xhat - X| / sum X."""
         if self.truth is None or not self.truth.any():
             return None
         return float(np.abs(self.estimate - self.truth).sum() / self.truth.sum())
 
     @property
     def says_nothing(self) -> bool:
-        """Whether the intervals are wider than the counts that they are about."""
+        """Return whether the intervals are wider than the counts that they are about."""
         # by their standard errors: cut to [0, n], an interval of two values could never be so wide
         return Z * float(self.interval.std_error.mean()) > float(self.observed.mean())
 
@@ -109,7 +109,7 @@ class Estimate(Shown):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """A polars DataFrame, as `-o` writes it."""
+        """Return a polars DataFrame, as `-o` writes it."""
         return as_frame(self.tables)
 
     def _words(self) -> list[str]:

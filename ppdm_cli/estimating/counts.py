@@ -71,7 +71,7 @@ def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN) -> Codes:
-    """The codes of a release's column; what the sidecar's domain lacks does not belong to it."""
+    """Return the codes of a release's column; what the sidecar's domain lacks does not belong to it."""
     found = domain.encode(batch.column(name))
     if found.outside.size:
         raise MismatchError(
@@ -87,7 +87,7 @@ def _counted(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def joint_codes(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
-    """One code for each combination, in the narrowest type that holds them."""
+    """Return one code for each combination, in the narrowest type that holds them."""
     joint: np.ndarray = codes[0]
     if len(codes) > 1:
         cells = int(np.prod(shape))

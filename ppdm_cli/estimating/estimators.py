@@ -20,7 +20,7 @@ EM_TOLERANCE = 1e-9
 """EM ends when a step adds less log-likelihood a record than this."""
 
 def inverse(observed: Floats, matrices: Matrices) -> Floats:
-    """Unbiased; may be negative (Dowd, eq. 1)."""
+    """Return the unbiased estimate, which may be negative (Dowd, eq. 1)."""
     for axis, matrix in enumerate(matrices):
         if matrix is not None:
             observed = matrix.solve(observed, axis)
@@ -28,7 +28,7 @@ def inverse(observed: Floats, matrices: Matrices) -> Floats:
 
 
 def set_scale(observed: Floats, matrices: Matrices) -> Floats:
-    """The paper's heuristic: negatives to zero, then scaled to the number of records.
+    """Return the paper's heuristic: negatives to zero, then scaled to the number of records.
 
     Biased down for large counts when N is large.
     """
@@ -39,7 +39,7 @@ def set_scale(observed: Floats, matrices: Matrices) -> Floats:
 
 
 def simplex(observed: Floats, matrices: Matrices) -> Floats:
-    """The nearest table to the inverse with no negative count and the right number of records."""
+    """Return the nearest table to the inverse with no negative count and the right number of records."""
     return _by_slice(inverse(observed, matrices), observed, matrices, _project)
 
 
@@ -75,7 +75,7 @@ def blurred(matrices: Matrices) -> bool:
 def _by_slice(
     table: Floats, observed: Floats, matrices: Matrices, work: Callable[[Floats, float], Floats]
 ) -> Floats:
-    """`work` on each slice along the axes that were not perturbed, flattened."""
+    """Apply `work` to each slice along the axes that were not perturbed, flattened."""
     axes = perturbed_axes(matrices)
     first = range(len(axes))
     moved = np.moveaxis(table, axes, first)
@@ -87,7 +87,7 @@ def _by_slice(
 
 
 def _project(values: Floats, n: float) -> Floats:
-    """Euclidean projection on the counts that sum to n: one constant off all, negatives to zero."""
+    """Project on the counts that sum to n, in the Euclidean norm: one constant off all, negatives to zero."""
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - n) / np.arange(1, len(values) + 1)
     above = np.flatnonzero(falling - excess > 0)
@@ -95,7 +95,7 @@ def _project(values: Floats, n: float) -> Floats:
 
 
 def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats | None = None) -> Floats:
-    """EM from equal shares (or `start`), along the axes, to a likelihood tolerance (maths 3)."""
+    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance (maths 3)."""
     axes = perturbed_axes(matrices)
     cells = int(np.prod([m.inputs for m in matrices if m is not None]))
     shape = tuple(observed.shape[i] if m is None else m.inputs for i, m in enumerate(matrices))
@@ -123,7 +123,7 @@ def _along(table: Floats, matrices: Matrices, how: str) -> Floats:
 
 
 def largest_remainder(estimate: Floats, total: int) -> np.ndarray:
-    """Whole numbers nearest to the estimate that sum to exactly `total`."""
+    """Return the whole numbers nearest to the estimate that sum to exactly `total`."""
     records = float(estimate.sum())
     if records >= 1:
         scaled = estimate * (total / records)

@@ -29,7 +29,7 @@ class Interval(Shown):
         return [counted(self.low.size, "interval")]
 
     def possible(self, n: Floats | float) -> Interval:
-        """Cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""
+        """Return the interval cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""
         return Interval(self.std_error, np.clip(self.low, 0.0, n), np.clip(self.high, 0.0, n))
 
     def without(self, estimate: Floats) -> int:
@@ -43,7 +43,7 @@ def no_intervals(shape: Sequence[int]) -> Interval:
 
 
 def intervals(observed: Floats, matrices: Matrices) -> Interval:
-    """For every cell of a table of counts; NaN where noise leaves no unbiased estimate to centre on."""
+    """Return the interval of every cell of a table of counts; NaN if noise allows no unbiased estimate."""
     if any(m is not None and not m.invertible for m in matrices):
         shape = [size if m is None else m.inputs for size, m in zip(observed.shape, matrices, strict=True)]
         return no_intervals(shape)
@@ -52,7 +52,7 @@ def intervals(observed: Floats, matrices: Matrices) -> Interval:
 
 
 def score_interval(observed: Floats, matrices: Matrices) -> Interval:
-    """For every cell of a table of counts."""
+    """Return the score interval of every cell of a table of counts."""
     axes = perturbed_axes(matrices)
     estimate = inverse(observed, matrices)
     squared = observed

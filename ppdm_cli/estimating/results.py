@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def as_frame(tables: Sequence[Estimated]) -> pl.DataFrame:
-    """All tables below each other; jointly estimated attributes have a column of their own."""
+    """Return all tables below each other; jointly estimated attributes have a column of their own."""
     import polars as pl
 
     frames = [pl.DataFrame(_columns(t)) for t in tables]

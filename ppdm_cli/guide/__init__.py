@@ -37,7 +37,7 @@ class Entropy(Shown):
 
     @property
     def frame(self) -> pl.DataFrame:
-        """A polars DataFrame, as `-o` writes it."""
+        """Return a polars DataFrame, as `-o` writes it."""
         import polars as pl
 
         return pl.DataFrame(self.rows, infer_schema_length=None)
@@ -90,7 +90,7 @@ def entropy(
 
 
 def _several(numbers: Any) -> tuple[Any, ...]:
-    """One number, or several."""
+    """Return one number or several as a tuple."""
     return tuple(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str) else (numbers,)
 
 

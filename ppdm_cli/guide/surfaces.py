@@ -64,7 +64,7 @@ def of_grid(
     prior: Sequence[float] | None = None,
     kind: str = DEFAULT.kind,
 ) -> list[dict[str, Any]]:
-    """A row for every gamma and N; a given prior has as many shares as N.
+    """Return a row for every gamma and N; a given prior has as many shares as N.
 
     Each channel is the one that `perturb` would choose for so many values in order.
     """
@@ -94,7 +94,7 @@ def of_grid(
 def of_release(
     table: Table, sidecar: Sidecar, *, rho1: float = 0.05, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
-    """A row for every perturbed attribute, under the prior estimated from the release itself."""
+    """Return a row for every perturbed attribute, under the prior estimated from the release itself."""
     if any(c.noise is not None for c in sidecar.channels):
         raise UsageError(
             "additive noise publishes numbers, not values of a domain: it has no H(M)",
@@ -110,7 +110,7 @@ def of_release(
 
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without the figures that none of them has."""
+    """Return the rows without the figures that none of them has."""
     told = {k for r in rows for k, v in r.items() if v is not None}
     return [{k: v for k, v in r.items() if k in told} for r in rows]
 

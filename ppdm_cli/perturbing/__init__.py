@@ -250,7 +250,7 @@ def _publish(target: Output, kept: list[Target], key: Key) -> None:
 
 
 def _check_readable(release: Sidecar) -> None:
-    """No release is published whose sidecar nobody could read."""
+    """Refuse to publish a release whose sidecar could not be read."""
     try:
         sidecars.decode(release.encode(), "to be written")
     except MismatchError:
@@ -262,7 +262,7 @@ def _check_readable(release: Sidecar) -> None:
 
 
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
-    """The key, and where a new one is to be kept."""
+    """Return the key, and where a new one is to be kept."""
     if seed is not None and key_file is not None:
         raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
     if (key_file is not None) != (identifier is not None):
@@ -295,7 +295,7 @@ def _earlier(like: str | Path | Sidecar | None, asked: Wishes) -> Sidecar | None
 
 
 def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
-    """With an earlier release's types nothing needs to be inferred: one pass over the file."""
+    """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
     csv = csv or CsvOptions()
     known: dict[str, pa.DataType] = {}
     only: frozenset[str] | None = None
@@ -335,7 +335,7 @@ def _plan(
 
 
 def _release_id(key: Key, plan: Plan) -> str:
-    """A random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
+    """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())
     return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))

@@ -38,7 +38,7 @@ class Settled:
 def declared(
     name: str, kind: pa.DataType, wish: AttributeWish, bins: int, representative: Representative
 ) -> Domain:
-    """The domain that the owner declared; the data are not looked at."""
+    """Return the domain that the owner declared; the data are not looked at."""
     try:
         if wish.categories is not None:
             values = sorted({_value(v, kind) for v in wish.categories})
@@ -83,7 +83,7 @@ def declared(
 
 
 def even_edges(low: float, high: float, bins: int) -> list[float]:
-    """bins + 1 edges of equal distance, each the float nearest to the exact one."""
+    """Return bins + 1 edges of equal distance, each the float nearest to the exact one."""
     a, width = Fraction(low), (Fraction(high) - Fraction(low)) / bins
     return [float(a + i * width) for i in range(bins)] + [high]
 
@@ -91,7 +91,7 @@ def even_edges(low: float, high: float, bins: int) -> list[float]:
 def from_data(
     name: str, kind: pa.DataType, facts: Facts, bins: int, representative: Representative, rare: Rare
 ) -> Settled:
-    """The domain that the data show, safe to publish."""
+    """Return the domain that the data show, safe to publish."""
     nulls = facts.nulls > 0
     if facts.values is not None and not facts.values:
         raise RefusedError(
@@ -124,17 +124,17 @@ def from_data(
 
 
 def _rare(facts: Facts) -> int:
-    """How many of a column's values fewer than ten records have."""
+    """Return how many of a column's values occur in fewer than ten records."""
     return sum(c < FEW for c in (facts.values or {}).values())
 
 
 def _few_nulls(facts: Facts) -> bool:
-    """Null is a category too: that someone has no value may point at a person."""
+    """Return whether nulls are rare: null is a category too, and may identify a person."""
     return 0 < facts.nulls < FEW
 
 
 def refuse_rare(facts: Mapping[str, Facts]) -> None:
-    """One refusal for all columns with rare categories; it names columns and numbers, no labels."""
+    """Refuse all columns with rare categories at once; the message names columns and numbers, no labels."""
     found = {n: f for n, f in facts.items() if _rare(f) or _few_nulls(f)}
     if found:
         first = next(iter(found))
@@ -154,7 +154,7 @@ def _shown(facts: Facts) -> str:
 
 
 def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
-    """A domain is published as text or JSON numbers; Arrow holds dates that neither can say."""
+    """Check that a domain can be written as text or JSON numbers; Arrow holds dates that neither can."""
     if facts.low is None:
         return
     lowest, highest = dtypes.limits(kind)
@@ -167,12 +167,12 @@ def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
 
 
 def _common(counts: Counter[Any]) -> list[Any]:
-    """Values frequent enough; the others will go to the nearest of them."""
+    """Return the values that are frequent enough; the others will go to the nearest of them."""
     return sorted(v for v, c in counts.items() if c >= FEW)
 
 
 def _pooled(counts: Counter[Any]) -> list[Any]:
-    """Labels frequent enough, and one for all others together, itself frequent enough."""
+    """Return the labels that are frequent enough, and one, frequent enough too, for all others together."""
     rising = sorted((c, v) for v, c in counts.items() if v != OTHER)
     pool = counts.get(OTHER, 0)
     while rising and (rising[0][0] < FEW or pool < FEW):
@@ -181,7 +181,7 @@ def _pooled(counts: Counter[Any]) -> list[Any]:
 
 
 def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
-    """2 to `bins` bins of a round width that cover [low, high], starting at a multiple of it."""
+    """Return the edges of 2 to `bins` bins of a round width that cover [low, high], from a multiple of it."""
     whole = dtypes.is_whole(kind)
     a, b = Fraction(low), Fraction(high)
     span = b - a or Fraction(1)
@@ -208,7 +208,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _ends(interval: Any, kind: pa.DataType) -> tuple[Any, Any]:
-    """Both ends; in the text of times the colon that parts them is the one that leaves two values."""
+    """Return both ends; in the text of times, the separating colon is the one that leaves two values."""
     if not isinstance(interval, str):
         return _value(interval[0], kind), _value(interval[1], kind)
     colons = [i for i, c in enumerate(interval) if c == ":"]

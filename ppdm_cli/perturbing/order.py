@@ -3,7 +3,7 @@
 A file sorted by a private column publishes it, whatever gamma says: the rows around a record tell its
 value. So the true codes of rows some steps apart are compared with what a random order of the same
 codes gives: how often they are equal, and how their ranks go along. What a kept column tells by itself
-is no fault of the order, so the codes are then taken to be in random order among the records that are
+is not a fault of the order, so the codes are then taken to be in random order among the records that are
 alike in the kept columns.
 
 Mean and variance under a random order are exact (Mood 1940, Wald and Wolfowitz 1943, for any symmetric
@@ -44,7 +44,7 @@ _TEXT = 64
 
 @dataclass
 class Sample:
-    """The same blocks of rows however a table is cut: every one, or every 2nd, 4th, ... of a long table."""
+    """Blocks of rows, the same however a table is cut: every one, or every 2nd, 4th, ... of a long table."""
 
     names: list[str]
     seen: int
@@ -81,13 +81,13 @@ class Sample:
         return [_taken(c, rows) for c in whole]
 
     def columns(self) -> tuple[np.ndarray, dict[str, Column]]:
-        """The numbers of the rows kept, and their columns."""
+        """Return the numbers of the rows kept, and their columns."""
         places, *columns = self._joined()
         return places, dict(zip(self.names, columns, strict=True))
 
 
 def _kept(first: int, rows: int, stride: int) -> np.ndarray:
-    """The numbers of a batch's rows that are in every stride-th block."""
+    """Return the numbers of a batch's rows that are in every stride-th block."""
     blocks = np.arange(first // BLOCK, -(-(first + rows) // BLOCK), dtype=np.int64)
     places = (blocks[blocks % stride == 0, None] * BLOCK + np.arange(BLOCK)).ravel()
     return places[(places >= first) & (places < first + rows)]
@@ -105,7 +105,7 @@ def _concatenated(parts: Sequence[Column]) -> Column:
 
 
 def _short(column: Column) -> Column:
-    """A column that can be ranked and takes a bounded space."""
+    """Return a column that can be ranked and takes a bounded space."""
     if isinstance(column, np.ndarray):
         return column
     if pa.types.is_dictionary(column.type):
@@ -118,7 +118,7 @@ def _ranks(column: pa.Array, ties: str) -> np.ndarray:
 
 
 def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
-    """The perturbed attributes that the order of the rows gives away, beyond what the kept columns tell."""
+    """Return the perturbed attributes that the row order gives away, beyond what the kept columns tell."""
     places, columns = sample.columns()
     if not len(places):
         return []
@@ -135,7 +135,7 @@ def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) 
 
 
 def in_order(sample: Sample, name: str) -> bool:
-    """Whether the rows are in the order of a column, up or down; digits in text are taken for numbers."""
+    """Return whether the rows are in the order of a column, up or down; digits in text count as numbers."""
     column = sample.columns()[1][name]
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # text that is no number; times
         column = pc.cast(column, pa.float64())
@@ -158,18 +158,18 @@ class _Test:
             self._pairs[lag] = paired, self._counted(paired, lag), self._counted(shared, lag)
 
     def _counted(self, rows: np.ndarray, lag: int) -> Floats:
-        """How many of some rows, counted from the lag-th, each group has."""
+        """Return how many of some rows, counted from the lag-th, each group has."""
         if len(self._sizes) == 1:
             return np.array([float(np.count_nonzero(rows))])
         groups = self._groups[lag : lag + len(rows)][rows]
         return np.bincount(groups, minlength=len(self._sizes)).astype(np.float64)
 
     def tells(self, codes: Codes) -> bool:
-        """Whether codes some steps apart are more, or less, alike than chance explains, and by enough."""
+        """Return whether codes some steps apart are more, or less, alike than by chance, and by enough."""
         return any(s >= TELLING and p < self._level for _, s, p in self.measured(codes))
 
     def measured(self, codes: Codes) -> list[tuple[int, float, float]]:
-        """Lag, share of the possible excess and bound of its chance; of equality, then of ranks."""
+        """Return lag, share of the possible excess and bound of its chance, for equality, then for ranks."""
         n, cells, of = self._sizes, codes, np.zeros(int(codes.max()) + 1, np.int64)
         if len(n) > 1:
             values, cells = np.unique(self._groups * len(of) + codes, return_inverse=True)
@@ -200,7 +200,7 @@ class _Test:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Of a symmetric measure f of two records, summed over all pairs (a, b) of a group, a not b."""
+    """Sums of a symmetric measure f of two records over all pairs (a, b) of a group, a not b."""
 
     once: Floats
     """f(a, b)."""
@@ -210,7 +210,7 @@ class _Sums:
     """f(a, b) squared."""
 
     def moments(self, n: np.ndarray, pairs: Floats, shared: Floats) -> tuple[float, float]:
-        """Mean and variance of f summed over some pairs in a random order, `shared` of them with the next."""
+        """Return mean and variance of f summed over pairs in a random order, `shared` of them with the next."""
         two = np.maximum(n * (n - 1.0), 1)
         three, four = two * np.maximum(n - 2, 1), two * np.maximum(n - 2, 1) * np.maximum(n - 3, 1)
         mean = pairs * self.once / two
@@ -221,7 +221,7 @@ class _Sums:
 
 
 def _judged(excess: float, possible: float, variance: float) -> tuple[float, float]:
-    """Share of what is possible, and Bennett's bound of the chance of such an excess on its side."""
+    """Return the share of what is possible, and Bennett's bound of the chance of such an excess on its side."""
     variance = max(variance, 1e-6)
     u = _JUMP * abs(excess) / variance
     bound = exp(-variance / _JUMP**2 * ((1 + u) * log1p(u) - u))
@@ -229,7 +229,7 @@ def _judged(excess: float, possible: float, variance: float) -> tuple[float, flo
 
 
 def _groups(column: pa.Array) -> np.ndarray:
-    """A kept column's values, or where they are many, ranges of about as many records each."""
+    """Return a kept column's values, or where they are many, ranges of about as many records each."""
     n = len(column)
     if pa.types.is_null(column.type):
         return np.zeros(n, np.int64)
@@ -240,7 +240,7 @@ def _groups(column: pa.Array) -> np.ndarray:
 
 
 def _strata(columns: list[np.ndarray]) -> np.ndarray | None:
-    """Records alike in all these columns; a column that would leave no group to test goes without."""
+    """Return groups of records alike in all these columns; a column that would leave none is skipped."""
     joint: np.ndarray | None = None
     for column in columns:
         finer = column if joint is None else joint * (int(column.max()) + 1) + column

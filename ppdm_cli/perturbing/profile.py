@@ -30,7 +30,7 @@ class Facts:
     low: Any
     high: Any
     values: Counter[Any] | None
-    """How often each value occurs; None when there are more than asked about."""
+    """How often each value occurs; None if there are more values than asked for."""
 
     def merge(self, other: Facts, most: int) -> Facts:
         self.nulls += other.nulls
@@ -48,7 +48,7 @@ class Facts:
 def profile(
     table: Table, most: Mapping[str, int], threads: int | None = None, progress: Progress | None = None
 ) -> dict[str, Facts]:
-    """Facts of each column named in `most`, which says how many distinct numbers are few."""
+    """Return the facts of each column named in `most`, which says how many distinct numbers are few."""
     names = list(most)
     limits = {n: MOST_VALUES if dtypes.is_discrete(table.schema.field(n).type) else most[n] for n in names}
     task, merge = partial(_profiled, table.schema, limits), partial(_merged, limits)

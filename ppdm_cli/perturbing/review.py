@@ -85,7 +85,7 @@ class Review:
         repeated = int((addresses[1:] == addresses[:-1]).sum())
         if repeated:
             raise RefusedError(
-                f"{counted(repeated, 'record')} repeat an earlier record's identifier: their equal values "
+                f"{counted(repeated, 'record')} with an earlier record's identifier: their equal values "
                 "would get equal answers",
                 "give every record an identifier of its own",
             )

@@ -47,13 +47,13 @@ class Plan:
 
     @cached_property
     def channels(self) -> dict[str, Channel]:
-        """The channels by attribute."""
+        """Return the channels by attribute."""
         known = {a.name: a for a in self.attributes}
         return {n: known[n].channel(spec) for spec in self.specs for n in spec.attributes}
 
 
 def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> None:
-    """Every column that is named exists, and every column that takes part can."""
+    """Check that every named column exists, and that every column that takes part can."""
     for option, names in (
         ("--keep", wishes.keep),
         ("--drop", wishes.drop),
@@ -92,7 +92,7 @@ def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> 
 
 
 def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
-    """The columns whose domain must come from the data, and how many values are few."""
+    """Return the columns whose domain must come from the data, and how many values are few."""
     return {
         n: _most_values(n, wish, wishes)
         for n, wish in perturbed_columns(schema, wishes, identifier).items()
@@ -111,7 +111,7 @@ def perturbed_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None)
 
 
 def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Mapping[str, Facts]) -> Plan:
-    """The plan; `facts` has the columns of `undeclared`, and a kept class."""
+    """Return the plan; `facts` has the columns of `undeclared`, and a kept class."""
     perturbed = perturbed_columns(schema, wishes, identifier)
     if not perturbed:
         raise _nothing_perturbed()
@@ -156,7 +156,7 @@ def _domain(
 
 
 def gammas_of(perturbed: Mapping[str, AttributeWish], wishes: Wishes) -> dict[str, Decimal | float]:
-    """Each attribute's gamma: its own, or the one for all, or an equal part of the record's budget.
+    """Return each attribute's gamma: its own, or the one for all, or an equal part of the record's budget.
 
     A decimal is exact as it was given; a float was derived, and is to be rounded down.
     """
@@ -195,7 +195,7 @@ def described(
     origin: Literal["declared", "data"],
     beyond: Beyond | UnsetType = UNSET,
 ) -> Attribute:
-    """A perturbed attribute as the sidecar writes it."""
+    """Return a perturbed attribute as the sidecar writes it."""
     shared: dict[str, Any] = {
         "name": name,
         "role": "perturbed",
@@ -218,7 +218,7 @@ def described(
 
 
 def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
-    """A kept column; a class says its labels, which are public with it."""
+    """Return a kept column; a class says its labels, which are public with it."""
     if facts is not None and facts.values:
         values = [dtypes.to_json(v, kind) for v in sorted(facts.values)]
         return Attribute(
@@ -235,7 +235,7 @@ def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
 
 
 def like(earlier: Sidecar, schema: pa.Schema) -> Plan:
-    """An earlier release's plan for the next batch; columns that it does not name are dropped."""
+    """Return an earlier release's plan for the next batch; columns that it does not name are dropped."""
     if earlier.stage != "perturbed":
         raise MismatchError(
             f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan",
@@ -273,7 +273,7 @@ def _nothing_perturbed() -> RefusedError:
 
 
 def privacy(plan: Plan, coins: Literal["system", "seeded", "key-file"]) -> Privacy:
-    """The promise over a record: the product of its channels' amplifications."""
+    """Return the promise over a record: the product of its channels' amplifications."""
     kept = [a.name for a in plan.attributes if a.role == "kept"]
     if coins == "seeded":
         return Privacy("record", None, None, kept, coins)

@@ -26,7 +26,7 @@ LEAST, MOST = 4, 60
 
 
 def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
-    """The wishes with a number of bins for each column of numbers that has none of its own."""
+    """Return the wishes with a number of bins for each column of numbers that has none of its own."""
     if wishes.bins != "auto":
         return wishes
     if wishes.scheme != SUBSTITUTION:

@@ -114,7 +114,7 @@ class Substituter:
 
     @property
     def columns(self) -> list[str]:
-        """What must be read."""
+        """Return the columns that must be read."""
         names = self._plan.columns
         return names if self._identifier in (None, *names) else [*names, str(self._identifier)]
 
@@ -140,7 +140,7 @@ class Substituter:
         return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
 
     def _typed(self, columns: list[pa.Array]) -> pa.Schema:
-        """The schema of a batch, where text may be a dictionary."""
+        """Return the schema of a batch, where text may be a dictionary."""
         return pa.schema([f.with_type(c.type) for f, c in zip(self.schema, columns, strict=True)])
 
     def _addresses(self, batch: Batch) -> Addresses:
@@ -173,12 +173,12 @@ class Substituter:
 
 
 def given(value: Any) -> Any:
-    """A sidecar's field, or None where it is not set."""
+    """Return a sidecar's field, or None where it is not set."""
     return None if value is UNSET else value
 
 
 def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """A dictionary without the entries that no row uses: they may be values of rows left out."""
+    """Return a dictionary without the entries that no row uses: they may be values of rows left out."""
     indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
     used = np.bincount(
         indices[array.is_valid().to_numpy(zero_copy_only=False)], minlength=len(array.dictionary)
@@ -194,7 +194,7 @@ def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def _places(coins: Coins, addresses: Addresses) -> Addresses:
-    """Where each row goes in a shuffled release: 64 bits of its coins."""
+    """Return where each row goes in a shuffled release: 64 bits of its coins."""
     places = np.empty(len(addresses), np.uint64)
     for start in range(0, len(addresses), CELLS):
         part = slice(start, start + CELLS)
@@ -203,7 +203,7 @@ def _places(coins: Coins, addresses: Addresses) -> Addresses:
 
 
 def _merge(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
-    """Rare values to the category for others or, of numbers, to the nearest; what is left outside."""
+    """Merge rare values into the category for others or the nearest number; return what is left outside."""
     assert isinstance(domain, Categories)
     valid = array.is_valid().to_numpy(zero_copy_only=False)[outside]
     rows, left = outside[valid], outside[~valid]

@@ -73,13 +73,13 @@ class AttributeWish:
 
     @property
     def kind(self) -> str | None:
-        """The kind that is asked for, by name or by a setting that it alone has."""
+        """Return the kind that is asked for, by name or by a setting that it alone has."""
         if self.matrix is None and self.options:
             return next(k for k, spec in KINDS.items() if set(self.options) <= set(spec.options))
         return self.matrix
 
     def own_gamma(self) -> Decimal | float | None:
-        """The gamma of its own, if any: given, or the largest that its rhos allow."""
+        """Return the gamma of its own, if any: given, or the largest that its rhos allow."""
         return _gamma(self.gamma, self.rho1, self.rho2)
 
 
@@ -142,7 +142,7 @@ class Wishes:
             raise UsageError("the class is dropped", "keep or perturb it")
 
     def _check_scheme(self) -> None:
-        """What belongs to a scheme is asked with it, and what belongs to channels without it."""
+        """Check that a scheme's settings are given with it, and those of channels without it."""
         if self.scheme not in schemes():
             raise UsageError(f"unknown scheme {quoted(self.scheme)}", f"one of {', '.join(schemes())}")
         if self.scheme == SUBSTITUTION:
@@ -173,7 +173,7 @@ class Wishes:
 
     @property
     def bins_for_all(self) -> int:
-        """Known when `sizing` has seen to "auto"."""
+        """Return the number of bins for all attributes, known once `sizing` has replaced "auto"."""
         assert self.bins != "auto"
         return self.bins
 
@@ -206,7 +206,7 @@ _READERS: dict[str, Any] = {
 
 
 def attribute_wish(given: Mapping[str, Any]) -> AttributeWish:
-    """A wish from keys and values, as an option or a plan file writes them.
+    """Return a wish from keys and values, as an option or a plan file writes them.
 
     `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` lists.
     """
@@ -259,7 +259,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def from_plan(path: Path) -> Wishes:
-    """Wishes from a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+    """Return the wishes of a TOML plan: settings for all, and a table `attributes.NAME` for each."""
     reading(path)
     try:
         with path.open("rb") as file:
@@ -332,7 +332,7 @@ def _attributes(value: Any) -> dict[str, AttributeWish]:
 
 
 def merged(plan: Wishes, given: Mapping[str, Any]) -> Wishes:
-    """The plan, with what the command line gives laid over it, column by column; None is not given."""
+    """Return the plan, with what the command line gives laid over it, column by column; None is not given."""
     over = {k: v for k, v in given.items() if v is not None}
     if {"gamma", "rho1", "record_epsilon"} & set(over):
         plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
@@ -353,7 +353,7 @@ def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str])
 
 
 def _laid_over(planned: AttributeWish, given: AttributeWish) -> AttributeWish:
-    """A column's settings from the plan, with those given instead."""
+    """Return a column's settings from the plan, with those given instead."""
     own = {f.name: getattr(given, f.name) for f in fields(given) if f.name not in ("nulls", "options")}
     changes = {k: v for k, v in own.items() if v is not None}
     if given.declares_domain:

@@ -230,7 +230,7 @@ def _check(options: Options) -> None:
 
 
 def fit_records(records: Records, options: Options | None = None, threads: int | None = None) -> Fitted:
-    """The same from records in memory."""
+    """Train a tree on records in memory."""
     options = options or Options()
     grown = grow(records, options, options.prune, threads)
     collapse(grown)
@@ -250,7 +250,7 @@ def fit_records(records: Records, options: Options | None = None, threads: int |
 
 
 def _confusion(records: Records, tree: Tree) -> np.ndarray:
-    """(true, predicted) weights of the training records: from the leaves, or record by record."""
+    """Return the (true, predicted) weights of the training records, from the leaves or record by record."""
     classes = len(records.labels)
     if not records.has_missing:
         sums = np.zeros((classes, classes))

@@ -25,6 +25,6 @@ def _at_edges(column: Column, domain: Domain | None) -> Column:
         return column
     codes = np.searchsorted(domain.edges.astype(np.float64), column.values, side="right") - 1
     codes = np.clip(codes, 0, domain.ordinary - 1)
-    if (np.diff(codes) <= 0).any():  # more values than bins: these are no representatives
+    if (np.diff(codes) <= 0).any():  # more values than bins: these are not representatives
         return column
     return replace(column, values=domain.tops()[codes])

@@ -28,26 +28,26 @@ from ppdm_cli.trees.regions import descended
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
 LEAST = 1e-3
-"""The share of the records that two branches need, on a table."""
+"""The share of the records that two branches need when growing on a table."""
 COPIES, MOST_DRAWN = 5, 500_000
 """How many times the values of each record are drawn from a forest, and how many records that may make."""
 MADE_UP = 20_000
-"""Records of a forest that tell its opinion of a tree."""
+"""The number of records by which a forest judges a tree."""
 SEED = 20061
-"""Of the records that a forest gives: a release has one tree."""
+"""The seed of the records that a forest gives, fixed so that a release has one tree."""
 APART = 0.5
-"""How far the classes' shares must differ on both sides of a bin before a threshold moves into it."""
+"""How much the classes' shares must differ on both sides of a bin before a threshold moves into it."""
 
 
 def label_inverse(label: Channel) -> Floats:
-    """(original labels, published labels): what a published label says of the original one, unbiased."""
+    """Return by (original, published) label what a published label tells about the original one, unbiased."""
     if label.kept:
         return np.eye(label.domain.size)
     return label.matrix.solve(np.eye(label.matrix.outputs))
 
 
 def original_labels(table: Floats, label: Channel) -> Floats:
-    """A table by published label (axis 0) by original one; null is no label."""
+    """Return a table by published label (axis 0) as one by original label; null is not a label."""
     if not label.kept:
         table = np.maximum(label.matrix.solve(table, 0), 0.0)
     return table[: label.domain.ordinary]
@@ -66,7 +66,7 @@ class Teacher:
 
     @property
     def options(self) -> Options:
-        """What the tree says of its making."""
+        """Return the settings that the tree records about its training."""
         if isinstance(self._learnt.model, JointTable):
             return Options("gain", max(2.0, LEAST * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
@@ -77,7 +77,7 @@ class Teacher:
         return max(1, min(COPIES, MOST_DRAWN // max(self._sample.records, 1)))
 
     def leaf(self) -> Tree:
-        """The tree that only knows the classes' shares."""
+        """Return a tree of one leaf that knows only the classes' shares."""
         counts = original_labels(self._learnt.shares * self._sample.total, self._label)
         none = np.full(1, -1, np.int32)
         return Tree(
@@ -86,18 +86,18 @@ class Teacher:
         )  # fmt: skip
 
     def _weights(self, model: JointTable) -> Floats:
-        """Records by original class and cell."""
+        """Return the weights of records by original class and cell."""
         shares = self._learnt.shares * self._sample.total
         table = model.table * shares.reshape(-1, *(1,) * (model.table.ndim - 1))
         return original_labels(table, self._label)
 
     @cached_property
     def _held(self) -> list[Floats]:
-        """The same of the tables learnt without a fold."""
+        """Return the weights of the tables that were learnt without a fold."""
         return [self._weights(m) for m in self._learnt.held.values() if isinstance(m, JointTable)]
 
     def _cells(self, model: JointTable) -> tuple[Records, Floats]:
-        """Every cell that holds anything as a record without a class, and the tables over them.
+        """Return every cell that holds anything as a record without a class, and the tables over them.
 
         The tables are (tables, classes, cells): the model's, then those learnt without a fold.
         """
@@ -114,11 +114,11 @@ class Teacher:
         return records, flat[:, :, kept]
 
     def tree(self, model: JointTable | Forest, without: int | None = None) -> tuple[Records, Grown]:
-        """The tree of a model that was learnt from all records, or without a fold."""
+        """Return the tree of a model that was learnt from all records, or without a fold."""
         return self._table_tree(model) if isinstance(model, JointTable) else self._forest_tree(model, without)
 
     def _table_tree(self, model: JointTable) -> tuple[Records, Grown]:
-        """From the cells of a joint table."""
+        """Return the tree grown from the cells of a joint table."""
         cells, tables = self._cells(model)
         classes = tables.shape[1]
         columns = tuple(replace(c, codes=np.tile(c.codes, classes)) for c in cells.columns)
@@ -129,11 +129,11 @@ class Teacher:
         return records, grown
 
     def _forest_tree(self, model: Forest, without: int | None) -> tuple[Records, Grown]:
-        """From the records with original values drawn from their posterior, some times each."""
+        """Return the tree grown from records with original values drawn from their posterior."""
         sample, rng = self._sample, np.random.Generator(np.random.SFC64(SEED))
         labels = sample.labels
         used = np.ones(len(labels), bool) if without is None else sample.folds != without
-        if self._label.kept:  # null is no label
+        if self._label.kept:  # null is not a label
             used &= labels < self._label.domain.ordinary
         rows = np.flatnonzero(used)
         published = [c[rows] for c in sample.codes]
@@ -148,7 +148,7 @@ class Teacher:
         return replace(records, class_dtype=str(self._label.kind), labels=self._labels), grown
 
     def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray, weight: float) -> Records:
-        """Records of original codes of all attributes and published labels."""
+        """Return records of the original codes of all attributes and of published labels."""
         attributes = self._sample.channels
         columns = tuple(self._column(a, c) for a, c in zip(attributes, codes, strict=True))
         published = tuple(range(self._sample.classes))
@@ -156,7 +156,7 @@ class Teacher:
         return Records(columns, self._class, str(pa.int64()), published, classes, weights)
 
     def opinion(self, model: Forest, grown: Grown) -> float:
-        """How often a tree is right about records that a forest makes up."""
+        """Return how often a tree is right about records that a forest makes up."""
         rng = np.random.Generator(np.random.SFC64(SEED))
         numbers = np.rint(self._learnt.shares * MADE_UP).astype(int)
         made = [model.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
@@ -179,7 +179,7 @@ class Teacher:
         return Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls)
 
     def refined(self, tree: Tree, model: JointTable) -> tuple[Tree, float]:
-        """Thresholds within bins, and the share of the records that this may at most set right."""
+        """Return the tree with thresholds within bins, and the most records that this may set right."""
         cells, tables = self._cells(model)
         cut = np.zeros(tree.size, np.int64)
         for place, column in enumerate(cells.columns):
@@ -210,7 +210,7 @@ class Teacher:
 
 
 def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]:
-    """Where between the two bins beside an edge the class changes, and the records it may set right.
+    """Return where between the two bins beside an edge the class changes, and the records it may set right.
 
     `there` are counts by class and bin. Bins further away say what it is like on either side; each of
     the two is a mixture of the sides, and so much of it lies on the left.

@@ -23,7 +23,7 @@ from ppdm_cli.trees.regions import regions
 from ppdm_cli.trees.tree import majority
 
 WIDEST = 0.1
-"""Half an interval may be so wide; beyond, the model's opinion says more."""
+"""The largest half-width of an interval; beyond it the model's own estimate says more."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Expected:
 
 
 def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places: tuple[int, ...]) -> Floats:
-    """Of each record of a fold an unbiased estimate of whether the tree is right about it."""
+    """Return for each record of a fold an unbiased estimate of whether the tree is right about it."""
     rows = np.flatnonzero(sample.folds == fold)
     labels = label_inverse(sample.label)[:, sample.labels[rows]]
     matrices = [sample.channels[p].matrix for p in places]
@@ -64,7 +64,7 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
 
 
 def expected(right: list[Floats], model: float, gap: float) -> Expected:
-    """From the held-out records' rightness; `gap` is what thresholds within bins may set right."""
+    """Return the expected accuracy from held-out records; `gap` is what thresholds in bins may set right."""
     every = np.concatenate(right) if right else np.zeros(0)
     if len(every) > 1:
         mean, half = float(every.mean()), Z * float(every.std(ddof=1)) / sqrt(len(every))

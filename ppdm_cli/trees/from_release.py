@@ -32,9 +32,9 @@ class FromRelease(Shown):
     expected: Expected
     model: Literal["joint", "forest", "none"]
     attributes: tuple[str, ...]
-    """Those that the model has."""
+    """The attributes that the model has."""
     gain: float
-    """Bits a record by which the model makes the class likelier, on records held back."""
+    """Bits per record by which the model makes the class likelier, on held-out records."""
     remarks: list[str] = field(default_factory=list)
 
     def _words(self) -> list[str]:
@@ -44,7 +44,7 @@ class FromRelease(Shown):
         return [*self.sentences(), *self.tree._body()]
 
     def figures(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the figures for programs."""
         e = self.expected
         expected = {"accuracy": e.accuracy, "low": e.low, "high": e.high, "how": e.how}
         return {
@@ -56,7 +56,7 @@ class FromRelease(Shown):
         }
 
     def sentences(self) -> list[str]:
-        """For people."""
+        """Return what to tell people."""
         said = []
         if self.model == "joint":
             said.append(

@@ -41,11 +41,11 @@ class Grown:
     children: np.ndarray
     counts: np.ndarray
     entries: dict[int, Entries] = field(default_factory=dict)
-    """The entries of every inner node, where pruning needs them: record order, slots of no meaning."""
+    """The entries of every inner node, if pruning needs them, in record order; their slots have no meaning."""
 
 
 def class_counts(records: Records, entries: Entries, slots: int) -> np.ndarray:
-    """(slots, classes) weights."""
+    """Return the weights, of shape (slots, classes)."""
     classes = len(records.labels)
     key = entries.slot * classes + records.classes[entries.record]
     return np.bincount(key, entries.weight, slots * classes).reshape(slots, classes).astype(np.float64)
@@ -59,7 +59,7 @@ def step(
     first: np.ndarray,
     kids: np.ndarray,
 ) -> Entries:
-    """Every entry at the child its slot's test sends it to; missing values to all, in parts."""
+    """Return every entry at the child its slot's test sends it to; missing values to all, in parts."""
     slot = entries.slot
     code = records.codes.ravel().take((feature * records.rows).take(slot) + entries.record)
     down = code > cut.take(slot)
@@ -97,7 +97,7 @@ def step(
 
 
 def grow(records: Records, options: Options, keep: bool, threads: int | None = None) -> Grown:
-    """The whole tree, unpruned; `keep` remembers the entries of the inner nodes."""
+    """Return the whole tree, unpruned; `keep` remembers the entries of the inner nodes."""
     entries = Entries(np.arange(records.rows), np.zeros(records.rows, np.int64), records.weights)
     if entries.weight is not None:
         entries = entries.at(np.flatnonzero(entries.weight > 0))
@@ -146,7 +146,7 @@ def _choose(
     total: np.ndarray,
     executor: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The attribute and the cut at every slot, -1 where no test is any good."""
+    """Return the attribute and the cut at every slot, -1 if no test has a gain."""
     slots, numeric = len(total), records.numeric
     # an attribute without a test has a gain of 0 if numeric, as J48, which counts it, and -1 if nominal
     gains = np.repeat(np.where(numeric & (records.sizes > 1), 0.0, -1.0), slots).reshape(-1, slots)
@@ -196,6 +196,6 @@ def _choose(
 
 
 def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The last code of the first child: C4.5 takes the largest value of the data up to the middle."""
+    """Return the last code of the first child: C4.5 takes the largest value of the data up to the middle."""
     middle = values[low] / 2 + values[high] / 2
     return np.clip(np.searchsorted(values, middle, side="right") - 1, low, high - 1)

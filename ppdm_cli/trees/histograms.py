@@ -18,7 +18,7 @@ from ppdm_cli.trees.splitting import Rows
 
 MOST_BYTES = 64 << 20
 _AT_ONCE = 1 << 17
-"""Records that are sorted at once, over several attributes."""
+"""The number of records that are sorted at once, over several attributes."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Entries:
         )
 
     def only(self, slots: np.ndarray) -> Entries:
-        """The entries of some slots, numbered anew."""
+        """Return the entries of some slots, numbered anew."""
         if slots.all():
             return self
         number = np.cumsum(slots) - 1
@@ -48,7 +48,7 @@ class Entries:
         return Entries(kept.record, number.take(kept.slot), kept.weight)
 
     def divided(self, slots: int) -> list[Entries]:
-        """Each slot's own entries, at a slot 0."""
+        """Return each slot's own entries, at a slot 0."""
         order = np.argsort(self.slot.astype(np.uint16) if slots <= 1 << 16 else self.slot, kind="stable")
         record = self.record.take(order)
         weight = None if self.weight is None else self.weight.take(order)
@@ -114,7 +114,7 @@ class Counter:
         self._rows: dict[float, np.ndarray] = {}
 
     def tasks(self, level: Level) -> Iterator[Task]:
-        """Everything to be counted at a level."""
+        """Yield the tasks that count everything at a level."""
         entries, open_ = level.entries, level.open_
         held = np.bincount(entries.slot, minlength=len(open_))
         before, rows_before = self._kept, self._rows
@@ -251,14 +251,14 @@ class _Subtraction:
 
     counted: np.ndarray
     own: np.ndarray
-    """Of every dense slot its row among the counted ones, -1 where it is what is left."""
+    """Row of each dense slot among the counted slots; -1 if its histogram is found by subtraction."""
     left: np.ndarray
-    """The dense slots that are what is left, by their place among the dense ones."""
+    """The dense slots whose histograms are found by subtraction, by their place among the dense ones."""
     of: np.ndarray
     """The rows of their parents, in the histograms of the level before."""
     starts: np.ndarray
     ends: np.ndarray
-    """Where each one's siblings are among the counted slots."""
+    """The end of each one's siblings among the counted slots; `starts` has their start."""
 
     def completed(self, counts: np.ndarray, before: np.ndarray) -> np.ndarray:
         classes, _, width = counts.shape
@@ -277,7 +277,7 @@ class _Subtraction:
 def _subtraction(
     parent: np.ndarray, held: np.ndarray, many: np.ndarray, rows: np.ndarray, cells: int
 ) -> _Subtraction | None:
-    """The largest children are left out of the counting, where that spares more records than cells."""
+    """Return what to count: the largest children are left out where that spares more records than cells."""
     number = len(parent)
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     of = rows.take(parent.take(starts))

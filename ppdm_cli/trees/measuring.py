@@ -24,7 +24,7 @@ class Measured(Shown):
 
     @classmethod
     def of(cls, labels: tuple[Any, ...], true: np.ndarray, predicted: np.ndarray) -> Measured:
-        """Codes of labels; a true code of -1 is a label that the tree does not know, -2 none at all."""
+        """Compare codes of labels; a true code of -1 is a label that the tree does not know, -2 is no label."""
         n, known = len(labels), true >= 0
         flat = np.bincount(true[known] * n + predicted[known], minlength=n * n)
         return cls(labels, flat.reshape(n, n), int((true == -1).sum()), int((true == -2).sum()))
@@ -54,7 +54,7 @@ class Measured(Shown):
         return self.right / self.records if self.records else None
 
     def figures(self) -> dict[str, Any]:
-        """What --json says: fractions, not percentages."""
+        """Return the figures that --json prints, as fractions, not percentages."""
         low, high = wilson(self.right, self.records)
         found: dict[str, Any] = {
             "records": _plain(self.records),
@@ -76,7 +76,7 @@ def _plain(count: float) -> int | float:
 
 
 def importance(tree: Tree) -> dict[str, float]:
-    """Each attribute's share of the information that all tests gain, weighted by records; largest first."""
+    """Return each attribute's share of the information gained, weighted by records, largest first."""
     counts = tree.counts
     totals = counts.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""From the nodes as they were made to the tree that is kept: those that can be reached, level by level."""
+"""Packs the nodes that were grown into the tree that is kept: those that can be reached, level by level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ppdm_cli.trees.tree import Tree, majority
 
 
 def packed(records: Records, grown: Grown, options: Options) -> Tree:
-    """The nodes that can be reached, numbered level by level."""
+    """Return the nodes that can be reached, numbered level by level."""
     levels, nodes = [], np.zeros(1, np.int64)
     while nodes.size:
         levels.append(nodes)

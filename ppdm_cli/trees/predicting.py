@@ -25,11 +25,11 @@ from ppdm_cli.trees.records import floats
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
 CELLS = 1 << 22
-"""Chances, a record's of all classes, that are held at a time."""
+"""The most class probabilities that are held at a time."""
 PLACES = 1 << 18
-"""Places in the tree, of records that are in several, that are held at a time."""
+"""The most places in the tree that are held at a time, of records that are in several."""
 Outcomes = Mapping[int, np.ndarray]
-"""For each tested attribute numbers, NaN where missing; or the places of categories, -1 where missing."""
+"""The numbers of each tested attribute, NaN where missing; or its categories' places, -1 where missing."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Predicted:
 
 
 def check_columns(tree: Tree, schema: pa.Schema) -> None:
-    """MismatchError unless the data has the attributes that the tree tests, of fitting types."""
+    """Raise a MismatchError unless the data has the attributes that the tree tests, with fitting types."""
     for number in np.unique(tree.feature[tree.feature >= 0]):
         feature = tree.features[number]
         if feature.name not in schema.names:
@@ -65,14 +65,14 @@ def check_columns(tree: Tree, schema: pa.Schema) -> None:
 
 
 def _both_plain(one: pa.DataType, other: pa.DataType) -> bool:
-    """Integers and floats compare by their numbers, whatever their widths."""
+    """Return whether both types are integers or floats, which compare by number whatever their widths."""
     return all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (one, other))
 
 
 def predict_table(
     tree: Tree, table: Table, *, threads: int | None = None, progress: Progress | None = None
 ) -> np.ndarray:
-    """The chances of the classes for a whole table, (records, classes), in its order."""
+    """Return the chances of the classes for a whole table, (records, classes), in its order."""
     check_columns(tree, table.schema)
     descent = Descent(tree)
     names = [tree.features[i].name for i in descent.tested]
@@ -82,7 +82,7 @@ def predict_table(
 
 
 def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
-    """Numbers, NaN where missing; or the places of categories, -1 where missing or unknown."""
+    """Return numbers, NaN where missing; or the places of categories, -1 where missing or unknown."""
     if feature.numeric:
         return floats(array)
     kind = dtypes.parse(feature.dtype)
@@ -111,7 +111,7 @@ class Descent:
         return {i: _outcome(f, batch.column(f.name)) for i, f in features.items()}
 
     def predicted(self, outcomes: Outcomes, rows: int) -> Predicted:
-        """The predictions, for as many records at a time as their chances allow."""
+        """Return the predictions, for as many records at a time as their chances allow."""
         step = max(1, CELLS // len(self.tree.labels))
         parts = []
         for start in range(0, max(rows, 1), step):
@@ -122,7 +122,7 @@ class Descent:
         )
 
     def chances(self, outcomes: Outcomes, rows: int) -> np.ndarray:
-        """Class chances, (records, classes), from the outcomes of the tested attributes.
+        """Return class probabilities, (records, classes), from the outcomes of the tested attributes.
 
         The records go down level by level. Where those with missing values are in too many places at a
         time, half of the records go first. Below a node that tests nothing that a record has, it has the
@@ -157,7 +157,7 @@ class Descent:
         return chances
 
     def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """The child that each record goes to, -1 where its value is missing."""
+        """Return the child that each record goes to, -1 where its value is missing."""
         tested = self.tree.feature[node].astype(code_type(len(self.tree.features)))
         child = np.empty(len(record), np.int64)
         order = np.argsort(tested, kind="stable")
@@ -172,7 +172,7 @@ class Descent:
 
     @cached_property
     def _shares(self) -> np.ndarray:
-        """Each node's share of the training records that came to its parent.
+        """Return each node's share of the training records that came to its parent.
 
         Where none came to any of the children (a tree by hand, or all weights 0) they share alike.
         """
@@ -184,7 +184,7 @@ class Descent:
 
     @cached_property
     def _mixed(self) -> np.ndarray:
-        """The chances at each node of a record of which nothing is known that is tested below it."""
+        """Return the chances at each node of a record of which nothing is known that is tested below it."""
         tree, parent = self.tree, self.tree.parent
         mixed, total = tree.counts.copy(), tree.counts.sum(axis=1, keepdims=True)
         mixed /= np.maximum(total, 1e-300)
@@ -199,7 +199,7 @@ class Descent:
 
     @cached_property
     def _tests(self) -> np.ndarray:
-        """The attributes that are tested at each node or below it, as bits."""
+        """Return the attributes that are tested at each node or below it, as bits."""
         parent = self.tree.parent
         tests = np.where(self.tree.feature < 0, np.uint64(0), _bit(self.tree.feature))
         for nodes in self._levels[:0:-1]:
@@ -208,14 +208,14 @@ class Descent:
 
     @cached_property
     def _levels(self) -> list[np.ndarray]:
-        """The nodes of each level."""
+        """Return the nodes of each level."""
         level = self.tree.levels
         order = np.argsort(level, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
 def _bit(number: Any) -> Any:
-    """An attribute's bit; one that it shares may keep a record on its way, which only takes longer."""
+    """Return an attribute's bit; one that it shares may keep a record on its way, which only takes longer."""
     return np.uint64(1) << np.asarray(number % 64).astype(np.uint64)
 
 
@@ -234,7 +234,7 @@ def _add(
 
 
 def as_columns(tree: Tree, predicted: Predicted) -> dict[str, Any]:
-    """The columns `predicted` (of the class's type) and `confidence`."""
+    """Return the columns `predicted` (of the class's type) and `confidence`."""
     kind = dtypes.parse(tree.class_dtype)
     values = [dtypes.from_json(v, kind) for v in tree.labels]
     if dtypes.is_discrete(kind):

@@ -17,16 +17,16 @@ from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import SMALL
 
 FEW = 512
-"""Records that are tried before all of them are sent down a branch."""
+"""The number of records that are tried before all of them are sent down a branch."""
 
 
 def errors(counts: np.ndarray) -> np.ndarray:
-    """The weight that is not of the majority class."""
+    """Return the weight of the records outside the majority class."""
     return np.asarray(counts.sum(axis=-1) - counts.max(axis=-1))
 
 
 def pessimistic(counts: np.ndarray, confidence: float) -> np.ndarray:
-    """Errors and what C4.5's `AddErrs` adds, of (nodes, classes) weights."""
+    """Return the errors and what C4.5's `AddErrs` adds, from (nodes, classes) weights."""
     total, wrong = counts.sum(axis=-1), errors(counts)
     n = np.maximum(total, 1e-12)
     none = n * (1 - confidence ** (1 / n))
@@ -62,7 +62,7 @@ class Pruner:
         self.tree_error = self.leaf_error.copy()
 
     def run(self) -> None:
-        """Each node after its children; again from a branch that was raised."""
+        """Prune each node after its children, and again from a branch that was raised."""
         grown = self.grown
         waiting = [(0, False)]
         while waiting:
@@ -100,7 +100,7 @@ class Pruner:
         return self._raise(node, largest)
 
     def _branch_error(self, node: int, branch: int, limit: float) -> float:
-        """The pessimistic error of a branch in its parent's place, or a lower bound above the limit."""
+        """Return the pessimistic error of a branch in its parent's place, or a lower bound above the limit."""
         grown, entries = self.grown, self.grown.entries[node]
         if grown.feature[branch] < 0:
             return float(self.leaf_error[node])
@@ -118,13 +118,13 @@ class Pruner:
         return self._with(branch, entries.at(np.flatnonzero(step(self.records, entries, *test).slot != branch)))
 
     def _with(self, branch: int, others: Entries) -> float:
-        """The pessimistic error of a branch that gets records from outside."""
+        """Return the pessimistic error of a branch that gets records from outside."""
         counts, touched = self._sent_down(branch, others)
         leaves = self.grown.feature[touched] < 0
         return float(pessimistic((counts + self.grown.counts[touched])[leaves], self.confidence).sum())
 
     def _sent_down(self, root: int, entries: Entries, keep: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """The counts that a subtree's nodes would have with these entries, and the nodes."""
+        """Return the counts that a subtree's nodes would have with these entries, and the nodes."""
         grown = self.grown
         nodes = np.array([root])
         all_counts, all_nodes = [], []

@@ -57,7 +57,7 @@ class Records:
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """How many codes each attribute has, besides the missing one."""
+        """Return how many codes each attribute has, besides the missing one."""
         return np.array([c.size for c in self.columns], np.int64)
 
     @cached_property
@@ -66,7 +66,7 @@ class Records:
 
     @cached_property
     def codes(self) -> np.ndarray:
-        """All codes, (attributes, records), in the type of the widest."""
+        """Return all codes, (attributes, records), in the type of the widest."""
         width = code_type(int(self.sizes.max(initial=0)) + 1)
         if not self.columns:
             return np.empty((0, self.rows), width)
@@ -88,7 +88,7 @@ def read(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Records:
-    """The table's columns as codes; `nominal` names numbers that are categories."""
+    """Return the table's columns as codes; `nominal` names numbers that are categories."""
     known = table.schema.names
     asked = [("--class", class_), *(("--drop", d) for d in drop), *(("--nominal", n) for n in nominal)]
     for option, name in [*asked, *([("--weights", weights)] if isinstance(weights, str) else [])]:
@@ -160,7 +160,7 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def floats(array: pa.Array) -> np.ndarray:
-    """Carriers as floats, missing ones as NaN; an infinity is a value like others, at the ends."""
+    """Return carriers as floats, missing ones as NaN; an infinity is a value like others, at the ends."""
     array = _plain(array)
     values = dtypes.carrier(array).astype(np.float64)
     if array.null_count:

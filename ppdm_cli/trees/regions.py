@@ -16,11 +16,11 @@ from ppdm_cli.trees.histograms import Entries
 from ppdm_cli.trees.records import Records
 
 Region = Mapping[int, Floats]
-"""By attribute; where it is not tested on the way, every code counts."""
+"""The codes that reach a node, by attribute; of one that is not tested on the way, every code."""
 
 
 def regions(records: Records, grown: Grown) -> Iterator[tuple[int, Region]]:
-    """Every node that can be reached and its region, parents first."""
+    """Yield every node that can be reached and its region, parents first."""
     waiting: list[tuple[int, dict[int, Floats]]] = [(0, {})]
     for node, region in waiting:
         yield node, region
@@ -42,7 +42,7 @@ def regions(records: Records, grown: Grown) -> Iterator[tuple[int, Region]]:
 
 
 def descended(records: Records, grown: Grown, weight: Floats) -> Iterator[Entries]:
-    """Records of some weight on their way down, level by level; slots are nodes."""
+    """Yield the entries of weighted records on their way down, level by level; slots are nodes."""
     kids = np.where(grown.feature >= 0, grown.children, 0)
     entries = Entries(np.arange(records.rows), np.zeros(records.rows, np.int64), weight)
     while entries.record.size:

@@ -40,13 +40,13 @@ class Best:
 
 
 def entropy_sum(counts: np.ndarray) -> np.ndarray:
-    """x log2 x, 0 at 0: entropies are differences of sums of it."""
+    """Return the sum of x log2 x, 0 at 0: entropies are differences of such sums."""
     positive = counts > SMALL
     return counts * np.log2(counts, out=np.zeros(counts.shape), where=positive)
 
 
 def best(numeric: bool, rows: Rows, total: np.ndarray, classes: int, min_records: float, mdl: bool) -> Best:
-    """The best test of an attribute, at slots of the given total weights (missing values included)."""
+    """Return the best test of an attribute, at slots of the given total weights (missing values included)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if numeric:
             return _numeric(rows, total, classes, min_records, mdl)
@@ -111,7 +111,7 @@ def _numeric(rows: Rows, total: np.ndarray, classes: int, min_records: float, md
 
 
 def _running(counts: np.ndarray) -> np.ndarray:
-    """The sums of all that comes before."""
+    """Return the running sums of all that comes before."""
     sums = np.zeros(len(counts) + 1)
     np.cumsum(counts, out=sums[1:])
     return sums

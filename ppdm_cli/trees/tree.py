@@ -18,15 +18,15 @@ from ppdm_cli.errors import PpdmError, counted, quoted
 from ppdm_cli.shown import Shown
 
 MOST_WEIGHT = 1e100
-"""So that no sum overflows."""
+"""The largest weight of a record, so that no sum overflows."""
 MOST_CLASSES = 1 << 11
-"""Labels of a class at most: a confusion matrix has their square."""
+"""The most labels of a class: a confusion matrix has the square of their number."""
 MOST_LINES = 60
-"""Lines of a tree that a notebook shows."""
+"""The most lines of a tree that a notebook shows."""
 
 
 def majority(weights: np.ndarray) -> np.ndarray:
-    """The heaviest class of each row; of equally heavy ones the first, whatever rounding makes of them."""
+    """Return the heaviest class of each row; of equally heavy ones the first, whatever the rounding."""
     most = weights.max(axis=-1, keepdims=True)
     return np.asarray((weights >= most * (1 - 1e-9)).argmax(axis=-1))
 
@@ -84,7 +84,7 @@ class Tree(Shown):
 
     @property
     def parent(self) -> np.ndarray:
-        """Each node's parent, -1 for the root."""
+        """Return each node's parent, -1 for the root."""
         return np.concatenate([[-1], np.repeat(*self._brood)]).astype(np.int32)
 
     @property
@@ -95,7 +95,7 @@ class Tree(Shown):
 
     @property
     def levels(self) -> np.ndarray:
-        """How many tests lead to each node."""
+        """Return how many tests lead to each node."""
         level = np.zeros(self.size, np.int32)
         nodes, depth = np.zeros(1, np.int64), 0
         while nodes.size:
@@ -111,7 +111,7 @@ class Tree(Shown):
         return int(self.levels.max())
 
     def validate(self) -> None:
-        """ValueError on anything that no training gives; then predicting is safe."""
+        """Raise a ValueError for anything that training cannot give, so that predicting is safe."""
         self._check_words()
         n, classes = self.size, len(self.labels)
         lengths = {len(a) for a in (self.threshold, self.first_child, self.children, self.counts, self.label)}

@@ -17,18 +17,18 @@ from ppdm_cli.errors import one_line
 from ppdm_cli.trees.tree import Feature, Tree
 
 LONGEST = 40
-"""Characters of a name or label that are shown."""
+"""The most characters of a name or label that are shown."""
 _PLAIN = re.compile(r"[^\W_][\w.+/%-]*(?: [\w.+/%-]+)*|-?\d[\w.+-]*")
 
 
 def plain(value: Any, longest: int = LONGEST) -> str:
-    """One line of at most `longest` characters."""
+    """Return one line of at most `longest` characters."""
     text = one_line(str(value)[: longest + 1])
     return text if len(text) <= longest else text[: longest - 1] + "\u2026"
 
 
 def word(value: Any, longest: int = LONGEST) -> str:
-    """The same, in quotes unless it consists of letters, digits and the like."""
+    """Return the line in quotes unless it consists of letters, digits and the like."""
     text = plain(value, longest)
     if _PLAIN.fullmatch(str(value)) and text:
         return text
@@ -37,7 +37,7 @@ def word(value: Any, longest: int = LONGEST) -> str:
 
 
 def cut(feature: Feature, threshold: float) -> int | float | str:
-    """A threshold in original units: a date, a decimal, a number; exact, so that it can be read back.
+    """Return a threshold in original units: a date, a decimal, a number; exact, so that it can be read back.
 
     What the column's type cannot write stays a number in units of its carrier.
     """
@@ -52,7 +52,7 @@ def cut(feature: Feature, threshold: float) -> int | float | str:
 
 
 def cut_text(feature: Feature, threshold: float) -> str:
-    """The same for people; of whole steps the last one below."""
+    """Return the threshold for people; for whole steps, the last step below it."""
     kind = dtypes.parse(feature.dtype)
     low, high = dtypes.limits(kind)
     if dtypes.is_whole(kind) and low <= threshold <= high:
@@ -63,7 +63,7 @@ def cut_text(feature: Feature, threshold: float) -> str:
 
 
 def _edge(feature: Feature, threshold: float) -> float | int | None:
-    """The round number just above a threshold, where there is one: a bin ends before it."""
+    """Return the round number just above a threshold, where there is one: a bin ends before it."""
     if feature.dtype != "double":
         return None
     above = cut(feature, float(np.nextafter(threshold, np.inf)))
@@ -72,7 +72,7 @@ def _edge(feature: Feature, threshold: float) -> float | int | None:
 
 
 def outcome(tree: Tree, node: int, branch: int, rounded: bool = False) -> str:
-    """The test's outcome that leads to a child: `<= 39.9`, `> 39.9`, `= north`; in a picture rounded.
+    """Return the test's outcome that leads to a child: `<= 39.9`, `> 39.9`, `= north`; in a picture rounded.
 
     A bin's end is told by its edge: `< 40`, `>= 40`.
     """
@@ -96,7 +96,7 @@ def label(tree: Tree, node: int) -> str:
 
 
 def cases(tree: Tree, node: int) -> str:
-    """`(120.0/3.0)`: the weight of the training records, and of those with another label."""
+    """Return `(120.0/3.0)`: the weight of the training records, and of those with another label."""
     total = float(tree.counts[node].sum())
     wrong = total - float(tree.counts[node, tree.label[node]])
     return f"({total:.1f}/{wrong:.1f})" if wrong >= 0.05 else f"({total:.1f})"
