@@ -76,8 +76,8 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     Where the release tells how attributes and class go together, each record's values are drawn from what
     its published values and class leave possible (method joint). All other attributes are done as in
     Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records, class by class, so
-    that its totals are exactly the estimate in whole numbers. The coins follow from the release, so the same
-    release always gives the same result.
+    that its totals are exactly the estimate in whole numbers. What is random follows from the release, so
+    the same release always gives the same result.
 
     Rows keep the release's order. Each is a guess about the person in that row, with many of its values right:
     handle the file as you would the release. --shuffle writes them in another order each time, but whoever has

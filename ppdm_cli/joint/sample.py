@@ -17,6 +17,7 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating.counts import encoded
+from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -25,16 +26,6 @@ MOST_RECORDS = 1 << 20
 MOST_CODES = 1 << 26
 LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def mixed(rows: np.ndarray) -> np.ndarray:
-    """A hash of row numbers, as even as coins (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        z = (rows.astype(np.uint64) + np.uint64(1)) * _MIX
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +38,12 @@ class Sample:
     codes: list[Codes]
     labels: Codes
     folds: Codes
-    total: int
-    """How many records the release has; the sample may have fewer."""
+    published: np.ndarray
+    """How many records of the release have each label; the sample may have fewer."""
+
+    @property
+    def total(self) -> int:
+        return int(self.published.sum())
 
     @property
     def records(self) -> int:
@@ -108,19 +103,21 @@ def read(
     domains = {a.name: a.published for a in [*chosen, label]}
     most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
 
-    State = tuple[int, int, np.ndarray, list[np.ndarray]]  # records seen, threshold's shift, hashes, columns
+    State = tuple[np.ndarray, int, np.ndarray, list[np.ndarray]]  # labels, shift, hashes, columns
 
     def thinned(state: State) -> State:
-        seen, shift, hashes, columns = state
+        counts, shift, hashes, columns = state
         while len(hashes) > most:
             shift += 1
             kept = np.flatnonzero(hashes >> np.uint64(64 - shift) == 0)
             hashes, columns = hashes[kept], [c[kept] for c in columns]
-        return seen, shift, hashes, columns
+        return counts, shift, hashes, columns
 
     def work(batch: Batch) -> State:
         hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
-        return thinned((batch.rows, 0, hashes, [encoded(batch, n, d) for n, d in domains.items()]))
+        columns = [encoded(batch, n, d) for n, d in domains.items()]
+        counts = np.bincount(columns[-1], minlength=label.published.size)
+        return thinned((counts, 0, hashes, columns))
 
     def merge(a: State, b: State) -> State:
         shift = max(a[1], b[1])
@@ -137,8 +134,8 @@ def read(
     found = fold(table, work, merge, columns=list(domains), threads=threads, progress=progress)
     if found is None:
         empty = [np.empty(0, code_type(d.size)) for d in domains.values()]
-        found = (0, 0, np.empty(0, np.uint64), empty)
-    total, _, hashes, columns = found
+        found = (np.zeros(label.published.size, np.int64), 0, np.empty(0, np.uint64), empty)
+    published, _, hashes, columns = found
     # the low bits choose the fold, the high ones who stays
     folds = (hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
-    return Sample(tuple(chosen), label, columns[:-1], columns[-1], folds, total)
+    return Sample(tuple(chosen), label, columns[:-1], columns[-1], folds, published)
