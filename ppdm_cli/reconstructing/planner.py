@@ -143,5 +143,5 @@ class Planner:
         self._totals[attribute.name] = np.sum(original, axis=0).tolist()
         stairs = [monotone(p, o) for p, o in zip(published, original, strict=True)]
         return Deal.of(
-            parts.reshape(len(parts), -1), stairs, size, [self._sidecar.release, "deal", attribute.name]
+            parts.reshape(len(parts), published.size), stairs, size, [self._sidecar.release, "deal", attribute.name]
         )
