@@ -1,4 +1,4 @@
-"""Reconstruction: totals that are exactly the estimate, ties broken at random but repeatably, nothing else touched.
+"""Reconstruction: totals that are exactly the estimate, ties broken repeatably, nothing else touched.
 
 The order of the file must not matter, and attributes must be dealt independently of each other: a dealer
 that shares one random order between them is run and rejected.

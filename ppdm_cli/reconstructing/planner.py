@@ -142,6 +142,5 @@ class Planner:
         ]
         self._totals[attribute.name] = np.sum(original, axis=0).tolist()
         stairs = [monotone(p, o) for p, o in zip(published, original, strict=True)]
-        return Deal.of(
-            parts.reshape(len(parts), published.size), stairs, size, [self._sidecar.release, "deal", attribute.name]
-        )
+        parts = parts.reshape(len(parts), published.size)
+        return Deal.of(parts, stairs, size, [self._sidecar.release, "deal", attribute.name])
