@@ -152,7 +152,7 @@ def drawn_p_value(model: JointTable | Forest, truth: JointTable | Forest, record
     n = 40_000
     rng = np.random.default_rng(7)
     codes = [np.full(n, v) for v in record]
-    drawn = model.draw(codes, np.full(n, c, np.uint8), rng)
+    drawn = model.draw(codes, np.full(n, c, np.uint8), lambda _, rows: rng.random(len(rows)))
     counts = np.bincount(np.ravel_multi_index(drawn, INPUTS), minlength=len(CELLS))
     law = enumerated(truth)[c] * said(record)
     law /= law.sum()
@@ -185,6 +185,6 @@ def test_records_of_a_forest_follow_its_law() -> None:
 
 def test_picking_is_in_proportion_and_never_picks_nothing() -> None:
     weights = np.tile([0.0, 2.0, 0.0, 1.0], (30_000, 1))
-    counts = np.bincount(picked(weights, np.random.default_rng(9)), minlength=4)
+    counts = np.bincount(picked(weights, np.random.default_rng(9).random(30_000)), minlength=4)
     assert counts[0] == counts[2] == 0
     assert chi_square(counts[[1, 3]], np.array([2.0, 1.0])) > LEVEL

@@ -1,4 +1,4 @@
-"""Reconstruction: totals that are exactly the estimate, ties broken by coins, nothing else touched.
+"""Reconstruction: totals that are exactly the estimate, ties broken repeatably, nothing else touched.
 
 The order of the file must not matter, and attributes must be dealt independently of each other: a dealer
 that shares one random order between them is run and rejected.
@@ -6,15 +6,22 @@ that shares one random order between them is run and rejected.
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 
-import ppdm_cli.reconstructing as room
-from ppdm_cli import Release, estimate, perturb, reconstruct, synthetic
+from ppdm_cli import Release, engine, estimate, perturb, reconstruct, synthetic
+from ppdm_cli import reconstructing as room
+from ppdm_cli.engine import map_partitions as in_order
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
-from ppdm_cli.reconstructing.dealing import coins
+from ppdm_cli.reconstructing import planner
+from ppdm_cli.reconstructing.dealing import Deal
 from ppdm_cli.sidecar import decode
 from ppdm_cli.tables import base
 
@@ -78,28 +85,71 @@ def test_the_result_follows_from_the_release(kept: Release) -> None:
     assert not reconstruct(other.frame, sidecar=other.sidecar).frame.equals(once.frame)
 
 
-def test_totals_do_not_depend_on_partitions_or_order(kept: Release, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_do_not_depend_on_the_order(kept: Release) -> None:
     whole = reconstruct(kept.frame, sidecar=kept.sidecar, method="by-class")
     ordered = kept.frame.sort("group", "age", "salary")
     assert reconstruct(ordered, sidecar=kept.sidecar, method="by-class").totals == whole.totals
-    monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    assert reconstruct(kept.frame, sidecar=kept.sidecar, method="by-class").totals == whole.totals
 
 
-def false_correlation(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:
-    """Correlation of two independent columns after reconstructing a sorted release."""
+def elsewhere(table: Any, work: Callable[[Any], Any], **asked: Any) -> Iterator[Any]:
+    """Partitions in a shuffled order, some of them twice, each by its own copy of the task."""
+    batches = list(in_order(table, lambda batch: batch, columns=asked["columns"], threads=1))
+    text, found = pickle.dumps(work), {}
+    for index in np.random.default_rng(1).permutation(len(batches) * 3 // 2) % len(batches):
+        found[int(index)] = pickle.loads(text)(batches[index])
+    return iter([found[i] for i in range(len(batches))])
+
+
+@pytest.mark.parametrize(
+    ("which", "method", "expected"),
+    [
+        ("kept", "global", 2),
+        ("kept", "by-class", 2),
+        ("hidden", "by-class", 3),
+        ("kept", "joint", 3),
+        ("hidden", "joint", 3),
+    ],
+)
+def test_neither_the_cut_nor_the_order_of_work_matters_and_no_pass_is_made_twice(
+    which: str, method: Any, expected: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = request.getfixturevalue(which)
+    asked = {"sidecar": release.sidecar, "method": method, "spread": True}
+    whole, passes = reconstruct(release.frame, **asked), 0
+    assert whole.how.method == method
+
+    def counted(table: Any, work: Any, **more: Any) -> Iterator[Any]:
+        nonlocal passes
+        passes += 1
+        mine = type(work).__module__.startswith("ppdm_cli.reconstructing")
+        return (elsewhere if mine else in_order)(table, work, **{"columns": None, **more})
+
+    for place in (engine, room):
+        monkeypatch.setattr(place, "map_partitions", counted)
+    for rows in (700, 4_096):
+        monkeypatch.setattr(base, "MOST_ROWS", rows)
+        passes = 0
+        again = reconstruct(release.frame, **asked)
+        assert again.frame.equals(whole.frame) and again.totals == whole.totals
+        assert passes == expected
+
+
+def within_a_value(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Correlation of two attributes as they are dealt to records of one published value of both."""
     rng = np.random.default_rng(3)
     rare = rng.random((2, 20_000)) < 0.1  # so that most of the published ones are to be dealt back
     release = perturb(pl.DataFrame({"a": rare[0], "b": rare[1]}), gamma=2, seed=3)
-    if shared:  # one random order for all attributes of a partition
-        monkeypatch.setattr(room, "coins", lambda release, purpose, name, *more: coins(release, purpose, *more))
-    done = reconstruct(release.frame.sort("a"), sidecar=release.sidecar).frame
-    return float(np.corrcoef(done["a"], done["b"])[0, 1])
+    if shared:  # one random order for all attributes
+        wrong = SimpleNamespace(of=lambda parts, stairs, size, purpose: Deal.of(parts, stairs, size, "x"))
+        monkeypatch.setattr(planner, "Deal", wrong)
+    frame = release.frame.with_columns(b="a")
+    done = reconstruct(frame, sidecar=release.sidecar).frame.filter(frame["a"])
+    assert 1_000 < done["a"].sum() < done.height - 1_000
+    return float(np.corrcoef(done["a"], done["b"])[0, 1] * np.sqrt(done.height))
 
 
 def test_attributes_are_dealt_independently_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert abs(false_correlation(False, monkeypatch)) < 5 / np.sqrt(20_000)
-    assert abs(false_correlation(True, monkeypatch)) > 5 / np.sqrt(20_000)
+    assert abs(within_a_value(False, monkeypatch)) < 5 < abs(within_a_value(True, monkeypatch))
 
 
 def test_spread_values_are_even_within_their_bins() -> None:

@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from ppdm_cli import Release, estimate, perturb, reconstruct
+from ppdm_cli import reconstructing as room
 from ppdm_cli.engine import fold
 from ppdm_cli.joint import JointTable, Learnt, Sample, read
 from ppdm_cli.joint.tables import Steps
@@ -36,11 +37,7 @@ def lettered(labels: int, n: int = 12_000, nulls: bool = False) -> pl.DataFrame:
     }
     frame = pl.DataFrame(data).cast(pl.Int64).with_columns(y=pl.Series(y))
     some = pl.Series(np.random.default_rng(11).random(n) < 1 / 11)
-    return (
-        frame.with_columns(pl.when(some).then(None).otherwise("y").alias("y"))
-        if nulls
-        else frame
-    )
+    return frame.with_columns(pl.when(some).then(None).otherwise("y").alias("y")) if nulls else frame
 
 
 PLAN: dict[str, Any] = {f"x{j}": {"domain": [0, 11], "bins": 12} for j in range(3)}
@@ -65,15 +62,14 @@ def fitted(sample: Sample) -> Learnt:
 def expected(release: Release, raked: bool = True) -> tuple[Expected, np.ndarray, np.ndarray]:
     """The totals to expect and their covariance, those that were drawn, and the estimate."""
     table, said = open_releases(release.frame, release.sidecar)
-    drawer = Drawer(fitted(read(table, said, label_of(said, None))), said.release)
+    sample = read(table, said, label_of(said, None))
+    drawer = Drawer.of(fitted(sample), said.release)
     if raked:
-        drawer.rake(table, table.schema.names, "ml", threads=1)
+        drawer = drawing.raked(drawer, sample, table, "ml", threads=1)
 
     def work(batch: Any) -> tuple[Expected, np.ndarray]:
-        parts = [
-            Expected.of(weighted(drawer._chances(y, z), drawer._weights)) for _, y, z in drawer._drawn(batch)
-        ]
-        drawn = np.bincount(drawer(batch)[0], minlength=len(drawer._weights))
+        parts = [Expected.of(weighted(drawer.chances(y, z), drawer.weights)) for _, y, z in drawer.drawn(batch)]
+        drawn = np.bincount(drawer(batch)[0], minlength=len(drawer.weights))
         return sum(parts[1:], parts[0]), drawn
 
     found = fold(table, work, lambda a, b: (a[0] + b[0], a[1] + b[1]), threads=1)
@@ -146,7 +142,7 @@ def test_a_reconstruction_has_the_same_totals_on_any_number_of_threads(monkeypat
 
 
 def test_a_kept_class_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Drawer, "rake", None)
+    monkeypatch.setattr(room, "raked", None)
     data = lettered(5)
     release = perturb(data, gamma=9, keep=["y"], class_="y", attributes=PLAN, seed=4)
     done = reconstruct(release.frame, sidecar=release.sidecar)

@@ -61,6 +61,8 @@ estimate noise.arrow --json
 train-tree data.csv --class group --test data.parquet -o tree.json --predicted tested.csv
 train-tree release.parquet -o released.json
 predict tree.json data.parquet -o predicted.parquet
+reconstruct release.parquet -o usable.parquet
+reconstruct auto.csv -o usable.csv --spread
 attack release.parquet --truth data.csv --recovered guessed.parquet --json
 attack auto.csv --json
 attack noise.arrow --truth data.arrow --json

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli.errors import MismatchError, PpdmError, UsageError
-from ppdm_cli.tables import read_sidecar, sidecar_path
+from ppdm_cli.releases import read_sidecar
+from ppdm_cli.tables import sidecar_path
 from ppdm_cli.trees import storing
 from ppdm_cli.trees.storing import decode, encode, load
 from ppdm_cli.trees.tree import Tree

@@ -13,7 +13,7 @@ from itertools import combinations
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.joint.joint_table import picked
+from ppdm_cli.joint.joint_table import Uniform, picked
 from ppdm_cli.joint.sample import Sample
 from ppdm_cli.joint.tables import Steps, Tables, shares
 
@@ -82,7 +82,7 @@ class Forest:
         logs = self.log_likelihood(codes)
         return np.exp(logs - logs.max(axis=1, keepdims=True))
 
-    def draw(self, codes: Sequence[Codes], labels: Codes, rng: np.random.Generator) -> list[np.ndarray]:
+    def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
         """Original codes of all attributes, from their posterior given the published codes and the label."""
         drawn = [np.zeros(len(labels), np.int64) for _ in self.matrices]
         for c, branches in enumerate(self.classes):
@@ -92,7 +92,8 @@ class Forest:
                 said, _ = self._messages(branches, [code[part] for code in codes])
                 for branch in branches:
                     parent = drawn[branch.parent][part] if branch.parent >= 0 else np.zeros(len(part), np.int64)
-                    drawn[branch.place][part] = picked(branch.chances[parent] * said[branch.place], rng)
+                    weights = branch.chances[parent] * said[branch.place]
+                    drawn[branch.place][part] = picked(weights, uniform(branch.place, part))
         return drawn
 
     def density(self, originals: Sequence[np.ndarray]) -> Floats:
@@ -113,7 +114,7 @@ class Forest:
                 parent = drawn[branch.parent][part] if branch.parent >= 0 else None
                 rows = part.stop - part.start
                 weights = branch.chances[np.zeros(rows, np.int64) if parent is None else parent]
-                drawn[branch.place][part] = picked(weights, rng)
+                drawn[branch.place][part] = picked(weights, rng.random(rows))
         return drawn
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,14 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.joint.tables import forward
 
+Uniform = Callable[[int, np.ndarray], Floats]
+"""Numbers in [0, 1) for some attribute (its place) of some records (their rows among those given)."""
 
-def picked(weights: Floats, rng: np.random.Generator) -> np.ndarray:
+
+def picked(weights: Floats, uniform: Floats) -> np.ndarray:
     """For each row a column, with chances in proportion to its weights; a row of zeros gives the last."""
     sums = np.cumsum(weights, axis=1)
-    target = rng.random(len(weights)) * sums[:, -1]
+    target = uniform * sums[:, -1]
     return np.minimum((sums <= target[:, None]).sum(axis=1), weights.shape[1] - 1)
 
 
@@ -48,17 +51,17 @@ class JointTable:
             tables.append(np.moveaxis(moved, -1, 1 + axis))
         return tables[::-1]
 
-    def draw(self, codes: Sequence[Codes], labels: Codes, rng: np.random.Generator) -> list[np.ndarray]:
+    def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
         """Original codes of the places, from their posterior given the published codes and the label.
 
         One attribute after the other: given those drawn, and what was published of the rest.
         """
-        published = [codes[p] for p in self.places]
+        published, rows = [codes[p] for p in self.places], np.arange(len(labels))
         drawn: list[np.ndarray] = []
         for axis, (matrix, table) in enumerate(zip(self.matrices, self._folded, strict=True)):
             rest = published[axis + 1 :]
             prior = np.moveaxis(table, 1 + axis, -1)[(labels, *drawn, *rest)]
-            drawn.append(picked(prior * matrix[published[axis]], rng))
+            drawn.append(picked(prior * matrix[published[axis]], uniform(self.places[axis], rows)))
         return drawn
 
     def density(self, originals: Sequence[np.ndarray]) -> Floats:

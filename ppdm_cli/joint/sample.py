@@ -18,6 +18,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import encoded
+from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -26,16 +27,6 @@ MOST_RECORDS = 1 << 20
 MOST_CODES = 1 << 26
 LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def mixed(rows: np.ndarray) -> np.ndarray:
-    """A hash of row numbers, as even as coins (SplitMix64)."""
-    with np.errstate(over="ignore"):
-        z = (rows.astype(np.uint64) + np.uint64(1)) * _MIX
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return np.asarray(z ^ (z >> np.uint64(31)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +39,12 @@ class Sample:
     codes: list[Codes]
     labels: Codes
     folds: Codes
-    total: int
-    """How many records the release has; the sample may have fewer."""
+    published: np.ndarray
+    """How many records of the release have each label; the sample may have fewer."""
+
+    @property
+    def total(self) -> int:
+        return int(self.published.sum())
 
     @property
     def records(self) -> int:
@@ -108,14 +103,15 @@ def read(
         )
     domains = {a.name: a.published for a in [*chosen, label]}
     most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
-    task = partial(_Thinned.of, domains, most)
+    task = partial(_Thinned.of, domains, most, label.published.size)
     found = fold(table, task, _Thinned.__add__, columns=list(domains), threads=threads, progress=progress)
     if found is None:
         empty = [np.empty(0, code_type(d.size)) for d in domains.values()]
-        found = _Thinned(most, 0, 0, np.empty(0, np.uint64), empty)
+        nobody = np.zeros(label.published.size, np.int64)
+        found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), empty)
     # the low bits choose the fold, the high ones who stays
     folds = (found.hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
-    return Sample(tuple(chosen), label, found.columns[:-1], found.columns[-1], folds, found.seen)
+    return Sample(tuple(chosen), label, found.columns[:-1], found.columns[-1], folds, found.published)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,22 +119,24 @@ class _Thinned:
     """The codes of at most so many records: of those whose hash begins with `shift` zeros."""
 
     most: int
-    seen: int
+    published: np.ndarray
+    """How many records have each published label, all records counted."""
     shift: int
     hashes: np.ndarray
     columns: list[np.ndarray]
 
     @classmethod
-    def of(cls, domains: Mapping[str, Domain], most: int, batch: Batch) -> _Thinned:
+    def of(cls, domains: Mapping[str, Domain], most: int, labels: int, batch: Batch) -> _Thinned:
         hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
         columns: list[np.ndarray] = [encoded(batch, n, d) for n, d in domains.items()]
-        return cls(most, batch.rows, 0, hashes, columns)._fitting()
+        published = np.bincount(columns[-1], minlength=labels)
+        return cls(most, published, 0, hashes, columns)._fitting()
 
     def __add__(self, other: _Thinned) -> _Thinned:
         a, b = (side._to(max(self.shift, other.shift)) for side in (self, other))
         columns = [np.concatenate(pair) for pair in zip(a.columns, b.columns, strict=True)]
         hashes = np.concatenate([a.hashes, b.hashes])
-        return _Thinned(self.most, a.seen + b.seen, a.shift, hashes, columns)._fitting()
+        return _Thinned(self.most, a.published + b.published, a.shift, hashes, columns)._fitting()
 
     def _to(self, shift: int) -> _Thinned:
         if shift == self.shift:

@@ -2,19 +2,18 @@
 
 Passes that count (and learn, where there is a joint model) come first, then one that deals. The totals of
 what is dealt are exactly the estimated distribution in whole numbers; which record of a published value gets
-which original one is decided by coins, attribute by attribute. By class, every label is a table of its own; a
-label that was perturbed is reconstructed first. Attributes that a joint model has are drawn record by record
-instead.
+which original one is random but repeatable: it follows from the release's id, the attribute and the row, and
+not from how the table is cut. By class, every label is a table of its own; a label that was perturbed is
+reconstructed first. Attributes that a joint model has are drawn record by record instead.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -23,28 +22,19 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
-from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Batch, Progress, map_partitions, scan, step
+from ppdm_cli.engine import Progress, map_partitions, step
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import (
-    DEFAULT,
-    ESTIMATORS,
-    encoded,
-    joint_codes,
-    largest_remainder,
-    matrices_of,
-)
+from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
-from ppdm_cli.reconstructing.dealing import coins, deal
-from ppdm_cli.reconstructing.drawing import Drawer
-from ppdm_cli.reconstructing.plan import monotone, split
+from ppdm_cli.reconstructing.dealer import Dealer
+from ppdm_cli.reconstructing.drawing import Drawer, raked
+from ppdm_cli.reconstructing.planner import Planner
 from ppdm_cli.releases import open_releases, rewound
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import Output, Shuffler, Table, rows_per_partition
+from ppdm_cli.tables import Output, Shuffler
 
 if TYPE_CHECKING:
     import polars as pl
@@ -118,25 +108,31 @@ def reconstruct(
             sample = read(table, promise, label, threads, progress)
             with step(progress, "learning"):
                 learnt = learn(sample, cells)
-            drawer = Drawer(learnt, promise.release) if learnt.model is not None else None
-        dealer = Dealer(table, promise, label, drawer, estimator, spread, threads, progress)
+            if learnt.model is not None:
+                drawer = Drawer.of(learnt, promise.release)
+                if not label.kept:
+                    drawer = raked(drawer, sample, table, estimator, threads, progress)
+        planned = Planner(table, promise, estimator, threads, progress).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
-        done = _described(promise, how)
-        rows = 0
+        schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
+        rows, totals = 0, dict(planned.totals)
 
-        def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def dealt() -> Iterator[pa.RecordBatch]:
             nonlocal rows
-            for batch in batches:
+            dealer = Dealer(promise, planned, drawer, spread)
+            found = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
+            for batch, drawn in found:
                 rows += batch.num_rows
+                for name, counts in drawn.items():
+                    totals[name] = (np.array(totals.get(name, 0)) + counts).tolist()
                 yield batch
 
-        batches = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
-        batches = counted(batches)
+        batches = dealt()
         if shuffle:
-            batches = _shuffled(stack, batches, dealer.schema, table.rows, target.folder)
-        done = target.write(batches, dealer.schema, done, lambda: rows)
-    return Reconstructed(done, target.frame, how, dealer.totals, drawer.names if drawer else [])
+            batches = _shuffled(stack, batches, schema, table.rows, target.folder)
+        done = target.write(batches, schema, _described(promise, how), lambda: rows)
+    return Reconstructed(done, target.frame, how, totals, drawer.names if drawer else [])
 
 
 def _shuffled(
@@ -184,192 +180,3 @@ def _described(promise: Sidecar, how: Reconstruction) -> Sidecar:
         history=past,
         reconstruction=how,
     )
-
-
-@dataclass(frozen=True)
-class _Deal:
-    """How to deal one attribute: the steps of its plan by joint published code, and each partition's share."""
-
-    targets: np.ndarray
-    amounts: np.ndarray
-
-
-class Dealer:
-    """Both passes: counts when made, deals when called with a batch."""
-
-    def __init__(
-        self,
-        table: Table,
-        promise: Sidecar,
-        label: Channel | None,
-        drawer: Drawer | None,
-        estimator: str,
-        spread: bool,
-        threads: int | None,
-        progress: Progress | None,
-    ) -> None:
-        self._release = promise.release
-        self._attributes = promise.attributes
-        self._domains = {a.name: a.domain for a in promise.attributes if a.role == "perturbed"}
-        self._label = label
-        if label is not None:
-            self._domains[label.name] = label.domain
-        self._published = {n: promise.axis(n).published for n in self._domains}
-        self._written = {n: d.spread() if spread else d for n, d in self._domains.items()}
-        self._drawer, drawn = drawer, [] if drawer is None else drawer.names
-        self._others = [
-            c for c in promise.channels if c.name not in drawn and (label is None or c.name != label.name)
-        ]
-        self._label_deal: _Deal | None = None
-        self.totals: dict[str, list[int]] = {}
-        self._lock = Lock()
-        self.schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
-        self._deals = self._planned(table, estimator, threads, progress)
-
-    # -- first pass: counts and plans
-
-    def _planned(
-        self, table: Table, estimator: str, threads: int | None, progress: Progress | None
-    ) -> dict[str, _Deal]:
-        # a partition must be the same records in every pass, and wide tables are cut by the columns read
-        columns = list(self._domains)
-        if rows_per_partition(len(columns)) != rows_per_partition(len(self._attributes)):
-            columns = [a.name for a in self._attributes]
-        if self._drawer is not None and self._label is not None and not self._label.kept:
-            self._drawer.rake(table, columns, estimator, threads, progress)
-        if not self._others and (self._label is None or self._label.kept or self._drawer is not None):
-            return {}
-
-        def counted(work: Callable[[Batch], list[np.ndarray]]) -> list[np.ndarray]:
-            """One pass: for each table that `work` counts, its counts by partition."""
-            parts = scan(table, work, columns=columns, threads=threads, progress=progress, doing="counting")
-            return [np.stack(p) for p in zip(*parts, strict=True)]
-
-        published = counted(lambda b: self._counts(b, self._published_label(b), self._published_labels))
-        estimates = {
-            a.name: self._estimate(a, counts.sum(axis=0), estimator)
-            for a, counts in zip(self._others, published, strict=False)
-        }
-        if self._label is not None and not self._label.kept:
-            if self._drawer is None:
-                self._label_deal = self._label_plan(counted(self._label_counts), estimator)
-            # the other attributes are dealt within the labels as they are reconstructed now
-            published = counted(lambda b: self._counts(b, self._labels(b), self._label_size))
-        return {
-            a.name: self._plan(a.name, counts, estimates[a.name])
-            for a, counts in zip(self._others, published, strict=False)
-        }
-
-    def _label_plan(self, labels: list[np.ndarray], estimator: str) -> _Deal:
-        assert self._label is not None
-        counts = labels[0] if labels else np.zeros((0, self._published_labels), np.int64)
-        wanted = ESTIMATORS[estimator](counts.sum(axis=0).astype(float), matrices_of((self._label,)))
-        return self._plan(self._label.name, counts[:, None, :], wanted[None, :])
-
-    @property
-    def _label_size(self) -> int:
-        return 1 if self._label is None else self._domains[self._label.name].size
-
-    @property
-    def _published_labels(self) -> int:
-        return 1 if self._label is None else self._published[self._label.name].size
-
-    def _published_label(self, batch: Batch) -> Codes | None:
-        if self._label is None:
-            return None
-        return encoded(batch, self._label.name, self._published[self._label.name])
-
-    def _label_counts(self, batch: Batch) -> list[np.ndarray]:
-        label = self._published_label(batch)
-        assert label is not None
-        return [np.bincount(label, minlength=self._published_labels)]
-
-    def _counts(self, batch: Batch, label: Codes | None, labels: int) -> list[np.ndarray]:
-        """Counts of each attribute's published codes by label: arrays of shape (labels, codes)."""
-        return [
-            np.bincount(codes, minlength=labels * size).reshape(labels, size)
-            for codes, size in (
-                (self._joint(batch, a, label, labels), self._published[a.name].size) for a in self._others
-            )
-        ]
-
-    def _joint(self, batch: Batch, attribute: Channel, label: Codes | None, labels: int) -> np.ndarray:
-        """The published codes, or one for each combination with a label."""
-        domain = self._published[attribute.name]
-        codes = encoded(batch, attribute.name, domain)
-        return codes if label is None else joint_codes([label, codes], (labels, domain.size))
-
-    def _estimate(self, attribute: Channel, counts: np.ndarray, estimator: str) -> Floats:
-        """Original counts by original label; without a label, of one row."""
-        table = counts.astype(np.float64)
-        if self._label is None:
-            return ESTIMATORS[estimator](table[0], matrices_of((attribute,)))[None, :]
-        return ESTIMATORS[estimator](table, matrices_of((self._label, attribute)))
-
-    def _plan(self, name: str, parts: np.ndarray, wanted: Floats) -> _Deal:
-        """`parts` are counts by (partition, label, published code), `wanted` by (label, original code)."""
-        rng = coins(self._release, "split", name)
-        published = parts.sum(axis=0)
-        targets, amounts = [], []
-        totals = np.zeros(wanted.shape[1], np.int64)
-        for label in range(len(published)):
-            original = largest_remainder(wanted[label], int(published[label].sum()))
-            totals += original
-            stairs = monotone(published[label], original)
-            targets.append(stairs.target)
-            amounts.append(split(stairs, parts[:, label], rng))
-        self.totals[name] = totals.tolist()
-        return _Deal(np.concatenate(targets), np.concatenate(amounts, axis=1))
-
-    # -- second pass: dealing
-
-    def __call__(self, batch: Batch) -> pa.RecordBatch:
-        dealt: dict[str, pa.Array] = {}
-        if self._drawer is None:
-            label = self._labels(batch)
-        else:
-            label, drawn = self._drawer(batch)
-            for name, codes in drawn.items():
-                dealt[name] = self._decoded(name, codes, batch)
-            self._count(drawn)
-        if self._label is not None and not self._label.kept and self._drawer is None:
-            dealt[self._label.name] = self._decoded(self._label.name, label, batch)
-        for attribute in self._others:
-            codes = self._dealt(
-                self._deals[attribute.name],
-                attribute.name,
-                batch,
-                self._joint(batch, attribute, label, self._label_size),
-            )
-            dealt[attribute.name] = self._decoded(attribute.name, codes, batch)
-        columns = [dealt[a.name] if a.name in dealt else batch.column(a.name) for a in self._attributes]
-        return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self._attributes])
-
-    def _count(self, drawn: Mapping[str, Codes]) -> None:
-        counts = {n: np.bincount(c, minlength=self._domains[n].size).tolist() for n, c in drawn.items()}
-        with self._lock:
-            for name, found in counts.items():
-                before = self.totals.get(name, [0] * len(found))
-                self.totals[name] = [a + b for a, b in zip(before, found, strict=True)]
-
-    def _labels(self, batch: Batch) -> Codes | None:
-        """The labels to deal by: as kept, or as reconstructed."""
-        if self._drawer is not None:
-            return self._drawer(batch)[0]
-        published = self._published_label(batch)
-        if self._label_deal is None or self._label is None or published is None:
-            return published
-        return self._dealt(self._label_deal, self._label.name, batch, published)
-
-    def _dealt(self, how: _Deal, name: str, batch: Batch, joint: np.ndarray) -> Codes:
-        out = np.empty(batch.rows, code_type(self._domains[name].size))
-        deal(joint, how.targets, how.amounts[batch.index], coins(self._release, "deal", name, batch.index), out)
-        return out
-
-    def _decoded(self, name: str, codes: Codes | None, batch: Batch) -> pa.Array:
-        assert codes is not None
-        domain = self._written[name]
-        within = None
-        if isinstance(domain, Bins) and domain.representative == "random":
-            within = coins(self._release, "spread", name, batch.index).random(batch.rows)
-        return domain.column(codes, within)

@@ -1,37 +1,47 @@
-"""Dealing original values to the records of one partition, ties broken by coins.
+"""Dealing original values to records so that totals are exact, whatever the order of the file.
 
-The records are put in a random order first and sorted by their published value then, so that among
-records of one published value every assignment is equally likely. Each attribute has an order of
-its own: a shared one would tie the attributes together.
+The records of one published value are counted through the whole table. A repeatable random permutation of
+these ranks, another for each attribute and value, says which step of the plan each record gets: every
+assignment is equally likely, and none depends on how the table is cut.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 
-from ppdm_cli.arrays import Codes
+from ppdm_cli.arrays import Codes, code_type
+from ppdm_cli.reconstructing.plan import Staircase
+from ppdm_cli.repeatable import Permutations
 
 
-def coins(release: str, *purpose: object) -> np.random.Generator:
-    """A generator that follows from the release's id and a purpose: the result is repeatable.
+@dataclass(frozen=True, eq=False)
+class Deal:
+    """How to deal one attribute, by the codes that records are told apart by."""
 
-    These coins protect nothing: who has the release may know them.
-    """
-    digest = hashlib.blake2b(msgspec.json.encode([release, *purpose]), digest_size=32).digest()
-    return np.random.Generator(np.random.SFC64(list(np.frombuffer(digest, np.uint32))))
+    before: np.ndarray
+    """For each partition, how many records of each code come before it."""
+    places: Permutations
+    targets: Codes
+    """The original code of each step of the plan."""
+    ends: np.ndarray
+    """Where each step ends, in the records sorted by code."""
 
+    @classmethod
+    def of(cls, parts: np.ndarray, stairs: Sequence[Staircase], size: int, purpose: object) -> Deal:
+        """Deal by the plans of consecutive groups of codes; `parts` are counts by (partition, code)."""
+        targets = np.concatenate([s.target for s in stairs]).astype(code_type(size))
+        ends = np.cumsum(np.concatenate([s.amount for s in stairs]))
+        before = np.cumsum(parts, axis=0) - parts
+        return cls(before, Permutations.of(parts.sum(axis=0), purpose), targets, ends)
 
-def deal(
-    codes: np.ndarray, targets: np.ndarray, amounts: np.ndarray, rng: np.random.Generator, out: Codes
-) -> None:
-    """Give the records, in the order of their codes, `amounts` times each of `targets`.
-
-    `targets` and `amounts` are the steps of a plan, by source; the amounts sum to the records.
-    """
-    order = rng.permutation(len(codes))
-    # numpy sorts narrow integers by radix where a stable sort is asked for; here any sort will do
-    by_code = np.argsort(codes[order], kind="stable" if codes.itemsize <= 2 else None)
-    out[order[by_code]] = np.repeat(targets, amounts)
+    def __call__(self, codes: np.ndarray, partition: int) -> Codes:
+        sizes = self.places.sizes
+        counts = np.bincount(codes, minlength=len(sizes))
+        places = self.places(counts, self.before[partition])
+        places += np.repeat(np.cumsum(sizes) - sizes, counts)
+        out = np.empty(len(codes), self.targets.dtype)
+        out[np.argsort(codes, kind="stable")] = self.targets[np.searchsorted(self.ends, places, side="right")]
+        return out

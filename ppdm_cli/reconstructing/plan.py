@@ -30,32 +30,3 @@ def monotone(published: np.ndarray, original: np.ndarray) -> Staircase:
     source = np.searchsorted(np.cumsum(published), starts, side="right")
     target = np.searchsorted(np.cumsum(original), starts, side="right")
     return Staircase(source, target, ends - starts)
-
-
-def split(plan: Staircase, parts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The plan's amounts divided among parts with `parts[p, source]` records of each published code.
-
-    Multivariate hypergeometric, part by part: as if all records of a source had been shuffled, so that
-    ties are broken at random whatever the order of the file. Returns amounts[p, step]; over the steps
-    of a source they sum to the part's records, over the parts to the plan's amount.
-    """
-    left = plan.amount.astype(np.int64).copy()
-    dealt = np.zeros((len(parts), len(left)), np.int64)
-    if not len(left):
-        return dealt
-    first = np.flatnonzero(np.r_[True, plan.source[1:] != plan.source[:-1]])
-    ranks = np.arange(len(left)) - np.repeat(first, np.diff(np.r_[first, len(left)]))
-    sources = plan.source[first]
-    by_rank = [np.flatnonzero(ranks == r) for r in range(int(ranks.max()) + 1)]
-    group_of = np.repeat(np.arange(len(first)), np.diff(np.r_[first, len(left)]))
-    for part, counts in zip(dealt, parts, strict=True):
-        need = counts[sources].astype(np.int64)
-        rest = np.add.reduceat(left, first)
-        for steps in by_rank:  # steps of different sources at once, those of one source in turn
-            groups = group_of[steps]
-            rest[groups] -= left[steps]
-            drawn = rng.hypergeometric(left[steps], rest[groups], need[groups])
-            part[steps] = drawn
-            need[groups] -= drawn
-        left -= part
-    return dealt

@@ -137,7 +137,10 @@ class Teacher:
             used &= labels < self._label.domain.ordinary
         rows = np.flatnonzero(used)
         published = [c[rows] for c in sample.codes]
-        draws = [model.draw(published, labels[rows], rng) for _ in range(self._copies)]
+        draws = [
+            model.draw(published, labels[rows], lambda _, some: rng.random(len(some)))
+            for _ in range(self._copies)
+        ]
         drawn = [np.concatenate([d[p] for d in draws]) for p in range(len(published))]
         classes = np.tile(labels[rows].astype(np.intp), self._copies)
         records = self._records(drawn, classes, sample.total / max(len(classes), 1))

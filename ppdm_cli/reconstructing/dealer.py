@@ -1,0 +1,53 @@
+"""The pass that deals: each batch of a release as a batch of original values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli.arrays import Codes
+from ppdm_cli.domain import Bins, Domain
+from ppdm_cli.engine import Batch
+from ppdm_cli.reconstructing.drawing import Drawer
+from ppdm_cli.reconstructing.planner import Planned
+from ppdm_cli.repeatable import hashed, uniform
+from ppdm_cli.sidecar import Sidecar
+
+
+@dataclass(frozen=True, eq=False)
+class Dealer:
+    """Draws what the drawer knows, deals the others as planned, and leaves kept columns as they are."""
+
+    sidecar: Sidecar
+    planned: Planned
+    drawer: Drawer | None
+    spread: bool
+
+    def __call__(self, batch: Batch) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+        """Return the batch, and how many of its records have each value that was drawn."""
+        by = self.planned.labels
+        label, drawn = (by(batch), {}) if self.drawer is None else self.drawer(batch)
+        codes = dict(drawn)
+        if by.deal is not None and by.label is not None and label is not None:
+            codes[by.label.name] = label
+        for attribute in self.sidecar.channels:
+            deal = self.planned.deals.get(attribute.name)
+            if deal is not None and attribute.name not in codes:
+                codes[attribute.name] = deal(by.joint(batch, label, attribute), batch.index)
+        columns = [
+            self._column(a.name, a.domain, codes[a.name], batch) if a.name in codes else batch.column(a.name)
+            for a in self.sidecar.attributes
+        ]
+        size = {n: self.sidecar.axis(n).domain.size for n in drawn}
+        totals = {n: np.bincount(c, minlength=size[n]) for n, c in drawn.items()}
+        return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self.sidecar.attributes]), totals
+
+    def _column(self, name: str, domain: Domain, codes: Codes, batch: Batch) -> pa.Array:
+        domain = domain.spread() if self.spread else domain
+        within = None
+        if isinstance(domain, Bins) and domain.representative == "random":
+            rows = np.arange(batch.first_row, batch.first_row + batch.rows)
+            within = uniform(rows, hashed([self.sidecar.release, "spread", name]))
+        return domain.column(codes, within)

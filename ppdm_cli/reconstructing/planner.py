@@ -1,0 +1,146 @@
+"""The passes that count, and what they plan: how each attribute that is not drawn is to be dealt.
+
+By class, every label is a table of its own; a label that was perturbed is reconstructed first, by what the
+first pass counted, and the others are then dealt within the labels as they are now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels import Channel
+from ppdm_cli.engine import Batch, Progress, scan
+from ppdm_cli.estimating import ESTIMATORS, encoded, joint_codes, largest_remainder, matrices_of
+from ppdm_cli.reconstructing.dealing import Deal
+from ppdm_cli.reconstructing.drawing import Drawer
+from ppdm_cli.reconstructing.plan import monotone
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import Table, rows_per_partition
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels that records are dealt by: as published, or as drawn or dealt."""
+
+    label: Channel | None
+    drawer: Drawer | None = None
+    deal: Deal | None = None
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return () if self.label is None else (self.label,)
+
+    @property
+    def size(self) -> int:
+        if self.label is None:
+            return 1
+        original = self.drawer is not None or self.deal is not None
+        return (self.label.domain if original else self.label.published).size
+
+    def __call__(self, batch: Batch) -> Codes | None:
+        if self.label is None:
+            return None
+        if self.drawer is not None:
+            return self.drawer(batch)[0]
+        codes = encoded(batch, self.label.name, self.label.published)
+        return codes if self.deal is None else self.deal(codes, batch.index)
+
+    def joint(self, batch: Batch, label: Codes | None, attribute: Channel) -> np.ndarray:
+        """Return the attribute's published codes, or one for each combination with a label."""
+        codes = encoded(batch, attribute.name, attribute.published)
+        return codes if label is None else joint_codes([label, codes], (self.size, attribute.published.size))
+
+
+@dataclass(frozen=True, eq=False)
+class Counter:
+    """Counts of each attribute's published codes by label: arrays of shape (labels, codes)."""
+
+    labels: Labels
+    attributes: tuple[Channel, ...]
+
+    def __call__(self, batch: Batch) -> list[np.ndarray]:
+        label, found = self.labels(batch), []
+        for attribute in self.attributes:
+            shape = (self.labels.size, attribute.published.size)
+            codes = self.labels.joint(batch, label, attribute)
+            found.append(np.bincount(codes, minlength=shape[0] * shape[1]).reshape(shape))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """What the passes that count found: the labels to deal by, each attribute's deal, and the totals."""
+
+    labels: Labels
+    deals: dict[str, Deal]
+    totals: dict[str, list[int]]
+
+
+class Planner:
+    """Counts a release and plans the deal of attributes, within labels where there are any."""
+
+    def __init__(
+        self, table: Table, sidecar: Sidecar, estimator: str, threads: int | None, progress: Progress | None
+    ) -> None:
+        self._table, self._sidecar, self._estimator = table, sidecar, ESTIMATORS[estimator]
+        self._threads, self._progress = threads, progress
+        self._totals: dict[str, list[int]] = {}
+
+    def planned(self, label: Channel | None, drawer: Drawer | None) -> Planned:
+        """Plan all that the drawer does not draw."""
+        drawn = [] if drawer is None else drawer.names
+        others = tuple(
+            c for c in self._sidecar.channels if c.name not in drawn and (label is None or c.name != label.name)
+        )
+        hidden = label is not None and not label.kept
+        labels = Labels(label)
+        if not others and not (hidden and drawer is None):
+            return Planned(Labels(label, drawer if hidden else None), {}, {})
+        published = self._counted(Counter(labels, others or ((label,) if label else ())))
+        wanted = [self._estimate(label, a, c.sum(axis=0)) for a, c in zip(others, published, strict=False)]
+        if label is not None and hidden:
+            deal = None
+            if drawer is None:
+                counts = published[0].sum(axis=2)
+                deal = self._deal(label, counts[:, None], self._estimate(None, label, counts.sum(axis=0)))
+            labels = Labels(label, drawer, deal)
+            if others:
+                published = self._counted(Counter(labels, others))
+        deals = {a.name: self._deal(a, c, w) for a, c, w in zip(others, published, wanted, strict=False)}
+        return Planned(labels, deals, self._totals)
+
+    def _counted(self, counter: Counter) -> list[np.ndarray]:
+        """Return each attribute's counts by (partition, label, code), from one pass."""
+        # ranks need the same partitions in every pass, and wide tables are cut by the columns read
+        columns = list(
+            dict.fromkeys(
+                [*(a.name for a in self._sidecar.perturbed), *(c.name for c in counter.labels.channels)]
+            )
+        )
+        if rows_per_partition(len(columns)) != rows_per_partition(len(self._sidecar.attributes)):
+            columns = [a.name for a in self._sidecar.attributes]
+        parts = scan(self._table, counter, columns=columns, threads=self._threads, progress=self._progress)
+        if not parts:
+            sizes = [a.published.size for a in counter.attributes]
+            return [np.zeros((0, counter.labels.size, size), np.int64) for size in sizes]
+        return [np.stack(p) for p in zip(*parts, strict=True)]
+
+    def _estimate(self, label: Channel | None, attribute: Channel, counts: np.ndarray) -> Floats:
+        """Return original counts, by original label where there is one."""
+        if label is None:
+            return self._estimator(counts.reshape(-1).astype(np.float64), matrices_of((attribute,)))
+        return self._estimator(counts.astype(np.float64), matrices_of((label, attribute)))
+
+    def _deal(self, attribute: Channel, parts: np.ndarray, wanted: np.ndarray) -> Deal:
+        """`parts` are counts by (partition, label, published code), `wanted` by (label, original code)."""
+        published, size = parts.sum(axis=0), attribute.domain.size
+        original = [
+            largest_remainder(w, int(p.sum())) for w, p in zip(wanted.reshape(-1, size), published, strict=True)
+        ]
+        self._totals[attribute.name] = np.sum(original, axis=0).tolist()
+        stairs = [monotone(p, o) for p, o in zip(published, original, strict=True)]
+        parts = parts.reshape(len(parts), published.size)
+        return Deal.of(parts, stairs, size, [self._sidecar.release, "deal", attribute.name])

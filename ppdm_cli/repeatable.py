@@ -1,0 +1,128 @@
+"""Repeatable randomness: numbers that follow from what is public, and so protect nothing.
+
+A number is a function of a purpose (a release's id among other words) and of a row's address, so that results
+do not depend on how a table is cut, in which order its parts are worked on, or how often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from ppdm_cli.arrays import Addresses, Floats
+
+ROUNDS = 8
+SMALL = 256
+"""Permutations of at most so many places are tables, so that each of them is equally likely."""
+CHUNK = 1 << 14
+"""Places that are moved at once: what is kept of them fits a core's cache."""
+ZERO, _MIX = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
+
+
+def hashed(purpose: object) -> np.uint64:
+    """Return a number that follows from a purpose, which may be anything that JSON can say."""
+    digest = hashlib.blake2b(msgspec.json.encode(purpose), digest_size=8).digest()
+    return np.frombuffer(digest, np.uint64)[0]
+
+
+def mixed(rows: np.ndarray, start: np.uint64 = ZERO) -> Addresses:
+    """Return hashes of row numbers, as even as random numbers (SplitMix64 from `start`)."""
+    with np.errstate(over="ignore"):
+        z = (rows.astype(np.uint64) + (start + np.uint64(1))) * _MIX
+        z ^= z >> np.uint64(30)
+        z *= np.uint64(0xBF58476D1CE4E5B9)
+        z ^= z >> np.uint64(27)
+        z *= np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        return z
+
+
+def uniform(rows: np.ndarray, start: np.uint64) -> Floats:
+    """Return a number in [0, 1) for each row, of 53 bits."""
+    return np.asarray((mixed(rows, start) >> np.uint64(11)) * 2.0**-53)
+
+
+@dataclass(frozen=True, eq=False)
+class Permutations:
+    """One permutation of 0..n-1 for each of some sizes n, any part of which can be had by itself.
+
+    Small ones are orders by a hash, so that every permutation is equally likely. For the others the places are
+    the first n of a grid; in turn, each column is turned by a number that follows from the column, and each
+    row by one that follows from the row. Those who leave the n places go on until they are back. That is
+    Black and Rogaway's generalised Feistel network (2002).
+    """
+
+    start: np.uint64
+    sizes: np.ndarray
+    small: np.ndarray
+    """The permutations of small sizes, one after the other."""
+    first: np.ndarray
+    """Where in `small` each one begins."""
+
+    @classmethod
+    def of(cls, sizes: np.ndarray, purpose: object) -> Permutations:
+        start = hashed(purpose)
+        short = np.where(sizes <= SMALL, sizes, 0)
+        first = np.cumsum(short) - short
+        which = np.repeat(np.arange(len(sizes)), short)
+        order = np.lexsort((mixed(np.arange(len(which)), start), which))
+        return cls(start, sizes, order - first[which], first)
+
+    def __call__(self, counts: np.ndarray, begin: np.ndarray) -> np.ndarray:
+        """Return, of each permutation in turn, `counts` of its values from the place `begin` on."""
+        ends = np.cumsum(counts)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begin - (ends - counts), counts)
+        small = self.sizes <= SMALL
+        rows = np.flatnonzero(np.repeat(small, counts))
+        if len(rows):
+            places[rows] = self.small[places[rows] + np.repeat(self.first[small], counts[small])]
+        if len(rows) == len(places):
+            return places
+        large = np.flatnonzero(~small)
+        which = np.repeat(large.astype(np.uint32), counts[large])
+        todo = slice(None) if not len(rows) else np.flatnonzero(np.repeat(~small, counts))
+        places[todo] = self._walked(places[todo], which)
+        return places
+
+    def _walked(self, places: np.ndarray, which: np.ndarray) -> np.ndarray:
+        bits = np.array([max(int(n) - 1, 0).bit_length() for n in self.sizes], np.uint32)
+        half = bits // 2
+        columns = -(-self.sizes >> half.astype(np.int64)).astype(np.uint32)
+        own = (mixed(np.arange(len(self.sizes)), self.start) >> np.uint64(32)).astype(np.uint32)
+        rounds = (mixed(np.arange(ROUNDS), ~self.start) >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
+        left = np.arange(len(places))
+        while len(left):
+            for i in range(0, len(left), CHUNK):
+                part = left[i : i + CHUNK]
+                w = which[part]
+                places[part] = _moved(places[part], half[w], columns[w], own[w], rounds)
+            left = left[places[left] >= self.sizes[which[left]]]
+        return places
+
+
+def _moved(
+    places: np.ndarray, half: np.ndarray, columns: np.ndarray, own: np.ndarray, rounds: np.ndarray
+) -> np.ndarray:
+    mask = (np.uint32(1) << half) - np.uint32(1)
+    column, row = (places >> half).astype(np.uint32), places.astype(np.uint32) & mask
+    wide = columns.astype(np.uint64)
+    for r in range(0, len(rounds), 2):
+        far = _hashed(row, own, rounds[r]) * wide  # a number below `columns` in the high half
+        far >>= np.uint64(32)
+        column += far.astype(np.uint32)
+        np.minimum(column, column - columns, out=column)  # what is below 0 wraps around and is large
+        row += _hashed(column, own, rounds[r + 1])
+        row &= mask
+    return (column.astype(np.int64) << half) | row
+
+
+def _hashed(x: np.ndarray, own: np.ndarray, factor: np.uint32) -> np.ndarray:
+    x = x ^ own
+    x *= factor
+    x ^= x >> np.uint32(15)
+    x *= np.uint32(0x846CA68B)
+    x ^= x >> np.uint32(16)
+    return x
