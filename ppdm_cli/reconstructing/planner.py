@@ -18,7 +18,7 @@ from ppdm_cli.reconstructing.dealing import Deal
 from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.plan import monotone
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import Table, rows_per_partition
+from ppdm_cli.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +120,6 @@ class Planner:
                 [*(a.name for a in self._sidecar.perturbed), *(c.name for c in counter.labels.channels)]
             )
         )
-        if rows_per_partition(len(columns)) != rows_per_partition(len(self._sidecar.attributes)):
-            columns = [a.name for a in self._sidecar.attributes]
         parts = scan(self._table, counter, columns=columns, threads=self._threads, progress=self._progress)
         if not parts:
             sizes = [a.published.size for a in counter.attributes]
