@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked, attack
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
-    from ppdm_cli.guide import Entropy, entropy
+    from ppdm_cli.evaluating import Entropy, entropy
+    from ppdm_cli.inspection import Inspected, inspect
     from ppdm_cli.perturbing import Release, perturb
-    from ppdm_cli.promise import Inspected, inspect
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.tables import CsvOptions
@@ -54,9 +54,9 @@ _ROOMS = {
     "attacks": ("Attacked", "attack"),
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
-    "guide": ("Entropy", "entropy"),
+    "evaluating": ("Entropy", "entropy"),
     "perturbing": ("Release", "perturb"),
-    "promise": ("Inspected", "inspect"),
+    "inspection": ("Inspected", "inspect"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
     "tables": ("CsvOptions",),

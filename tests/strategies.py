@@ -22,9 +22,9 @@ from ppdm_cli.channels.base import json_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.domain import Bins, Categories, Domain, Representative
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.perturbing.choosing import chosen
-from ppdm_cli.perturbing.settling import Plan, described, privacy
-from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
+from ppdm_cli.perturbing.channel_choice import chosen
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.resolving import ResolvedPlan, described, privacy
 from ppdm_cli.sidecar import Attribute, Recipe, Sidecar, tool
 
 WHOLE_KINDS: list[pa.DataType] = [
@@ -141,9 +141,9 @@ def attributes(draw: st.DrawFn, name: str | None = None, noise: Noise | None = N
     if noise is not None:
         return _noisy(draw, name, noise)
     domain = draw(domains(smallest=2))
-    wish = AttributeWish(options={"half_width": draw(st.integers(1, 3))} if draw(st.booleans()) else {})
+    wish = AttributePlan(options={"half_width": draw(st.integers(1, 3))} if draw(st.booleans()) else {})
     try:
-        spec, beyond = chosen(name, domain, draw(gammas).normalize(), wish, Wishes())
+        spec, beyond = chosen(name, domain, draw(gammas).normalize(), wish, Plan())
     except PpdmError:  # no order, too few values, or nothing beyond them
         spec, beyond = GammaDiagonalSpec(attributes=[name], gamma=json_gamma(draw(gammas).normalize())), UNSET
     return described(name, domain, draw(st.sampled_from(["declared", "data"])), beyond), spec
@@ -173,7 +173,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
     noise = draw(st.sampled_from([None, None, *get_args(Noise)]))
     made = [draw(attributes(name, noise)) for name in listed]
     all_attributes, specs = [a for a, _ in made], [s for _, s in made if s is not None]
-    plan = Plan(all_attributes, specs, None, [])
+    plan = ResolvedPlan(all_attributes, specs, None, [])
     optional: dict[str, Any] = {}
     if draw(st.booleans()):
         optional["class_"] = draw(st.sampled_from(listed))

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import Release, estimate, perturb, promise, reconstruct
+from ppdm_cli import Release, estimate, inspection, perturb, reconstruct
 from ppdm_cli.channels.additive import Additive
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
@@ -76,10 +76,10 @@ def test_every_number_is_published_as_a_double_with_noise(release: Release) -> N
 def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
     assert promised.privacy.perturbed_gamma == "inf"  # type: ignore[union-attr]
     assert promised.privacy.perturbed_epsilon == "inf"  # type: ignore[union-attr]
-    first = promise.sentences(promised)[0]
+    first = inspection.sentences(promised)[0]
     assert first.startswith("Additive noise promises nothing: no finite gamma or epsilon holds")
     assert "can make one original arbitrarily more likely than another" in first
-    figures = json.loads(json.dumps(promise.figures(promised)))
+    figures = json.loads(json.dumps(inspection.figures(promised)))
     assert [a["interval_share"] for a in figures["attributes"]] == pytest.approx([0.98, 3.92 * 50 / 399, 0.98])
     assert (
         {a["gamma"] for a in figures["attributes"]} == {a["epsilon"] for a in figures["attributes"]} == {"inf"}
@@ -88,9 +88,9 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
         people(100), **NOISE | {"noise": "uniform"}, keep=["group"], attributes=PLAN, seed=1
     ).sidecar
     assert seeded.privacy.perturbed_gamma is None  # type: ignore[union-attr]
-    warned = promise.sentences(seeded)
+    warned = inspection.sentences(seeded)
     assert "rules out every original further from it" in warned[0] and "The coins came from a seed" in warned[1]
-    ages = promise.of_attributes(seeded)[0]
+    ages = inspection.of_attributes(seeded)[0]
     assert ages["interval"] == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
 
 
@@ -324,11 +324,7 @@ def test_a_plan_file_and_options_and_the_next_batch(here: Run, tmp_path: Path) -
 
 
 def test_the_matrix_of_a_sidecar_is_that_of_its_domain(release: Release) -> None:
-    extents = {
-        c.name: c.matrix.extents
-        for c in release.sidecar.channels
-        if isinstance(c.matrix, Additive)
-    }
+    extents = {c.name: c.matrix.extents for c in release.sidecar.channels if isinstance(c.matrix, Additive)}
     assert extents["age"][0] == (0, 5) and extents["age"][-1] == (95, 100)
     assert extents["visits"][0] == (-0.5, 19.5) and extents["visits"][-1] == (379.5, 399.5)
     assert extents["children"] == tuple((float(i), float(i)) for i in range(10))

@@ -13,9 +13,9 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
+from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.posterior import answers
-from ppdm_cli.attacks.record import ForestMarginals, TableMarginals
-from ppdm_cli.attacks.targets import Target
+from ppdm_cli.attacks.whole_record import ForestMarginals, TableMarginals
 from ppdm_cli.channels import Channel
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ppdm_cli.attacks.attacked_attribute import Guess, Target
 from ppdm_cli.attacks.posterior import _of_diagonal, _of_rows, answers
-from ppdm_cli.attacks.targets import Guess, Target
 from ppdm_cli.channels import Channel
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.domain import Categories

@@ -15,8 +15,8 @@ from scipy import stats
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import Attacked, attack, evidence
+from ppdm_cli.attacks.attacked_attribute import Rows, Target, Truth
 from ppdm_cli.attacks.audit import LEVEL, Audit
-from ppdm_cli.attacks.targets import Rows, Target, Truth
 from ppdm_cli.sidecar import Sidecar
 
 ROWS, GAMMA = 20_000, 9

@@ -11,8 +11,8 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
+from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.linear import Moments, Scored, noise_variance, unbiased_scores
-from ppdm_cli.attacks.targets import Target
 
 LINEAR = ("spectral", "pca", "bayes-linear")
 

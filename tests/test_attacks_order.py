@@ -8,8 +8,8 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
-from ppdm_cli.attacks.order import Order, _columns
-from ppdm_cli.attacks.targets import Rows, Target
+from ppdm_cli.attacks.attacked_attribute import Rows, Target
+from ppdm_cli.attacks.row_order import Order, _columns
 
 
 def table(rows: int = 40_000) -> pl.DataFrame:

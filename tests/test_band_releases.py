@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import Release, dtypes, estimate, perturb, promise, reconstruct
+from ppdm_cli import Release, dtypes, estimate, inspection, perturb, reconstruct
 from ppdm_cli.channels.band import Band, best_half_width, information
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
@@ -268,7 +268,7 @@ def test_a_sidecar_that_cannot_be_is_refused(change: dict[str, Any], says: str) 
 
 
 def test_the_report_says_what_a_band_tells_more_and_less(release: Release) -> None:
-    (said,) = [s for s in promise.sentences(release.sidecar) if s.startswith("A band tells more")]
+    (said,) = [s for s in inspection.sentences(release.sidecar) if s.startswith("A band tells more")]
     rng = np.random.default_rng(1)
     k = rng.integers(0, 20, 400_000)
     h = np.where(rng.random(len(k)) < 4 / 24, k, rng.integers(0, 20, len(k)))  # gamma-diagonal: lam = 4/24
@@ -282,7 +282,7 @@ def test_the_report_says_what_a_band_tells_more_and_less(release: Release) -> No
     found = [float(f) for f in figures.groups()]
     np.testing.assert_allclose(found, [100 * M[:5, 0].sum(), 100 * near, 100 * M[2, 0], 100 * at], atol=0.4)
     plain = perturb(people(1000).select("town"), gamma=5, attributes={"town": PLAN["town"]})
-    assert not any("band" in s for s in promise.sentences(plain.sidecar))
+    assert not any("band" in s for s in inspection.sentences(plain.sidecar))
 
 
 def test_entropy_speaks_of_bands_by_the_grid_and_of_a_release(

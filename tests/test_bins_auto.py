@@ -12,7 +12,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.channels import KINDS
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.sizing import LEAST, MOST, best_bins
+from ppdm_cli.perturbing.bin_count import LEAST, MOST, best_bins
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import Sidecar
 from tests.conftest import Run

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ppdm_cli import perturb, promise
+from ppdm_cli import inspection, perturb
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Attribute, decode
 from tests.conftest import Run, listing, people, read_table
@@ -68,7 +68,9 @@ def test_json_is_one_object_on_standard_output_and_nothing_else(data: Path, ppdm
     said = json.loads(done.stdout)
     assert done.stderr == b"" and said["dropped"] == ["since"] and said["telling_order"] == []
     sidecar = open_release(data / "r.csv")[1]
-    assert {k: said[k] for k in promise.figures(sidecar)} == json.loads(json.dumps(promise.figures(sidecar)))
+    assert {k: said[k] for k in inspection.figures(sidecar)} == json.loads(
+        json.dumps(inspection.figures(sidecar))
+    )
     assert json.loads(ppdm("inspect", "r.csv", "--json").stdout)["record"] == said["record"]
 
 

@@ -16,7 +16,7 @@ from ppdm_cli import perturb
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import read_sidecar
-from ppdm_cli.releases.release import Complete
+from ppdm_cli.releases.release import CountChecked
 from ppdm_cli.tables import Partition
 from tests.conftest import Run, listing, people
 
@@ -40,7 +40,7 @@ def test_every_row_is_counted_whoever_comes_last(threads: int) -> None:
     whole = sum(range(50))
 
     def rows(records: int) -> int | None:
-        table = Complete(Pieces(), records)  # type: ignore[arg-type]
+        table = CountChecked(Pieces(), records)  # type: ignore[arg-type]
         return fold(table, lambda b: b.rows, lambda a, b: a + b, threads=threads)
 
     for _ in range(20):

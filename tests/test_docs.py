@@ -17,9 +17,9 @@ from ppdm_cli.channels.exact_draw import DIGITS
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import Exit, UsageError
-from ppdm_cli.perturbing.domains import FEW, OTHER
+from ppdm_cli.perturbing.domain_from_data import FEW, OTHER
 from ppdm_cli.perturbing.order import FALSE_ALARM, LAGS, TELLING
-from ppdm_cli.perturbing.wishes import attribute_wish, from_plan
+from ppdm_cli.perturbing.plan import attribute_plan, from_plan
 from ppdm_cli.sidecar import LARGEST, decode, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
 
@@ -176,7 +176,7 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as whole:
         from_plan(plan)
     with pytest.raises(UsageError) as one:
-        attribute_wish({"unknown": 1})
+        attribute_plan({"unknown": 1})
     known = re.findall(r"'(\w+)'", whole.value.next_step + one.value.next_step)
     assert len(known) > 15
     assert not [setting for setting in known if f"`{setting}`" not in page]

@@ -264,7 +264,7 @@ def messages() -> Iterator[tuple[str, str]]:
 
 
 OWN = {"perturbing": ["perturb"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
-       "attacks": ["attack"], "guide": ["entropy"], "trees": ["train_tree", "predict"]}  # fmt: skip
+       "attacks": ["attack"], "evaluating": ["entropy"], "trees": ["train_tree", "predict"]}  # fmt: skip
 """The functions that a room's errors come from; what lies below the rooms may be called by all."""
 
 

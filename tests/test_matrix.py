@@ -24,8 +24,8 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.coins import Coins, Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.perturbing import settling
-from ppdm_cli.perturbing.settling import described
+from ppdm_cli.perturbing import resolving
+from ppdm_cli.perturbing.resolving import described
 from tests.chances import LEVEL, chi_square
 from tests.strategies import gammas
 
@@ -241,7 +241,7 @@ def test_gammas_of_a_record_multiply_and_are_never_rounded_down(listed: list[Dec
     names = [f"a{i}" for i in range(len(listed))]
     attributes = [described(n, domain, "declared") for n in names]
     specs = [GammaDiagonalSpec(attributes=[n], gamma=json_gamma(g)) for n, g in zip(names, listed, strict=True)]
-    promised = settling.privacy(settling.Plan(attributes, list(specs), None, []), "system")
+    promised = resolving.privacy(resolving.ResolvedPlan(attributes, list(specs), None, []), "system")
     product = math.prod(Fraction(g) for g in listed)
     assert (
         product <= Fraction(repr(promised.perturbed_gamma)) <= product * (1 + len(listed) * Fraction(1, 10**5))

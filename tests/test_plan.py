@@ -18,7 +18,7 @@ from scipy import stats
 
 from ppdm_cli import perturb, reconstruct, repeatable
 from ppdm_cli.reconstructing.dealing import Deal
-from ppdm_cli.reconstructing.plan import Staircase, monotone
+from ppdm_cli.reconstructing.transport import Staircase, monotone
 from ppdm_cli.repeatable import Permutations
 from tests.chances import LEVEL, chi_square, independent
 

@@ -18,8 +18,8 @@ from ppdm_cli import reconstructing as room
 from ppdm_cli.engine import fold
 from ppdm_cli.joint import JointTable, Learnt, Sample, read
 from ppdm_cli.joint.tables import Steps
-from ppdm_cli.reconstructing import drawing
-from ppdm_cli.reconstructing.drawing import Drawer
+from ppdm_cli.reconstructing import posterior_draws
+from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.raking import NEAR, Expected, step, weighted
 from ppdm_cli.releases import open_releases
 from ppdm_cli.tables import base
@@ -65,7 +65,7 @@ def expected(release: Release, raked: bool = True) -> tuple[Expected, np.ndarray
     sample = read(table, said, label_of(said, None))
     drawer = Drawer.of(fitted(sample), said.release)
     if raked:
-        drawer = drawing.raked(drawer, sample, table, "ml", threads=1)
+        drawer = posterior_draws.raked(drawer, sample, table, "ml", threads=1)
 
     def work(batch: Any) -> tuple[Expected, np.ndarray]:
         parts = [Expected.of(weighted(drawer.chances(y, z), drawer.weights)) for _, y, z in drawer.drawn(batch)]
@@ -101,7 +101,7 @@ def test_totals_are_to_be_expected_as_estimated(labels: int, nulls: bool, gamma:
 def test_a_table_larger_than_the_sample_takes_more_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """First weights from a few records are far off; the passes over the table mend them."""
     release = released(lettered(5, nulls=True), 5, "gamma-diagonal", {})
-    monkeypatch.setattr(drawing, "FIRST_CHANCES", 200)
+    monkeypatch.setattr(posterior_draws, "FIRST_CHANCES", 200)
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
     passes = []
 
@@ -110,7 +110,7 @@ def test_a_table_larger_than_the_sample_takes_more_passes(monkeypatch: pytest.Mo
         passes.append(given[1].totals.sum() > 1_000)
         return found
 
-    monkeypatch.setattr(drawing, "step", counted)
+    monkeypatch.setattr(posterior_draws, "step", counted)
     law, drawn, wanted = expected(release)
     assert sum(passes) > 1
     assert (np.abs(law.totals - wanted) <= NEAR * np.sqrt(np.diag(law.covariance))).all()

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import Release, perturb, reconstruct, synthetic
-from ppdm_cli.promise import sentences
+from ppdm_cli.inspection import sentences
 from ppdm_cli.reconstructing import secrets as coins
 from ppdm_cli.tables import shuffle
 from tests.conftest import Run

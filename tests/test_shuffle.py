@@ -16,7 +16,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
-from ppdm_cli.perturbing.settling import Plan, described
+from ppdm_cli.perturbing.resolving import ResolvedPlan, described
 from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.tables import Shuffler, shuffle
 from tests.chances import LEVEL, chi_square
@@ -25,7 +25,9 @@ from tests.chances import LEVEL, chi_square
 def places(rows: int, seed: int, identifiers: list[str] | None = None) -> np.ndarray:
     """The order that a release of so many rows is given under a key."""
     domain = Categories(pa.int64(), [0, 1], False)
-    plan = Plan([described("x", domain, "declared")], [GammaDiagonalSpec(attributes=["x"], gamma=9)], None, [])
+    plan = ResolvedPlan(
+        [described("x", domain, "declared")], [GammaDiagonalSpec(attributes=["x"], gamma=9)], None, []
+    )
     who = None if identifiers is None else "id"
     work = Substituter(plan, Key.from_seed(seed), clip=False, identifier=who, shuffle=True)
     batch = pa.RecordBatch.from_pydict({"x": [0] * rows, "id": identifiers or [""] * rows})

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli import perturb, promise
+from ppdm_cli import inspection, perturb
 from ppdm_cli.errors import MismatchError, PpdmError
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import LARGEST, Sidecar, decode, json_schema
@@ -56,8 +56,8 @@ def read(data: bytes) -> Sidecar | None:
     except MismatchError as error:
         assert "\n" not in str(error) and len(str(error)) < 2000
         return None
-    promise.figures(sidecar)  # what is accepted can be shown ...
-    promise.sentences(sidecar)
+    inspection.figures(sidecar)  # what is accepted can be shown ...
+    inspection.sentences(sidecar)
     for attribute in sidecar.perturbed:
         assert attribute.domain.size == attribute.N  # ... and used
     assert decode(sidecar.encode(), "again") == sidecar

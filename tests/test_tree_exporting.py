@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 
 from ppdm_cli.errors import UsageError
 from ppdm_cli.tables import publish
-from ppdm_cli.trees.drawing import MOST_LEAVES, svg
 from ppdm_cli.trees.exporting import Export, dot, lines, text
+from ppdm_cli.trees.labels import plain
+from ppdm_cli.trees.svg import MOST_LEAVES, svg
 from ppdm_cli.trees.tree import Feature, Tree
-from ppdm_cli.trees.wording import plain
 from tests.tree_strategies import hostile_tree, trees
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ppdm_cli.trees import Feature, Options, Records
-from ppdm_cli.trees.certain import prune
 from ppdm_cli.trees.growing import grow
+from ppdm_cli.trees.jackknife_pruning import prune
 from ppdm_cli.trees.records import Column
 
 

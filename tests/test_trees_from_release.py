@@ -22,7 +22,7 @@ from ppdm_cli.joint import JointTable, learn, read
 from ppdm_cli.releases import open_releases
 from ppdm_cli.tables import base
 from ppdm_cli.trees import FromRelease
-from ppdm_cli.trees.estimated import _within
+from ppdm_cli.trees.from_model import _within
 from ppdm_cli.trees.from_release import label_of
 from tests.conftest import Run, listing
 from tests.releases import damaged, made

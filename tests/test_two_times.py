@@ -18,7 +18,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.coins import CELLS, Coins, Key
 from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
-from ppdm_cli.perturbing.settling import Plan, described
+from ppdm_cli.perturbing.resolving import ResolvedPlan, described
 from ppdm_cli.perturbing.substitution import Substituter
 from tests.chances import LEVEL, binomial, chi_square, independent
 
@@ -30,7 +30,7 @@ def released(codes: np.ndarray, gamma: int, N: int, key: Key = KEY) -> np.ndarra
     """The perturbed codes as `perturb` makes them: the attribute "x", numbers 0..N-1, rows in order."""
     domain = Categories(pa.int64(), list(range(N)), False)
     spec = GammaDiagonalSpec(attributes=["x"], gamma=gamma)
-    plan = Plan([described("x", domain, "declared")], [spec], None, [])
+    plan = ResolvedPlan([described("x", domain, "declared")], [spec], None, [])
     work = Substituter(plan, key, clip=False, identifier=None, shuffle=False)
     batch = pa.RecordBatch.from_arrays([pa.array(codes, pa.int64())], names=["x"])
     return work(Batch(batch, 0, 0, "here", 0)).batch.column("x").to_numpy()

@@ -22,7 +22,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.releases import open_release
-from ppdm_cli.tables import Target, base, publish, replacing
+from ppdm_cli.tables import Target, atomic, base, publish
 from tests.conftest import Run, listing, people
 
 SUFFIXES = ("parquet", "arrow", "csv", "csv.gz")
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_the_old_pair_as_it_was(
         file.room = room
         return file, None  # type: ignore[return-value]
 
-    monkeypatch.setattr(replacing, "_nameless", full)
+    monkeypatch.setattr(atomic, "_nameless", full)
     for output in (out, tmp_path / f"new.{suffix}"):
         with pytest.raises(DataError, match="no space left"):
             perturb(people(20_000), output, gamma=9, force=True)

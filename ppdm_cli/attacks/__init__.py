@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ppdm_cli.attacks.audit import TESTED
 from ppdm_cli.attacks.pairing import Paired
-from ppdm_cli.attacks.passes import ATTACKS, Passes
 from ppdm_cli.attacks.report import fill, sentences
+from ppdm_cli.attacks.run import ATTACKS, Passes
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
+from ppdm_cli.inspection import PRIOR, of_record
 from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.promise import PRIOR, of_record
-from ppdm_cli.releases import open_original, open_releases, rewound
+from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Output, is_stream
@@ -112,27 +112,27 @@ def attack(
             "the original is read more than once, and private data is never spooled", "give it as a file"
         )
     with ExitStack() as stack:
-        table, promise = open_releases(data, sidecar, from_)
-        if not promise.perturbed:
+        table, sidecar = open_releases(data, sidecar, from_)
+        if not sidecar.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
             )
-        kinds = {a.name: a.kind for a in promise.attributes}
+        kinds = {a.name: a.kind for a in sidecar.attributes}
         original = None if truth is None else open_original(truth, kinds, csv)
         target = None
         if recovered is not False:
             target = Output(stack, None if recovered is True else recovered, force=force)
-        table = rewound(table, stack)
+        table = spooled(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
-        passes = Passes(table, Paired(table, original, promise), promise, asked, original is not None)
+        passes = Passes(table, Paired(table, original, sidecar), sidecar, asked, original is not None)
         passes.run(threads, progress)
         if target is not None:
             passes.write_recovered(target, threads, progress)
     return Attacked(
-        sidecar=promise,
+        sidecar=sidecar,
         measured=original is not None,
         rows=passes.rows,
-        record=_bound(promise, passes.adversary.gamma),
+        record=_bound(sidecar, passes.adversary.gamma),
         kept=passes.adversary.kept,
         audit=passes.audit_rows,
         coins=passes.coins_rows,
@@ -144,7 +144,7 @@ def attack(
     )
 
 
-def _bound(promise: Sidecar, gamma: float) -> dict[str, Any]:
+def _bound(sidecar: Sidecar, gamma: float) -> dict[str, Any]:
     """Return the bound over a record that follows from the matrices, whatever the coins promise."""
     told = gamma if isfinite(gamma) else "inf"  # JSON has no infinity
-    return of_record(promise) | {"gamma": told, "bound": worst_posterior(gamma, PRIOR)}
+    return of_record(sidecar) | {"gamma": told, "bound": worst_posterior(gamma, PRIOR)}

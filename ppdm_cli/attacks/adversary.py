@@ -15,6 +15,7 @@ import numpy as np
 from ppdm_cli import joint
 from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks import bayes_linear, pca, spectral
+from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.linear import (
     Linear,
     Moments,
@@ -27,9 +28,8 @@ from ppdm_cli.attacks.linear import (
 from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.posterior import Posterior
 from ppdm_cli.attacks.reading import Reader
-from ppdm_cli.attacks.record import Record, told_by_class
 from ppdm_cli.attacks.scoring import prior_variance
-from ppdm_cli.attacks.targets import Target
+from ppdm_cli.attacks.whole_record import Record, told_by_class
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, fold, step
 from ppdm_cli.errors import DataError, listed
@@ -47,24 +47,24 @@ MOST_LABELS = 32
 class Adversary:
     """Holds what was learnt, and the attacks that guess."""
 
-    def __init__(self, table: Table, promise: Sidecar, asked: Sequence[str]) -> None:
-        self._table, self._promise, self._asked = table, promise, asked
-        self._released = Paired(table, None, promise)
+    def __init__(self, table: Table, sidecar: Sidecar, asked: Sequence[str]) -> None:
+        self._table, self._sidecar, self._asked = table, sidecar, asked
+        self._released = Paired(table, None, sidecar)
         self.remarks: list[str] = []
         self.kept: list[dict[str, Any]] = []
         self.guessers: dict[str, Any] = {}
-        self.gamma = prod(c.matrix.amplification for c in promise.channels)
+        self.gamma = prod(c.matrix.amplification for c in sidecar.channels)
         self.label = self._class()
 
     def _class(self) -> Channel | None:
         """Return the class, or an attribute with few values that takes its place for the attack on records."""
-        named = self._promise.by_name.get(str(self._promise.class_))
+        named = self._sidecar.by_name.get(str(self._sidecar.class_))
         if named is not None and named.has_domain:
-            label = self._promise.axis(named.name)
-            if label.published.size * sum(c.matrix.outputs for c in self._promise.channels) <= MOST_CELLS:
+            label = self._sidecar.axis(named.name)
+            if label.published.size * sum(c.matrix.outputs for c in self._sidecar.channels) <= MOST_CELLS:
                 return label
-        few = [c for c in self._promise.channels if c.matrix.outputs <= MOST_LABELS]
-        if "record" not in self._asked or not few or len(self._promise.perturbed) < 2:
+        few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_LABELS]
+        if "record" not in self._asked or not few or len(self._sidecar.perturbed) < 2:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)
         lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
@@ -74,7 +74,7 @@ class Adversary:
         return label
 
     def learn(self, threads: int | None, progress: Progress | None) -> None:
-        perturbed, label = self._promise.channels, self.label
+        perturbed, label = self._sidecar.channels, self.label
         others = [a for a in perturbed if label is None or a.name != label.name]
         by_class = [(label, a) for a in others] if label is not None else []
         found = count(self._table, [*((a,) for a in perturbed), *by_class], threads=threads, progress=progress)
@@ -152,12 +152,12 @@ class Adversary:
                 "record: left out, because there is neither a class nor another attribute with few values."
             )
             return
-        if not joint.usable(self._promise, label):
+        if not joint.usable(self._sidecar, label):
             self.remarks.append(
                 "record: left out, because no perturbed attribute besides the class is small enough."
             )
             return
-        sample = joint.read(self._table, self._promise, label, threads, progress)
+        sample = joint.read(self._table, self._sidecar, label, threads, progress)
         with step(progress, "learning"):
             learnt = joint.learn(sample)
         found = Record(learnt, self.targets, self._by_class, self.gamma)

@@ -18,10 +18,10 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks import evidence
+from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.attacks.law import Law
-from ppdm_cli.attacks.targets import Rows, Target
-from ppdm_cli.chances import binomial_at_least, binomial_p, clopper_pearson
 from ppdm_cli.channels import Channel, Matrix
+from ppdm_cli.stats import binomial_at_least, binomial_p, clopper_pearson
 
 LEVEL = 1e-4
 """The probability that an honest release is rejected, over all tests together."""

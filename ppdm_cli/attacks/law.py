@@ -13,7 +13,7 @@ from uuid import UUID
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.attacks.targets import Rows, Target
+from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.channels import Matrix, Noisy
 from ppdm_cli.coins import Coins, uniform
 

@@ -32,10 +32,10 @@ class Paired:
     rewindable = True
     sidecar: bytes | None = None
 
-    def __init__(self, release: Table, original: Table | None, promise: Sidecar) -> None:
-        self._release, self._original, self._promise = release, original, promise
+    def __init__(self, release: Table, original: Table | None, sidecar: Sidecar) -> None:
+        self._release, self._original, self._sidecar = release, original, sidecar
         self.rows, self.files, self.name = release.rows, release.files, release.name
-        names = [a.name for a in promise.attributes]
+        names = [a.name for a in sidecar.attributes]
         fields = [pa.field(PUBLISHED + n, release.schema.field(n).type) for n in names]
         if original is not None:
             fields += [pa.field(ORIGINAL + n, original.schema.field(n).type) for n in names]
@@ -70,7 +70,7 @@ class Paired:
 
     def _check_kept(self, batch: pa.RecordBatch, other: pa.Table, first_row: int) -> None:
         """Check that columns published unchanged equal the original's in the same rows."""
-        for attribute in self._promise.kept:
+        for attribute in self._sidecar.kept:
             ours, theirs = batch.column(attribute.name), other.column(attribute.name).combine_chunks()
             if not _plain(ours).equals(_plain(theirs)):
                 raise MismatchError(

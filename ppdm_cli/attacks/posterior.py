@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Rows, Target
 from ppdm_cli.attacks.scoring import expected
-from ppdm_cli.attacks.targets import CELLS, Guess, Rows, Target
 from ppdm_cli.privacy import worst_posterior
 
 

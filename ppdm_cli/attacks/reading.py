@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ppdm_cli.arrays import Codes
+from ppdm_cli.attacks.attacked_attribute import Rows, Target, Truth, as_numbers
 from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, SAME
-from ppdm_cli.attacks.targets import Rows, Target, Truth, as_numbers
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch
@@ -33,9 +33,7 @@ class Reader:
         labels = None
         if self.label is not None:
             name = self.label.name
-            labels = (
-                codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published)
-            )
+            labels = codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published)
         return Rows(codes, noisy, labels, None, batch.first_row)
 
     def both(self, batch: Batch) -> Rows:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
-from ppdm_cli.attacks.targets import Rows, Target
-from ppdm_cli.chances import wilson
+from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.channels import Substitution
+from ppdm_cli.stats import wilson
 
 TIMES = 8
 

@@ -6,7 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.attacks.targets import Target
+from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.errors import counted
 from ppdm_cli.percentages import percent
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
@@ -28,22 +28,22 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
     }
 
 
-def evaluated(promise: Sidecar, rows: int) -> Sidecar:
+def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:
     """Return a sidecar at stage "evaluated" with the same attributes."""
-    matrices = [c.matrix for c in promise.channels]
+    matrices = [c.matrix for c in sidecar.channels]
     return Sidecar(
         format="ppdm-sidecar",
         version=1,
         tool=sidecars.tool(),
         stage="evaluated",
-        release=promise.release,
+        release=sidecar.release,
         records=rows,
-        attributes=promise.perturbed,
-        recipes=promise.recipes,
+        attributes=sidecar.perturbed,
+        recipes=sidecar.recipes,
         evaluated=Evaluated(
             sorted({m.amplification for m in matrices} - {inf}), sorted({m.inputs for m in matrices})
         ),
-        history=[Past.of(promise)],
+        history=[Past.of(sidecar)],
     )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.attacks.targets import Guess, Target, Truth
-from ppdm_cli.chances import Z, wilson
+from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth
+from ppdm_cli.stats import Z, wilson
 
 _SUMS = (
     "n", "exact", "exact_prior", "exact_differs", "near", "near_prior", "near_differs",

@@ -274,9 +274,7 @@ def read_law(value: Any) -> Noise:
 class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=True):
     """What a sidecar says of additive noise: its law, and the type of the published column."""
 
-    about = (
-        "Noise of one law is added to every number: the old baseline, for comparison. It promises no gamma."
-    )
+    about = "Noise of one law is added to every number: the old baseline, for comparison. It promises no gamma."
     options: ClassVar[Mapping[str, Any]] = {"sd": Sd.read}
     shared_options: ClassVar[Mapping[str, Any]] = {"noise": read_law, "sd": Sd.read}
     everywhere = True

@@ -90,7 +90,7 @@ def command(
     number of values that it may publish, its error that of the unbiased estimate under the prior. For a
     RELEASE: the same for its attributes, under the distributions estimated from it.
     """
-    from ppdm_cli import guide, pictures
+    from ppdm_cli import evaluating, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import Output, publish
@@ -101,7 +101,7 @@ def command(
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress() as progress:
-        done = guide.entropy(
+        done = evaluating.entropy(
             release,
             gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
             bins=None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10"),
@@ -113,7 +113,7 @@ def command(
             progress=progress,
         )
     if table is not None:
-        guide.fill(done.rows, done.sidecar, table)
+        evaluating.fill(done.rows, done.sidecar, table)
     if picture is not None:
         pictures.entropy(done.rows, picture)
     publish(*(o for o in (table, picture) if o is not None))

@@ -36,26 +36,26 @@ def command(file: Path, prior: float, sidecar: Path | None, as_json: bool) -> No
 
     Shows for each attribute N, matrix, gamma, epsilon, the chance of staying, the condition number and
     the worst posterior for a prior; the product over a record's attributes; and what is outside every
-    promise. The data must fit the sidecar.
+    sidecar. The data must fit the sidecar.
     """
-    from ppdm_cli import promise
+    from ppdm_cli import inspection
     from ppdm_cli.commands import show
     from ppdm_cli.percentages import percent
     from ppdm_cli.sidecar import display_json
 
-    done = promise.inspect(file, sidecar, prior=prior)
+    done = inspection.inspect(file, sidecar, prior=prior)
     if as_json:
         click.echo(display_json(done.figures | {"sentences": done.sentences}))
         return
     promised = done.sidecar
     out = show.console()
     records = "an unknown number of" if promised.records is None else promised.records
-    noise = promise.noisy(promised)
+    noise = inspection.noisy(promised)
     substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
     show.attributes(
         out,
         f"{promised.stage}, {records} records, release {promised.release}",
         [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
-        promise.of_attributes(promised, prior),
+        inspection.of_attributes(promised, prior),
     )
     show.say(out, done.sentences)

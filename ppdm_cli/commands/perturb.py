@@ -199,35 +199,35 @@ def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str
 
 
 def _print_json(release: Any) -> None:
-    from ppdm_cli import promise
+    from ppdm_cli import inspection
     from ppdm_cli.sidecar import display_json
 
-    said = promise.figures(release.sidecar) | {
+    said = inspection.figures(release.sidecar) | {
         "dropped": release.dropped,
         "merged": release.merged,
         "telling_order": release.telling_order,
         "in_order_of": release.in_order_of,
         "clipped": release.clipped,
         "shuffled": release.shuffled,
-        "sentences": promise.sentences(release.sidecar),
+        "sentences": inspection.sentences(release.sidecar),
     }
     click.echo(display_json(said))
 
 
 def _report(release: Any, output: Path, asked: str | None) -> None:
-    from ppdm_cli import promise
+    from ppdm_cli import inspection
     from ppdm_cli.channels import DEFAULT, KINDS
     from ppdm_cli.commands import show
 
     out = show.console(stderr=True)
-    rows = promise.of_attributes(release.sidecar)
-    if promise.noisy(release.sidecar):
+    rows = inspection.of_attributes(release.sidecar)
+    if inspection.noisy(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
         columns = [*["matrix"] * any(r["law"] != DEFAULT.kind for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
-    said = promise.sentences(release.sidecar)
+    said = inspection.sentences(release.sidecar)
     if asked is not None:
         said += KINDS[asked].missed(release.sidecar.channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):

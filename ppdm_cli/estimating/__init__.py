@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ppdm_cli.chances import Z
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress
@@ -32,6 +31,7 @@ from ppdm_cli.files import one_run
 from ppdm_cli.releases import OWN, open_original, open_releases
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.stats import Z
 from ppdm_cli.tables import CsvOptions
 
 if TYPE_CHECKING:
@@ -142,8 +142,8 @@ def estimate(
     """
     if estimator not in ESTIMATORS:
         raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
-    table, promise = open_releases(data, sidecar, from_)
-    groups = _groups(promise, attributes, by, joint)
+    table, sidecar = open_releases(data, sidecar, from_)
+    groups = _groups(sidecar, attributes, by, joint)
     observed = count(table, groups, threads=threads, progress=progress)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
@@ -152,7 +152,7 @@ def estimate(
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
     ]
-    return Estimate(tables, promise, estimator, _remarks(tables, estimator))
+    return Estimate(tables, sidecar, estimator, _remarks(tables, estimator))
 
 
 def matrices_of(group: Group) -> Matrices:
@@ -174,8 +174,8 @@ def _estimated(
     return Estimated(group, by, observed, estimate, interval, truth)
 
 
-def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
-    known = {a.name: a for a in promise.attributes}
+def _groups(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
+    known = {a.name: a for a in sidecar.attributes}
     for option, asked in (("--attribute", names), ("--joint", joint), ("--by", [by] if by else [])):
         for name in asked:
             if name not in known:
@@ -185,8 +185,8 @@ def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Seque
             raise UsageError("--joint goes with neither --attribute nor --by", "name the class in --joint")
         if len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3:
             raise UsageError("--joint takes two or three different attributes", "such as --joint age,salary")
-        return [tuple(_axis(promise, n) for n in joint)]
-    chosen = [known[n] for n in dict.fromkeys(names)] if names else promise.perturbed
+        return [tuple(_axis(sidecar, n) for n in joint)]
+    chosen = [known[n] for n in dict.fromkeys(names)] if names else sidecar.perturbed
     for attribute in chosen:
         if attribute.role == "kept" and not by:
             raise UsageError(
@@ -194,9 +194,9 @@ def _groups(promise: Sidecar, names: Sequence[str], by: str | None, joint: Seque
                 "name a perturbed attribute",
             )
     if by is None:
-        return [(promise.axis(a.name),) for a in chosen]
-    label = _axis(promise, by)
-    rest = [promise.axis(a.name) for a in chosen if a.name != by and a.role == "perturbed"]
+        return [(sidecar.axis(a.name),) for a in chosen]
+    label = _axis(sidecar, by)
+    rest = [sidecar.axis(a.name) for a in chosen if a.name != by and a.role == "perturbed"]
     if not rest:
         raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
     return [(label, a) for a in rest]

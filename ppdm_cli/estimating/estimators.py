@@ -19,6 +19,7 @@ EM_STEPS = 20_000
 EM_TOLERANCE = 1e-9
 """EM ends when a step adds less log-likelihood a record than this."""
 
+
 def inverse(observed: Floats, matrices: Matrices) -> Floats:
     """Return the unbiased estimate, which may be negative (Dowd, eq. 1)."""
     for axis, matrix in enumerate(matrices):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.chances import Z
 from ppdm_cli.errors import counted
 from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
 from ppdm_cli.shown import Shown
+from ppdm_cli.stats import Z
 
 
 @dataclass(frozen=True, repr=False)

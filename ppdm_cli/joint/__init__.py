@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing
 from ppdm_cli.joint.forest import Forest, learn_forest
-from ppdm_cli.joint.growing import CELLS, THRESHOLD, Found, Growing
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.sample import FOLDS, Sample, read, usable
 from ppdm_cli.joint.tables import Steps

@@ -88,13 +88,13 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
 
 def read(
     table: Table,
-    promise: Sidecar,
+    sidecar: Sidecar,
     label: Channel,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Sample:
     """The release as a sample, in one pass."""
-    chosen = usable(promise, label)
+    chosen = usable(sidecar, label)
     if not chosen:
         raise UsageError(
             f"there is nothing to learn {quoted(label.name)} from: the class and one other perturbed attribute "

@@ -1,6 +1,6 @@
 """The owner's half: Algorithm 1 of Dowd et al. over a whole table, safe unless told otherwise.
 
-`perturb` is the one entry, for the command and for notebooks: wishes and data in, a release and its
+`perturb` is the one entry, for the command and for notebooks: plan and data in, a release and its
 sidecar out, whole or not at all.
 """
 
@@ -30,30 +30,30 @@ from ppdm_cli.errors import (
     quoted,
     unknown_column,
 )
+from ppdm_cli.perturbing.bin_count import sized
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
-from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.review import Review
-from ppdm_cli.perturbing.settling import (
-    MOST_LABELS,
+from ppdm_cli.perturbing.plan import (
+    AttributePlan,
     Plan,
-    check_columns,
-    like,
-    privacy,
-    settle,
-    undeclared,
-)
-from ppdm_cli.perturbing.sizing import sized
-from ppdm_cli.perturbing.substitution import Done, Substituter
-from ppdm_cli.perturbing.wishes import (
-    AttributeWish,
     Rare,
-    Wishes,
-    attribute_wish,
+    attribute_plan,
     from_plan,
     merged,
     shared_options,
 )
+from ppdm_cli.perturbing.profile import profile
+from ppdm_cli.perturbing.resolving import (
+    MOST_LABELS,
+    ResolvedPlan,
+    check_columns,
+    like,
+    privacy,
+    resolve,
+    undeclared,
+)
+from ppdm_cli.perturbing.review import Review
+from ppdm_cli.perturbing.substitution import Done, Substituter
 from ppdm_cli.releases import is_promised, read_sidecar
 from ppdm_cli.settings import decimal, whole_or_auto
 from ppdm_cli.shown import Shown
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "AttributeWish",
+    "AttributePlan",
     "OrderSample",
+    "Plan",
     "Release",
-    "Wishes",
-    "attribute_wish",
+    "attribute_plan",
     "from_plan",
     "perturb",
     "telling",
@@ -175,15 +175,15 @@ def _asked(
     attributes: Mapping[str, Mapping[str, Any]],
     noise: Mapping[str, Any],
     **given: Any,
-) -> Wishes:
+) -> Plan:
     """Return the plan with the settings that were given beside it."""
     if given["gamma"] is not None:
         given["gamma"] = decimal(given["gamma"])
     if given["bins"] is not None:
         given["bins"] = whole_or_auto(given["bins"])
     given["options"] = shared_options(noise)
-    given["attributes"] = {n: attribute_wish(w) for n, w in attributes.items()}
-    return merged(from_plan(Path(plan)) if plan is not None else Wishes(), given)
+    given["attributes"] = {n: attribute_plan(w) for n, w in attributes.items()}
+    return merged(from_plan(Path(plan)) if plan is not None else Plan(), given)
 
 
 def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None) -> Table:
@@ -197,7 +197,7 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
     return table
 
 
-def _sidecar(settled: Plan, key: Key, rows: int | None) -> Sidecar:
+def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
     """Return the sidecar of the release."""
     sidecar = Sidecar(
         format="ppdm-sidecar",
@@ -280,13 +280,13 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
     return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
 
 
-def _earlier(like: str | Path | Sidecar | None, asked: Wishes) -> Sidecar | None:
+def _earlier(like: str | Path | Sidecar | None, asked: Plan) -> Sidecar | None:
     """Return the sidecar of an earlier release, named by itself or by its data file."""
     if isinstance(like, (str, Path)):
         path = Path(like)
         files.reading(path)
         like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
-    if like is not None and asked != Wishes():
+    if like is not None and asked != Plan():
         raise UsageError(
             "--like takes the whole plan of an earlier release",
             "leave out the other settings, or give a --plan",
@@ -294,7 +294,7 @@ def _earlier(like: str | Path | Sidecar | None, asked: Wishes) -> Sidecar | None
     return like
 
 
-def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
+def _csv(csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
     """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
     csv = csv or CsvOptions()
     known: dict[str, pa.DataType] = {}
@@ -309,12 +309,12 @@ def _csv(csv: CsvOptions | None, asked: Wishes, earlier: Sidecar | None, identif
 
 def _plan(
     table: Table,
-    asked: Wishes,
+    asked: Plan,
     earlier: Sidecar | None,
     identifier: str | None,
     threads: int | None,
     progress: Progress | None,
-) -> Plan:
+) -> ResolvedPlan:
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:
@@ -331,10 +331,10 @@ def _plan(
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
     facts = profile(table, unknown, threads, progress) if unknown else {}
-    return settle(table.schema, asked, identifier, facts)
+    return resolve(table.schema, asked, identifier, facts)
 
 
-def _release_id(key: Key, plan: Plan) -> str:
+def _release_id(key: Key, plan: ResolvedPlan) -> str:
     """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())

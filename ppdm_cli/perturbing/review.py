@@ -10,7 +10,7 @@ import numpy as np
 
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted
 from ppdm_cli.perturbing.order import in_order, telling
-from ppdm_cli.perturbing.settling import Plan
+from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.substitution import Checks, Done
 from ppdm_cli.tables import Table
 
@@ -20,7 +20,7 @@ class Review:
     """What is noted of a table while it is perturbed; nothing is published before it is judged."""
 
     table: Table
-    plan: Plan
+    plan: ResolvedPlan
     clip: bool
     keep_order: bool
     checks: Checks = field(default_factory=Checks)

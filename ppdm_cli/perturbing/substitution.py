@@ -21,9 +21,9 @@ from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import DataError, quoted
-from ppdm_cli.perturbing.domains import OTHER
+from ppdm_cli.perturbing.domain_from_data import OTHER
 from ppdm_cli.perturbing.order import Sample
-from ppdm_cli.perturbing.settling import Plan
+from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.sidecar import Attribute
 
 
@@ -82,7 +82,9 @@ class _Attribute:
 class Substituter:
     """Perturbs batches by a plan and a key; holds nothing that changes, so threads share it."""
 
-    def __init__(self, plan: Plan, key: Key, *, clip: bool, identifier: str | None, shuffle: bool) -> None:
+    def __init__(
+        self, plan: ResolvedPlan, key: Key, *, clip: bool, identifier: str | None, shuffle: bool
+    ) -> None:
         self._plan, self._key, self._clip, self._identifier = plan, key, clip, identifier
         # under a key file too, fresh places: with the same ones two releases could be laid side by side
         places = key if key.origin == "seeded" else Key.fresh()
@@ -97,7 +99,7 @@ class Substituter:
             ]
         )
 
-    def _prepared(self, plan: Plan, attribute: Attribute) -> _Attribute:
+    def _prepared(self, plan: ResolvedPlan, attribute: Attribute) -> _Attribute:
         # all that the answer depends on besides the cell: other domains or matrices, other coins
         channel = plan.channels[attribute.name]
         assert channel.spec is not None

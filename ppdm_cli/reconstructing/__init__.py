@@ -29,9 +29,9 @@ from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealer import Dealer
-from ppdm_cli.reconstructing.drawing import Drawer, raked
 from ppdm_cli.reconstructing.planner import Planner
-from ppdm_cli.releases import open_releases, rewound
+from ppdm_cli.reconstructing.posterior_draws import Drawer, raked
+from ppdm_cli.releases import open_releases, spooled
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
 from ppdm_cli.tables import Output, Shuffler
@@ -99,28 +99,28 @@ def reconstruct(
             f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
         )
     with ExitStack() as stack:
-        table, promise = open_releases(data, sidecar, from_)
-        label = _label(promise, method)
+        table, sidecar = open_releases(data, sidecar, from_)
+        label = _label(sidecar, method)
         target = Output(stack, output, output_sidecar, force, to)
-        table = rewound(table, stack)
+        table = spooled(table, stack)
         drawer = None
-        if label is not None and method in (None, "joint") and usable(promise, label):
-            sample = read(table, promise, label, threads, progress)
+        if label is not None and method in (None, "joint") and usable(sidecar, label):
+            sample = read(table, sidecar, label, threads, progress)
             with step(progress, "learning"):
                 learnt = learn(sample, cells)
             if learnt.model is not None:
-                drawer = Drawer.of(learnt, promise.release)
+                drawer = Drawer.of(learnt, sidecar.release)
                 if not label.kept:
                     drawer = raked(drawer, sample, table, estimator, threads, progress)
-        planned = Planner(table, promise, estimator, threads, progress).planned(label, drawer)
+        planned = Planner(table, sidecar, estimator, threads, progress).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
-        schema = pa.schema([pa.field(a.name, a.kind) for a in promise.attributes])
+        schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])
         rows, totals = 0, dict(planned.totals)
 
         def dealt() -> Iterator[pa.RecordBatch]:
             nonlocal rows
-            dealer = Dealer(promise, planned, drawer, spread)
+            dealer = Dealer(sidecar, planned, drawer, spread)
             found = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
             for batch, drawn in found:
                 rows += batch.num_rows
@@ -131,7 +131,7 @@ def reconstruct(
         batches = dealt()
         if shuffle:
             batches = _shuffled(stack, batches, schema, table.rows, target.folder)
-        done = target.write(batches, schema, _described(promise, how), lambda: rows)
+        done = target.write(batches, schema, _described(sidecar, how), lambda: rows)
     return Reconstructed(done, target.frame, how, totals, drawer.names if drawer else [])
 
 
@@ -150,30 +150,30 @@ def _shuffled(
     yield from shuffler.batches()
 
 
-def _label(promise: Sidecar, method: Method | None) -> Channel | None:
+def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
     """The class to reconstruct by, or None for the global method."""
     if method not in (None, "joint", "by-class", "global"):
         raise UsageError(f"unknown method {quoted(method)}", "joint, by-class or global")
     if method == "global":
         return None
-    if promise.class_ is UNSET:
+    if sidecar.class_ is UNSET:
         if method is not None:
             raise UsageError("the sidecar names no class", "say --method global")
         return None
-    label = promise.by_name[promise.class_]
+    label = sidecar.by_name[sidecar.class_]
     if not label.has_domain:
         if method is not None:
             raise UsageError(
                 f"the sidecar lists no values of the class {quoted(label.name)}", "say --method global"
             )
         return None
-    return promise.axis(label.name)
+    return sidecar.axis(label.name)
 
 
-def _described(promise: Sidecar, how: Reconstruction) -> Sidecar:
-    past = promise.history if promise.history is not UNSET else [Past.of(promise)]
+def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:
+    past = sidecar.history if sidecar.history is not UNSET else [Past.of(sidecar)]
     return msgspec.structs.replace(
-        promise,
+        sidecar,
         stage="reconstructed",
         tool=sidecars.tool(),
         blake2b=UNSET,

@@ -10,8 +10,8 @@ import pyarrow as pa
 from ppdm_cli.arrays import Codes
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.engine import Batch
-from ppdm_cli.reconstructing.drawing import Drawer
 from ppdm_cli.reconstructing.planner import Planned
+from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.sidecar import Sidecar
 

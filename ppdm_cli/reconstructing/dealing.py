@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
-from ppdm_cli.reconstructing.plan import Staircase
+from ppdm_cli.reconstructing.transport import Staircase
 from ppdm_cli.repeatable import Permutations
 
 

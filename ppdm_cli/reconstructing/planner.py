@@ -15,8 +15,8 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, scan
 from ppdm_cli.estimating import ESTIMATORS, encoded, joint_codes, largest_remainder, matrices_of
 from ppdm_cli.reconstructing.dealing import Deal
-from ppdm_cli.reconstructing.drawing import Drawer
-from ppdm_cli.reconstructing.plan import monotone
+from ppdm_cli.reconstructing.posterior_draws import Drawer
+from ppdm_cli.reconstructing.transport import monotone
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -90,7 +90,7 @@ class Planner:
         self._totals: dict[str, list[int]] = {}
 
     def planned(self, label: Channel | None, drawer: Drawer | None) -> Planned:
-        """Plan all that the drawer does not draw."""
+        """ResolvedPlan all that the drawer does not draw."""
         drawn = [] if drawer is None else drawer.names
         others = tuple(
             c for c in self._sidecar.channels if c.name not in drawn and (label is None or c.name != label.name)

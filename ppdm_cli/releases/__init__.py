@@ -6,9 +6,9 @@ is read again.
 
 from __future__ import annotations
 
+from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release
 from ppdm_cli.releases.sidecars import read_sidecar
-from ppdm_cli.releases.together import open_data, open_releases, rewound
 
 __all__ = [
     "OWN",
@@ -18,5 +18,5 @@ __all__ = [
     "open_release",
     "open_releases",
     "read_sidecar",
-    "rewound",
+    "spooled",
 ]

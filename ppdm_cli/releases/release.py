@@ -29,7 +29,7 @@ from ppdm_cli.tables import (
 OWN = "give the release's own original"
 
 
-class Complete:
+class CountChecked:
     """A table that only reading counts, held to the number of records that its sidecar says."""
 
     rows: int | None = None
@@ -66,17 +66,17 @@ def open_release(
     stages: Sequence[str] | None = ("perturbed",),
 ) -> tuple[Table, Sidecar]:
     """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read."""
-    table, promise = _with_sidecar(source, sidecar, from_)
-    if stages is not None and promise.stage not in stages:
+    table, sidecar = _with_sidecar(source, sidecar, from_)
+    if stages is not None and sidecar.stage not in stages:
         raise MismatchError(
-            f"{quoted(table.name)} is at stage {promise.stage!r}, not {' or '.join(stages)}",
+            f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}",
             "give the file of the stage before",
         )
-    if promise.stage in ("perturbed", "reconstructed"):
-        check_fit(table, promise)
-    if table.rows is None and promise.records is not None:
-        table = Complete(table, promise.records)
-    return table, promise
+    if sidecar.stage in ("perturbed", "reconstructed"):
+        check_fit(table, sidecar)
+    if table.rows is None and sidecar.records is not None:
+        table = CountChecked(table, sidecar.records)
+    return table, sidecar
 
 
 def _with_sidecar(
@@ -97,11 +97,11 @@ def _with_sidecar(
     beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
     form = format_of(path) if path is not None else stream_format(from_)
     if form.sidecar == "beside":
-        promise = read_sidecar(beside, None, str(source))
+        sidecar = read_sidecar(beside, None, str(source))
         if path is not None:
-            _check_digest(path, promise)
-        known = {a.name: promise.column_kind(a) for a in promise.attributes}
-        return open_table(source, csv=CsvOptions(known=known), standard_format=from_), promise
+            _check_digest(path, sidecar)
+        known = {a.name: sidecar.column_kind(a) for a in sidecar.attributes}
+        return open_table(source, csv=CsvOptions(known=known), standard_format=from_), sidecar
     table = open_table(source, standard_format=from_)
     return table, read_sidecar(beside, table.sidecar, str(source))
 
@@ -140,24 +140,24 @@ def open_original(data: Any, kinds: Mapping[str, pa.DataType], csv: CsvOptions |
     return original
 
 
-def _check_digest(path: Path, promise: Sidecar) -> None:
-    if promise.blake2b is UNSET:
+def _check_digest(path: Path, sidecar: Sidecar) -> None:
+    if sidecar.blake2b is UNSET:
         return
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     except OSError as error:
         raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
-    if digest != promise.blake2b:
+    if digest != sidecar.blake2b:
         raise MismatchError(
             f"the bytes of {quoted(path)} are not those its sidecar was made with",
             "the file was changed, or the sidecar is another's: fetch both again",
         )
 
 
-def check_fit(table: Table, promise: Sidecar) -> None:
+def check_fit(table: Table, sidecar: Sidecar) -> None:
     """Columns, types and the number of records are those of the sidecar."""
-    expected, found = [a.name for a in promise.attributes], list(table.schema.names)
+    expected, found = [a.name for a in sidecar.attributes], list(table.schema.names)
     for names, what in (
         ([n for n in expected if n not in found], "lacks"),
         ([n for n in found if n not in expected], "has"),
@@ -168,16 +168,16 @@ def check_fit(table: Table, promise: Sidecar) -> None:
                 f"{quoted(table.name)} {what} the columns {listed(names)}, which its sidecar {other}",
                 "one of them belongs to another release: fetch both again",
             )
-    for attribute in promise.attributes:
+    for attribute in sidecar.attributes:
         kind = table.schema.field(attribute.name).type
-        expected_kind = promise.column_kind(attribute)
+        expected_kind = sidecar.column_kind(attribute)
         if kind != expected_kind:
             raise MismatchError(
                 f"the column {quoted(attribute.name)} is of type {kind}, in the sidecar {expected_kind}",
                 "fetch the release again, unconverted",
             )
-    if table.rows is not None and promise.records is not None and table.rows != promise.records:
+    if table.rows is not None and sidecar.records is not None and table.rows != sidecar.records:
         raise MismatchError(
-            f"{quoted(table.name)} has {table.rows} records, its sidecar says {promise.records}",
+            f"{quoted(table.name)} has {table.rows} records, its sidecar says {sidecar.records}",
             "the file was cut or the sidecar is another's: fetch both again",
         )

@@ -7,6 +7,7 @@ leaves this room: they quote cells.
 from __future__ import annotations
 
 from ppdm_cli.tables.arrow import ARROW, ArrowTable, from_arrow
+from ppdm_cli.tables.atomic import Target, spool, unwritable, writing
 from ppdm_cli.tables.base import Partition, Table, loaded, rows_per_partition
 from ppdm_cli.tables.csv import CSV
 from ppdm_cli.tables.csv_options import CsvOptions
@@ -14,7 +15,6 @@ from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, s
 from ppdm_cli.tables.opening import is_stream, open_table, sidecar_path
 from ppdm_cli.tables.output import Output, publish
 from ppdm_cli.tables.parquet import PARQUET
-from ppdm_cli.tables.replacing import Target, spool, unwritable, writing
 from ppdm_cli.tables.shuffle import Shuffler
 
 FORMATS += [CSV, PARQUET, ARROW]

@@ -17,9 +17,9 @@ import pyarrow as pa
 from ppdm_cli import files
 from ppdm_cli.errors import DataError
 from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables.atomic import Target, placed, spool, writing
 from ppdm_cli.tables.formats import Format, format_of, stream_format
 from ppdm_cli.tables.opening import sidecar_path
-from ppdm_cli.tables.replacing import Target, placed, spool, writing
 from ppdm_cli.tables.writers import Digesting, bared
 
 
@@ -65,7 +65,7 @@ class Output:
             self.targets.append(data)
             self._file, self.folder = data.file, data.path.parent
         if beside is not None:
-            self._beside = stack.enter_context(Target(beside, force, promise=True))
+            self._beside = stack.enter_context(Target(beside, force, sidecar=True))
             self.targets.append(self._beside)
 
     def write(

@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli.tables.atomic import spool, writing
 from ppdm_cli.tables.base import MOST_ROWS
-from ppdm_cli.tables.replacing import spool, writing
 
 _PLACE = "place"
 _MOST_BUCKETS = 255

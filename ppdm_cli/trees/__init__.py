@@ -20,11 +20,12 @@ from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Output, is_stream, publish
-from ppdm_cli.trees.applying import classify, figures, open_records
-from ppdm_cli.trees.binned import at_edges
+from ppdm_cli.trees.bin_edges import at_edges
+from ppdm_cli.trees.classifying import classify, figures, open_records
 from ppdm_cli.trees.exporting import Export, lines
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options, grow
+from ppdm_cli.trees.labels import plain
 from ppdm_cli.trees.measuring import Measured, importance
 from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.predicting import (
@@ -37,7 +38,6 @@ from ppdm_cli.trees.pruning import Pruner, collapse
 from ppdm_cli.trees.records import Records, read
 from ppdm_cli.trees.storing import TreeFile, load
 from ppdm_cli.trees.tree import Feature, Tree
-from ppdm_cli.trees.wording import plain
 
 if TYPE_CHECKING:
     import polars as pl

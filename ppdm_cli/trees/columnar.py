@@ -11,8 +11,8 @@ import numpy as np
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.trees.labels import cut_text
 from ppdm_cli.trees.tree import Feature, Tree
-from ppdm_cli.trees.wording import cut_text
 
 
 def as_frame(tree: Tree) -> Any:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.tables import Target
-from ppdm_cli.trees.drawing import svg
+from ppdm_cli.trees.labels import attribute, cases, label, outcome, plain
+from ppdm_cli.trees.svg import svg
 from ppdm_cli.trees.tree import Tree
-from ppdm_cli.trees.wording import attribute, cases, label, outcome, plain
 
 
 def lines(tree: Tree) -> Iterator[str]:

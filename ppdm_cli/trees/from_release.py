@@ -17,8 +17,8 @@ from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usabl
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.estimated import Teacher
-from ppdm_cli.trees.expecting import Expected, expected, rightness
+from ppdm_cli.trees.expected_accuracy import Expected, expected, rightness
+from ppdm_cli.trees.from_model import ModelTrees
 from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.tree import Tree
 
@@ -139,7 +139,7 @@ def from_release(
 
 
 def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
-    sample, teacher = learnt.sample, Teacher(learnt, class_name)
+    sample, teacher = learnt.sample, ModelTrees(learnt, class_name)
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:

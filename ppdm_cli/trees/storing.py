@@ -23,8 +23,8 @@ from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quo
 from ppdm_cli.sidecar import explained
 from ppdm_cli.tables import Output, Target, suffixes
 from ppdm_cli.trees.columnar import as_frame, sidecar_of
+from ppdm_cli.trees.labels import cut
 from ppdm_cli.trees.tree import Feature, Tree
-from ppdm_cli.trees.wording import cut
 
 FORMAT, VERSION = "ppdm-tree", 1
 LARGEST = 64 << 20

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from ppdm_cli import attack, perturb
-from ppdm_cli.attacks.record import TableMarginals
+from ppdm_cli.attacks.whole_record import TableMarginals
 from ppdm_cli.joint import JointTable
 from ppdm_cli.sidecar import Sidecar
 from tests.papers.by_class import DOMAINS, WHOLE, table

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.perturbing import Release
-from ppdm_cli.perturbing.sizing import best_bins
+from ppdm_cli.perturbing.bin_count import best_bins
 from tests.papers.common import BUILD, DATA, DOMAINS, Results, table
 
 MATRICES = ("band", "gamma-diagonal")

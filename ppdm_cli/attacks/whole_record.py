@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.posterior import Answers, answers
 from ppdm_cli.attacks.scoring import expected
-from ppdm_cli.attacks.targets import Guess, Rows, Target
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.joint import Forest, JointTable, Learnt
 from ppdm_cli.privacy import worst_posterior

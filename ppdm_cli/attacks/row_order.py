@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.posterior import answers
-from ppdm_cli.attacks.targets import Guess, Rows, Target
-from ppdm_cli.chances import chi_square_tail
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.perturbing import OrderSample, telling
+from ppdm_cli.stats import chi_square_tail
 
 BLOCK = 1000
 LEVEL = 1e-6

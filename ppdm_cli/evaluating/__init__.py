@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ppdm_cli.channels import DEFAULT, checked_kind
 from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.evaluating.surfaces import of_grid, of_release
+from ppdm_cli.evaluating.writing import fill
 from ppdm_cli.files import one_run
-from ppdm_cli.guide.surfaces import of_grid, of_release
-from ppdm_cli.guide.writing import fill
 from ppdm_cli.releases import open_release
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar

@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.chances import Z
 from ppdm_cli.joint import Sample
-from ppdm_cli.trees.estimated import label_inverse
+from ppdm_cli.stats import Z
+from ppdm_cli.trees.from_model import label_inverse
 from ppdm_cli.trees.growing import Grown
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.regions import regions

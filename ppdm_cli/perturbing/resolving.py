@@ -1,4 +1,4 @@
-"""From wishes to a plan: which columns take part, with which domain and which matrix.
+"""From plan to a plan: which columns take part, with which domain and which matrix.
 
 The plan is the list of a sidecar's attributes, in the order of the columns.
 """
@@ -19,10 +19,10 @@ from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
-from ppdm_cli.perturbing.choosing import chosen, kind_for, request
-from ppdm_cli.perturbing.domains import OTHER, Settled, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.channel_choice import chosen, kind_for, request
+from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.profile import Facts
-from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
 from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
 
 MOST_LABELS = 1000
@@ -30,7 +30,7 @@ MOST_LABELS = 1000
 
 
 @dataclass(frozen=True)
-class Plan:
+class ResolvedPlan:
     """Everything decided before the first record is perturbed."""
 
     attributes: list[Attribute]
@@ -52,73 +52,73 @@ class Plan:
         return {n: known[n].channel(spec) for spec in self.specs for n in spec.attributes}
 
 
-def check_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> None:
+def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None:
     """Check that every named column exists, and that every column that takes part can."""
     for option, names in (
-        ("--keep", wishes.keep),
-        ("--drop", wishes.drop),
-        ("--class", [wishes.class_] if wishes.class_ else []),
-        ("--attribute", list(wishes.attributes)),
+        ("--keep", plan.keep),
+        ("--drop", plan.drop),
+        ("--class", [plan.class_] if plan.class_ else []),
+        ("--attribute", list(plan.attributes)),
         ("--id", [identifier] if identifier else []),
     ):
         for name in names:
             if name not in schema.names:
                 raise unknown_column(name, schema.names, option)
-    if identifier is not None and (identifier in wishes.attributes or identifier == wishes.class_):
+    if identifier is not None and (identifier in plan.attributes or identifier == plan.class_):
         raise UsageError(
             f"{quoted(identifier)} is both the identifier and an attribute",
             "identifiers are dropped, or published with --keep",
         )
-    own = wishes.attributes.get(wishes.class_ or "")
+    own = plan.attributes.get(plan.class_ or "")
     if own is not None and (own.bins, own.edges) != (None, None):
         raise UsageError(
-            f"the class {quoted(wishes.class_)} is given bins, and a class is never binned: its values are its "
+            f"the class {quoted(plan.class_)} is given bins, and a class is never binned: its values are its "
             "labels",
             "leave the bins out, or name a column of groups as the class",
         )
     for column in schema:
-        if column.name not in wishes.drop:
+        if column.name not in plan.drop:
             dtypes.normal(column.type, column.name)
-    for_all = wishes.own_gamma() is not None or wishes.record_epsilon is not None
-    for name, wish in perturbed_columns(schema, wishes, identifier).items():
-        kind = kind_for(wish, wishes)
-        if kind.takes_gamma and not for_all and wish.own_gamma() is None:
+    for_all = plan.own_gamma() is not None or plan.record_epsilon is not None
+    for name, own in perturbed_columns(schema, plan, identifier).items():
+        kind = kind_for(own, plan)
+        if kind.takes_gamma and not for_all and own.own_gamma() is None:
             raise UsageError(
                 f"no gamma is given for {quoted(name)}; there is no default, because it is what the "
                 "release gives away",
                 "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
             )
-        kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, wish, wishes))
+        kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, own, plan))
 
 
-def undeclared(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, int]:
+def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, int]:
     """Return the columns whose domain must come from the data, and how many values are few."""
     return {
-        n: _most_values(n, wish, wishes)
-        for n, wish in perturbed_columns(schema, wishes, identifier).items()
-        if not wish.declares_domain
+        n: _most_values(n, own, plan)
+        for n, own in perturbed_columns(schema, plan, identifier).items()
+        if not own.declares_domain
     }
 
 
-def _most_values(name: str, wish: AttributeWish, wishes: Wishes) -> int:
+def _most_values(name: str, own: AttributePlan, plan: Plan) -> int:
     """Return how many values a column of numbers may have without being binned."""
-    return MOST_LABELS if name == wishes.class_ else wish.bins or wishes.bins_for_all
+    return MOST_LABELS if name == plan.class_ else own.bins or plan.bins_for_all
 
 
-def perturbed_columns(schema: pa.Schema, wishes: Wishes, identifier: str | None) -> dict[str, AttributeWish]:
-    aside = {*wishes.keep, *wishes.drop, identifier}
-    return {n: wishes.attributes.get(n, AttributeWish()) for n in schema.names if n not in aside}
+def perturbed_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, AttributePlan]:
+    aside = {*plan.keep, *plan.drop, identifier}
+    return {n: plan.attributes.get(n, AttributePlan()) for n in schema.names if n not in aside}
 
 
-def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Mapping[str, Facts]) -> Plan:
+def resolve(schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mapping[str, Facts]) -> ResolvedPlan:
     """Return the plan; `facts` has the columns of `undeclared`, and a kept class."""
-    perturbed = perturbed_columns(schema, wishes, identifier)
+    perturbed = perturbed_columns(schema, plan, identifier)
     if not perturbed:
         raise _nothing_perturbed()
-    if wishes.rare == "refuse":
-        refuse_rare({n: facts[n] for n in undeclared(schema, wishes, identifier)})
-    domains = {n: _domain(schema, n, wish, wishes, facts) for n, wish in perturbed.items()}
-    gammas = gammas_of(perturbed, wishes)
+    if plan.rare == "refuse":
+        refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)})
+    domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
+    gammas = gammas_of(perturbed, plan)
     attributes, specs = [], []
     for name in schema.names:
         kind = schema.field(name).type
@@ -127,27 +127,29 @@ def settle(schema: pa.Schema, wishes: Wishes, identifier: str | None, facts: Map
             with naming(name):
                 domain = domains[name].domain
                 # labels may be mere names: of a class only a kind asked for by its name is meant
-                for_all = wishes if name != wishes.class_ else replace(wishes, matrix=None)
+                for_all = plan if name != plan.class_ else replace(plan, matrix=None)
                 spec, beyond = chosen(name, domain, gammas.get(name), perturbed[name], for_all)
             attributes.append(described(name, domain, origin, beyond))
             specs.append(spec)
-        elif name in wishes.keep:
-            attributes.append(_kept(name, kind, facts.get(name) if name == wishes.class_ else None))
-    dropped = [n for n in schema.names if n in wishes.drop or (n == identifier and n not in wishes.keep)]
-    return Plan(attributes, specs, wishes.class_, dropped, frozenset(n for n, s in domains.items() if s.merges))
+        elif name in plan.keep:
+            attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
+    dropped = [n for n in schema.names if n in plan.drop or (n == identifier and n not in plan.keep)]
+    return ResolvedPlan(
+        attributes, specs, plan.class_, dropped, frozenset(n for n, s in domains.items() if s.merges)
+    )
 
 
 def _domain(
-    schema: pa.Schema, name: str, wish: AttributeWish, wishes: Wishes, facts: Mapping[str, Facts]
-) -> Settled:
+    schema: pa.Schema, name: str, own: AttributePlan, plan: Plan, facts: Mapping[str, Facts]
+) -> ResolvedDomain:
     kind = schema.field(name).type
-    bins = _most_values(name, wish, wishes)
-    representative = wish.representative or wishes.representative
-    if wish.declares_domain:
-        settled = Settled(declared(name, kind, wish, bins, representative))
+    bins = _most_values(name, own, plan)
+    representative = own.representative or plan.representative
+    if own.declares_domain:
+        settled = ResolvedDomain(declared(name, kind, own, bins, representative))
     else:
-        settled = from_data(name, kind, facts[name], bins, representative, wishes.rare)
-    if name == wishes.class_ and isinstance(settled.domain, Bins):
+        settled = from_data(name, kind, facts[name], bins, representative, plan.rare)
+    if name == plan.class_ and isinstance(settled.domain, Bins):
         raise RefusedError(
             f"the class {quoted(name)} has more than {MOST_LABELS} values, and a class is never binned",
             "name another class, or make a column of its groups first",
@@ -155,17 +157,17 @@ def _domain(
     return settled
 
 
-def gammas_of(perturbed: Mapping[str, AttributeWish], wishes: Wishes) -> dict[str, Decimal | float]:
+def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[str, Decimal | float]:
     """Return each attribute's gamma: its own, or the one for all, or an equal part of the record's budget.
 
     A decimal is exact as it was given; a float was derived, and is to be rounded down.
     """
     given: dict[str, Decimal | float | None] = {n: w.own_gamma() for n, w in perturbed.items()}
     open_ones = [n for n, g in given.items() if g is None]
-    common = wishes.own_gamma()
-    if wishes.record_epsilon is not None:  # else `check_columns` has seen to a gamma for each
+    common = plan.own_gamma()
+    if plan.record_epsilon is not None:  # else `check_columns` has seen to a gamma for each
         spent = sum(log(g) for g in given.values() if g is not None)
-        left = wishes.record_epsilon - spent
+        left = plan.record_epsilon - spent
         if left < 0 or (open_ones and left == 0):
             raise RefusedError(
                 "the attributes with a gamma of their own use up the record's epsilon",
@@ -234,7 +236,7 @@ def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
     return Attribute(name=name, role="kept", type="continuous" if continuous else "discrete", dtype=str(kind))
 
 
-def like(earlier: Sidecar, schema: pa.Schema) -> Plan:
+def like(earlier: Sidecar, schema: pa.Schema) -> ResolvedPlan:
     """Return an earlier release's plan for the next batch; columns that it does not name are dropped."""
     if earlier.stage != "perturbed":
         raise MismatchError(
@@ -262,7 +264,7 @@ def like(earlier: Sidecar, schema: pa.Schema) -> Plan:
     pooled = (a for a in attributes if a.role == "perturbed" and a.domain_from == "data")
     merging = frozenset(a.name for a in pooled if a.categories is not UNSET and OTHER in a.categories)
     specs = [s for a in attributes if (s := earlier.spec(a.name)) is not None]
-    return Plan(attributes, specs, class_, [n for n in schema.names if n not in names], merging)
+    return ResolvedPlan(attributes, specs, class_, [n for n in schema.names if n not in names], merging)
 
 
 def _nothing_perturbed() -> RefusedError:
@@ -272,7 +274,7 @@ def _nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(plan: Plan, coins: Literal["system", "seeded", "key-file"]) -> Privacy:
+def privacy(plan: ResolvedPlan, coins: Literal["system", "seeded", "key-file"]) -> Privacy:
     """Return the promise over a record: the product of its channels' amplifications."""
     kept = [a.name for a in plan.attributes if a.role == "kept"]
     if coins == "seeded":

@@ -19,8 +19,8 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted, word
+from ppdm_cli.perturbing.plan import AttributePlan, Rare
 from ppdm_cli.perturbing.profile import Facts
-from ppdm_cli.perturbing.wishes import AttributeWish, Rare
 
 FEW = 10
 """A category of fewer records is rare."""
@@ -28,7 +28,7 @@ OTHER = "(other)"
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedDomain:
     """A domain, and where the values go that were merged away."""
 
     domain: Domain
@@ -36,27 +36,27 @@ class Settled:
 
 
 def declared(
-    name: str, kind: pa.DataType, wish: AttributeWish, bins: int, representative: Representative
+    name: str, kind: pa.DataType, own: AttributePlan, bins: int, representative: Representative
 ) -> Domain:
     """Return the domain that the owner declared; the data are not looked at."""
     try:
-        if wish.categories is not None:
-            values = sorted({_value(v, kind) for v in wish.categories})
+        if own.categories is not None:
+            values = sorted({_value(v, kind) for v in own.categories})
             if len(values) > MOST_VALUES:
                 raise RefusedError(
                     f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
                     f"--drop {word(name)}, or group its values first",
                 )
-            return Categories(kind, values, wish.nulls)
+            return Categories(kind, values, own.nulls)
         if dtypes.is_discrete(kind):
             raise UsageError(
                 f"the column {quoted(name)} is of type {kind}, which has no interval",
                 f"list its values, such as --domain {word(name, '=@file')}",
             )
-        if wish.edges is not None:
-            return Bins(kind, [_value(e, kind) for e in wish.edges], wish.nulls, representative)
-        assert wish.interval is not None
-        low, high = _ends(wish.interval, kind)
+        if own.edges is not None:
+            return Bins(kind, [_value(e, kind) for e in own.edges], own.nulls, representative)
+        assert own.interval is not None
+        low, high = _ends(own.interval, kind)
     except (ValueError, OverflowError):
         raise UsageError(
             f"the domain declared for {quoted(name)} does not fit its type {kind}",
@@ -68,7 +68,7 @@ def declared(
         )
     if not dtypes.is_whole(kind):
         try:
-            return Bins(kind, even_edges(low, high, bins), wish.nulls, representative)
+            return Bins(kind, even_edges(low, high, bins), own.nulls, representative)
         except ValueError:
             raise UsageError(
                 f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
@@ -76,10 +76,10 @@ def declared(
             ) from None
     steps = high - low + 1
     if steps <= bins:
-        return Categories(kind, list(range(low, high + 1)), wish.nulls)
+        return Categories(kind, list(range(low, high + 1)), own.nulls)
     # bins of whole steps, as even as can be; the last one closed at `high`
     edges = [low + i * steps // bins for i in range(bins)] + [high]
-    return Bins(kind, edges, wish.nulls, representative)
+    return Bins(kind, edges, own.nulls, representative)
 
 
 def even_edges(low: float, high: float, bins: int) -> list[float]:
@@ -90,7 +90,7 @@ def even_edges(low: float, high: float, bins: int) -> list[float]:
 
 def from_data(
     name: str, kind: pa.DataType, facts: Facts, bins: int, representative: Representative, rare: Rare
-) -> Settled:
+) -> ResolvedDomain:
     """Return the domain that the data show, safe to publish."""
     nulls = facts.nulls > 0
     if facts.values is not None and not facts.values:
@@ -106,21 +106,21 @@ def from_data(
             "data",
         )
     if facts.values is None:
-        return Settled(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
+        return ResolvedDomain(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
         raise RefusedError(
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
             f"--drop {word(name)}, or --keep it if it is public",
         )
     if rare == "publish" or not _rare(facts):
-        return Settled(Categories(kind, sorted(facts.values), nulls))
+        return ResolvedDomain(Categories(kind, sorted(facts.values), nulls))
     values = _pooled(facts.values) if pa.types.is_string(kind) else _common(facts.values)
     if len(values) + nulls < 2 or pa.types.is_boolean(kind):
         raise RefusedError(
             f"merging the rare categories of {quoted(name)} leaves one value",
             f"--drop {word(name)}, or declare its domain with --domain",
         )
-    return Settled(Categories(kind, values, nulls), merges=True)
+    return ResolvedDomain(Categories(kind, values, nulls), merges=True)
 
 
 def _rare(facts: Facts) -> int:

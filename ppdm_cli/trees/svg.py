@@ -12,8 +12,8 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from ppdm_cli.trees.labels import cases, outcome, plain
 from ppdm_cli.trees.tree import Tree
-from ppdm_cli.trees.wording import cases, outcome, plain
 
 MOST_LEAVES = 400
 """Rows of a picture."""

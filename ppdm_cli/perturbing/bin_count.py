@@ -17,29 +17,29 @@ from ppdm_cli import dtypes
 from ppdm_cli.channels import SUBSTITUTION, Spec
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.choosing import kind_for
-from ppdm_cli.perturbing.settling import gammas_of, perturbed_columns
-from ppdm_cli.perturbing.wishes import Wishes
+from ppdm_cli.perturbing.channel_choice import kind_for
+from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.perturbing.resolving import gammas_of, perturbed_columns
 from ppdm_cli.tables import Table
 
 LEAST, MOST = 4, 60
 
 
-def sized(wishes: Wishes, table: Table, identifier: str | None) -> Wishes:
-    """Return the wishes with a number of bins for each column of numbers that has none of its own."""
-    if wishes.bins != "auto":
-        return wishes
-    if wishes.scheme != SUBSTITUTION:
+def sized(plan: Plan, table: Table, identifier: str | None) -> Plan:
+    """Return the plan with a number of bins for each column of numbers that has none of its own."""
+    if plan.bins != "auto":
+        return plan
+    if plan.scheme != SUBSTITUTION:
         raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
-    perturbed = perturbed_columns(table.schema, wishes, identifier)
-    gammas = gammas_of(perturbed, wishes)
+    perturbed = perturbed_columns(table.schema, plan, identifier)
+    gammas = gammas_of(perturbed, plan)
     records = _records(table)
-    attributes = dict(wishes.attributes)
-    for name, wish in perturbed.items():
-        binned = name != wishes.class_ and not dtypes.is_discrete(table.schema.field(name).type)
-        if wish.bins is None and binned:
-            attributes[name] = replace(wish, bins=best_bins(gammas[name], kind_for(wish, wishes), records))
-    return replace(wishes, bins=Wishes().bins, attributes=attributes)
+    attributes = dict(plan.attributes)
+    for name, own in perturbed.items():
+        binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
+        if own.bins is None and binned:
+            attributes[name] = replace(own, bins=best_bins(gammas[name], kind_for(own, plan), records))
+    return replace(plan, bins=Plan().bins, attributes=attributes)
 
 
 def best_bins(gamma: Decimal | float, kind: type[Spec], records: int) -> int:

@@ -14,29 +14,29 @@ from msgspec import UnsetType
 from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Request, Spec
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.perturbing.wishes import AttributeWish, Wishes
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
 
 
-def kind_for(wish: AttributeWish, wishes: Wishes) -> type[Spec]:
+def kind_for(own: AttributePlan, plan: Plan) -> type[Spec]:
     """Return the kind that is asked for an attribute, by itself or with all."""
-    if wishes.scheme != SUBSTITUTION:
-        return KINDS[wishes.scheme]
-    return KINDS[wish.kind or wishes.matrix or DEFAULT.kind]
+    if plan.scheme != SUBSTITUTION:
+        return KINDS[plan.scheme]
+    return KINDS[own.kind or plan.matrix or DEFAULT.kind]
 
 
-def request(gamma: Decimal | float | None, wish: AttributeWish, wishes: Wishes) -> Request:
+def request(gamma: Decimal | float | None, own: AttributePlan, plan: Plan) -> Request:
     """Return what is asked of an attribute's channel, its own settings laid over those for all."""
-    return Request(gamma, {**wishes.options, **wish.options})
+    return Request(gamma, {**plan.options, **own.options})
 
 
 def chosen(
-    name: str, domain: Domain, gamma: Decimal | float | None, wish: AttributeWish, wishes: Wishes
+    name: str, domain: Domain, gamma: Decimal | float | None, own: AttributePlan, plan: Plan
 ) -> tuple[Spec, Beyond | UnsetType]:
     """Return the channel, checked, and what it publishes beyond the domain."""
-    kind, asked = kind_for(wish, wishes), request(gamma, wish, wishes)
-    if wish.kind is not None or kind.everywhere:
+    kind, asked = kind_for(own, plan), request(gamma, own, plan)
+    if own.kind is not None or kind.everywhere:
         return kind.asked(name, domain, asked)
-    if not kind.suits(domain, isinstance(domain, Bins) or wish.interval is not None):
+    if not kind.suits(domain, isinstance(domain, Bins) or own.interval is not None):
         return DEFAULT.asked(name, domain, asked)
     try:
         return kind.asked(name, domain, asked)

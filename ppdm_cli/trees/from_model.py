@@ -20,8 +20,8 @@ from ppdm_cli.arrays import Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.joint import Forest, JointTable, Learnt
-from ppdm_cli.trees.certain import prune
 from ppdm_cli.trees.growing import Grown, Options, grow
+from ppdm_cli.trees.jackknife_pruning import prune
 from ppdm_cli.trees.pruning import Pruner, collapse
 from ppdm_cli.trees.records import Column, Records
 from ppdm_cli.trees.regions import descended
@@ -53,7 +53,7 @@ def original_labels(table: Floats, label: Channel) -> Floats:
     return table[: label.domain.ordinary]
 
 
-class Teacher:
+class ModelTrees:
     """Makes trees of a model; the same way for all records and without a fold."""
 
     def __init__(self, learnt: Learnt, class_name: str) -> None:

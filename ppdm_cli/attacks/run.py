@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from ppdm_cli.attacks import audit
 from ppdm_cli.attacks.adversary import LINEAR, Adversary
+from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target, Truth
 from ppdm_cli.attacks.audit import Agreement, Audit, merged
-from ppdm_cli.attacks.order import Order, State
 from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.reading import Reader
-from ppdm_cli.attacks.record import Beliefs
 from ppdm_cli.attacks.repeat import Repeat
 from ppdm_cli.attacks.report import described
+from ppdm_cli.attacks.row_order import Order, State
 from ppdm_cli.attacks.scoring import Tally
-from ppdm_cli.attacks.targets import Guess, Rows, Target, Truth
+from ppdm_cli.attacks.whole_record import Beliefs
 from ppdm_cli.engine import Batch, Progress, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
-from ppdm_cli.promise import noisy
+from ppdm_cli.inspection import noisy
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -137,11 +137,11 @@ class Passes:
     """All of one run."""
 
     def __init__(
-        self, table: Table, paired: Paired, promise: Sidecar, asked: Sequence[str], known: bool
+        self, table: Table, paired: Paired, sidecar: Sidecar, asked: Sequence[str], known: bool
     ) -> None:
-        self._paired, self._promise = paired, promise
+        self._paired, self._sidecar = paired, sidecar
         self._asked, self._known = asked, known
-        self.adversary = Adversary(table, promise, asked)
+        self.adversary = Adversary(table, sidecar, asked)
         self.rows: list[dict[str, Any]] = []
         self.audit_rows: list[dict[str, Any]] = []
         self.coins_rows: list[dict[str, Any]] = []
@@ -152,7 +152,7 @@ class Passes:
     def run(self, threads: int | None, progress: Progress | None) -> None:
         self.adversary.learn(threads, progress)
         targets, asked = list(self.adversary.targets.values()), self._asked
-        records, release = self.adversary.records, uuid.UUID(self._promise.release)
+        records, release = self.adversary.records, uuid.UUID(self._sidecar.release)
         audited, repeated, ordered = self._known and "audit" in asked, "repeat" in asked, "order" in asked
         self._task = _Guessing(
             self.adversary.reader,
@@ -229,11 +229,11 @@ class Passes:
     def write_recovered(self, target: Output, threads: int | None, progress: Progress | None) -> None:
         """Write the best guesses of the strongest attack that ran, in the original's columns and types."""
         linear_first = STRONGEST[2:] + STRONGEST[:2]
-        strongest = linear_first if noisy(self._promise) else STRONGEST
+        strongest = linear_first if noisy(self._sidecar) else STRONGEST
         made = [self._task.guessers[n] for n in strongest if n in self._task.guessers]
         if not made:
             raise UsageError("none of the attacks asked for guesses values", "add --with posterior")
-        attributes = self._promise.attributes
+        attributes = self._sidecar.attributes
         schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
         task = _Recovering(self.adversary.reader, self._task.targets, made, schema.names)
         rows = 0
@@ -248,4 +248,4 @@ class Passes:
 
         from ppdm_cli.attacks.report import evaluated
 
-        target.write(counted(), schema, evaluated(self._promise, self.adversary.records), lambda: rows)
+        target.write(counted(), schema, evaluated(self._sidecar, self.adversary.records), lambda: rows)

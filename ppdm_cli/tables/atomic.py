@@ -1,7 +1,7 @@
 """Output that appears whole or not at all: written beside the target, flushed, then renamed.
 
 On Linux the file has no name until it is whole. An old sidecar goes first, the data follow, the new
-sidecar comes last: no moment, not even that of a `kill -9`, pairs a file with the wrong promise. What was
+sidecar comes last: no moment, not even that of a `kill -9`, pairs a file with the wrong sidecar. What was
 there before is kept under a hidden name until everything is in its place, and put back where a step fails.
 """
 
@@ -31,7 +31,7 @@ class Target:
     A `promise` is a sidecar: an old one goes before the data do, whether a new one comes or not.
     """
 
-    def __init__(self, path: Path, force: bool, *, promise: bool = False, mode: int = 0o666) -> None:
+    def __init__(self, path: Path, force: bool, *, sidecar: bool = False, mode: int = 0o666) -> None:
         """Checks that it may be written; nothing is touched yet."""
         self.named = path
         self.path = path.resolve() if path.is_symlink() else path
@@ -42,7 +42,7 @@ class Target:
             )
         if path.exists() and not force:
             raise UsageError(f"the output {quoted(path)} exists", "name another, or say --force")
-        self._force, self._promise, self._whole = force, promise, False
+        self._force, self._sidecar, self._whole = force, sidecar, False
         self._kept: Path | None = None
         self._file, self._temporary = _nameless(self.path, mode)
 
@@ -81,11 +81,11 @@ class Target:
 
     def set_aside(self, undo: Steps) -> None:
         """Keep what is there, to be put back; an old sidecar is no longer under its name."""
-        if not (self._force and (self._whole or self._promise) and self.path.exists()):
+        if not (self._force and (self._whole or self._sidecar) and self.path.exists()):
             return
         kept = _beside(self.path)
         with writing(self.path):
-            if self._promise or not _linked(self.path, kept):
+            if self._sidecar or not _linked(self.path, kept):
                 self.path.rename(kept)
         undo.append(partial(_put_back, kept, self.path))
         self._kept = kept
@@ -105,7 +105,7 @@ class Target:
                 self._temporary = None
             elif named != self.path:
                 os.link(named, self.path)
-        if self._kept is None or self._promise:
+        if self._kept is None or self._sidecar:
             undo.append(self.path.unlink)
 
     def forget(self) -> None:

@@ -1,6 +1,6 @@
 """What the owner asks for: a plan in the owner's words, from options, a TOML file or a sidecar.
 
-Nothing here looks at data. `settling` turns wishes into the attributes of a sidecar.
+Nothing here looks at data. `settling` turns plan into the attributes of a sidecar.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
 
 
 @dataclass(frozen=True)
-class AttributeWish:
+class AttributePlan:
     """What is asked for one attribute; None is "as for all"."""
 
     gamma: Decimal | None = None
@@ -84,7 +84,7 @@ class AttributeWish:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Plan:
     """What is asked for the whole release."""
 
     gamma: Decimal | None = None
@@ -103,7 +103,7 @@ class Wishes:
     drop: tuple[str, ...] = ()
     class_: str | None = None
     rare: Rare = "refuse"
-    attributes: Mapping[str, AttributeWish] = field(default_factory=dict)
+    attributes: Mapping[str, AttributePlan] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.bins != "auto":
@@ -156,9 +156,9 @@ class Wishes:
             return
         spec = KINDS[self.scheme]
         asked = [self.gamma, self.rho1, self.rho2, self.record_epsilon, self.matrix]
-        for wish in self.attributes.values():
-            asked += [wish.gamma, wish.rho1, wish.rho2, wish.matrix]
-            asked += [o for o in wish.options if o not in spec.options]
+        for own in self.attributes.values():
+            asked += [own.gamma, own.rho1, own.rho2, own.matrix]
+            asked += [o for o in own.options if o not in spec.options]
         if any(a is not None for a in asked) and not spec.takes_gamma:
             raise UsageError(
                 f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it",
@@ -205,28 +205,28 @@ _READERS: dict[str, Any] = {
 }
 
 
-def attribute_wish(given: Mapping[str, Any]) -> AttributeWish:
-    """Return a wish from keys and values, as an option or a plan file writes them.
+def attribute_plan(given: Mapping[str, Any]) -> AttributePlan:
+    """Return a own from keys and values, as an option or a plan file writes them.
 
     `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` lists.
     """
-    wish: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
     for key, value in given.items():
         if key in _READERS:
-            wish[key] = _READERS[key](value)
+            own[key] = _READERS[key](value)
         elif key in of_kinds:
-            wish["options"] = wish.get("options", {}) | {key: of_kinds[key](value)}
+            own["options"] = own.get("options", {}) | {key: of_kinds[key](value)}
         elif key in ("categories", "edges"):
             if not isinstance(value, (list, tuple)) or not value:
                 raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
-            wish[key] = tuple(value)
+            own[key] = tuple(value)
         elif key == "domain":
-            wish |= _domain(value)
+            own |= _domain(value)
         else:
             known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
             raise UsageError(f"unknown setting {quoted(key)} of an attribute", f"settings: {listed(known)}")
-    return AttributeWish(**wish)
+    return AttributePlan(**own)
 
 
 def _domain(value: Any) -> dict[str, Any]:
@@ -258,8 +258,8 @@ def _lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
 
 
-def from_plan(path: Path) -> Wishes:
-    """Return the wishes of a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+def from_plan(path: Path) -> Plan:
+    """Return the plan of a TOML plan: settings for all, and a table `attributes.NAME` for each."""
     reading(path)
     try:
         with path.open("rb") as file:
@@ -299,18 +299,18 @@ def from_plan(path: Path) -> Wishes:
         "drop": _names,
         "attributes": _attributes,
     }
-    wishes: dict[str, Any] = {"options": shared_options(plan)}
+    settings: dict[str, Any] = {"options": shared_options(plan)}
     for key, value in plan.items():
-        if key in wishes["options"]:
+        if key in settings["options"]:
             continue
         if key in readers:
-            wishes["class_" if key == "class" else key] = readers[key](value)
+            settings["class_" if key == "class" else key] = readers[key](value)
         else:
             raise UsageError(
                 f"the plan {quoted(path)} has an unknown setting {quoted(key)}",
                 f"settings: {listed(readers)}",
             )
-    return Wishes(**wishes)
+    return Plan(**settings)
 
 
 def shared_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,13 +325,13 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _attributes(value: Any) -> dict[str, AttributeWish]:
+def _attributes(value: Any) -> dict[str, AttributePlan]:
     if not isinstance(value, dict) or not all(isinstance(w, dict) for w in value.values()):
         raise UsageError("attributes are tables of settings", "such as [attributes.age] with gamma = 5")
-    return {name: attribute_wish(w) for name, w in value.items()}
+    return {name: attribute_plan(w) for name, w in value.items()}
 
 
-def merged(plan: Wishes, given: Mapping[str, Any]) -> Wishes:
+def merged(plan: Plan, given: Mapping[str, Any]) -> Plan:
     """Return the plan, with what the command line gives laid over it, column by column; None is not given."""
     over = {k: v for k, v in given.items() if v is not None}
     if {"gamma", "rho1", "record_epsilon"} & set(over):
@@ -343,7 +343,7 @@ def merged(plan: Wishes, given: Mapping[str, Any]) -> Wishes:
     over["drop"] = _joined(plan.drop, drop, {*keep, *settings})
     aside = {*keep, *drop}
     over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in aside} | {
-        n: _laid_over(plan.attributes.get(n, AttributeWish()), w) for n, w in settings.items()
+        n: _laid_over(plan.attributes.get(n, AttributePlan()), w) for n, w in settings.items()
     }
     return replace(plan, **over)
 
@@ -352,7 +352,7 @@ def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str])
     return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
 
 
-def _laid_over(planned: AttributeWish, given: AttributeWish) -> AttributeWish:
+def _laid_over(planned: AttributePlan, given: AttributePlan) -> AttributePlan:
     """Return a column's settings from the plan, with those given instead."""
     own = {f.name: getattr(given, f.name) for f in fields(given) if f.name not in ("nulls", "options")}
     changes = {k: v for k, v in own.items() if v is not None}

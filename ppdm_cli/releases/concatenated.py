@@ -42,7 +42,7 @@ _COMPARED = (
 )
 
 
-class Together:
+class Concatenated:
     """Tables of the same columns, one after the other."""
 
     rewindable = True
@@ -81,9 +81,9 @@ def open_releases(
     if twice:
         raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")
     opened = [open_release(s, None, from_) for s in sources]
-    for source, (_, promise) in zip(sources[1:], opened[1:], strict=True):
-        _check_same(sources[0], opened[0][1], source, promise)
-    return Together([t for t, _ in opened]), _joined([p for _, p in opened])
+    for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
+        _check_same(sources[0], opened[0][1], source, sidecar)
+    return Concatenated([t for t, _ in opened]), _joined([p for _, p in opened])
 
 
 def open_data(
@@ -170,7 +170,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def rewound(table: Table, stack: ExitStack) -> Table:
+def spooled(table: Table, stack: ExitStack) -> Table:
     """A table that can be read again: a release on standard input is spooled; it is public."""
     if table.rewindable:
         return table
