@@ -7,7 +7,7 @@ that shares one random order between them is run and rejected.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +16,6 @@ import polars as pl
 import pytest
 
 from ppdm_cli import Release, engine, estimate, perturb, reconstruct, synthetic
-from ppdm_cli import reconstructing as room
-from ppdm_cli.engine import map_partitions as in_order
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.reconstructing import planner
@@ -91,13 +89,20 @@ def test_totals_do_not_depend_on_the_order(kept: Release) -> None:
     assert reconstruct(ordered, sidecar=kept.sidecar, method="by-class").totals == whole.totals
 
 
-def elsewhere(table: Any, work: Callable[[Any], Any], **asked: Any) -> Iterator[Any]:
-    """Partitions in a shuffled order, some of them twice, each by its own copy of the task."""
-    batches = list(in_order(table, lambda batch: batch, columns=asked["columns"], threads=1))
-    text, found = pickle.dumps(work), {}
-    for index in np.random.default_rng(1).permutation(len(batches) * 3 // 2) % len(batches):
-        found[int(index)] = pickle.loads(text)(batches[index])
-    return iter([found[i] for i in range(len(batches))])
+class Elsewhere(engine.Threads):
+    """Runs partitions in a shuffled order, some of them twice, by copies of the task, and counts the passes."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        object.__setattr__(self, "passes", [])
+
+    def map(self, table: Any, task: Any, columns: Any, advance: Any) -> Iterator[Any]:
+        self.passes.append(task)  # type: ignore[attr-defined]
+        batches = list(super().map(table, lambda batch: batch, columns, advance))
+        text, found = pickle.dumps(task), {}
+        for index in np.random.default_rng(1).permutation(len(batches) * 3 // 2) % len(batches):
+            found[int(index)] = pickle.loads(text)(batches[index])
+        return iter([found[i] for i in range(len(batches))])
 
 
 @pytest.mark.parametrize(
@@ -115,23 +120,18 @@ def test_neither_the_cut_nor_the_order_of_work_matters_and_no_pass_is_made_twice
 ) -> None:
     release = request.getfixturevalue(which)
     asked = {"sidecar": release.sidecar, "method": method, "spread": True}
-    whole, passes = reconstruct(release.frame, **asked), 0
+    whole = reconstruct(release.frame, **asked)
     assert whole.how.method == method
-
-    def counted(table: Any, work: Any, **more: Any) -> Iterator[Any]:
-        nonlocal passes
-        passes += 1
-        mine = type(work).__module__.startswith("ppdm_cli.reconstructing")
-        return (elsewhere if mine else in_order)(table, work, **{"columns": None, **more})
-
-    for place in (engine, room):
-        monkeypatch.setattr(place, "map_partitions", counted)
     for rows in (700, 4_096):
         monkeypatch.setattr(base, "MOST_ROWS", rows)
-        passes = 0
-        again = reconstruct(release.frame, **asked)
+        other = Elsewhere()
+        token = engine.ENGINE.set(other)
+        try:
+            again = reconstruct(release.frame, **asked)
+        finally:
+            engine.ENGINE.reset(token)
         assert again.frame.equals(whole.frame) and again.totals == whole.totals
-        assert passes == expected
+        assert len(other.passes) == expected  # type: ignore[attr-defined]
 
 
 def within_a_value(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:

@@ -38,7 +38,7 @@ def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("either_way")
 def test_a_file_appears_when_published_and_not_before(tmp_path: Path) -> None:
     path, beside = tmp_path / "x.bin", tmp_path / "x.bin.ppdm.json"
-    with Target(path, force=False) as target, Target(beside, force=False, promise=True) as promise:
+    with Target(path, force=False) as target, Target(beside, force=False, sidecar=True) as promise:
         target.put(b"data")
         promise.put(b"promise")
         assert not path.exists()
@@ -49,7 +49,7 @@ def test_a_file_appears_when_published_and_not_before(tmp_path: Path) -> None:
     with Target(path, force=True) as target:
         target.file.write(b"abandoned")
     assert listing(tmp_path) == {"x.bin": b"data", "x.bin.ppdm.json": b"promise"}
-    with Target(path, force=True) as target, Target(beside, force=True, promise=True) as promise:
+    with Target(path, force=True) as target, Target(beside, force=True, sidecar=True) as promise:
         target.put(b"no promise")
         publish(target, promise)
     assert listing(tmp_path) == {"x.bin": b"no promise"}

@@ -93,11 +93,7 @@ def reconstruct(
     table. Row i is a guess about row i of the release; `shuffle` puts the rows in a fresh random order, which
     hides nothing from whoever holds the release.
     """
-    if estimator not in ESTIMATORS or estimator == "inverse":
-        raise UsageError(
-            f"a reconstruction cannot use the estimator {quoted(estimator)}: counts must not be negative",
-            f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
-        )
+    _check_estimator(estimator)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_)
         label = _label(sidecar, method)
@@ -133,6 +129,14 @@ def reconstruct(
             batches = _shuffled(stack, batches, schema, table.rows, target.folder)
         done = target.write(batches, schema, _described(sidecar, how), lambda: rows)
     return Reconstructed(done, target.frame, how, totals, drawer.names if drawer else [])
+
+
+def _check_estimator(estimator: str) -> None:
+    if estimator not in ESTIMATORS or estimator == "inverse":
+        raise UsageError(
+            f"a reconstruction cannot use the estimator {quoted(estimator)}: counts must not be negative",
+            f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
+        )
 
 
 def _shuffled(

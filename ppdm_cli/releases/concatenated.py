@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, quoted
-from ppdm_cli.releases.release import has_sidecar_beside, open_release
+from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
 from ppdm_cli.tables import (
     ArrowTable,
@@ -61,7 +61,9 @@ class Concatenated:
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
         for table in self._tables:
-            for partition in table.partitions(names):
+            # whoever counts rows begins anew after each table
+            ended = table if table.rows is None else CountChecked(table, table.rows)
+            for partition in ended.partitions(names):
                 yield partition if self._as_they_are else replace(partition, load=partial(_loaded, partition))
 
 
