@@ -21,8 +21,9 @@ import pyarrow as pa
 import pytest
 
 import ppdm_cli
-from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Request, Spec, Substitution
+from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Request, Spec, Substitution, register
 from ppdm_cli.channels.additive import Sd
+from ppdm_cli.channels.base import GammaSpec
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.sidecar import Attribute
 from tests.chances import LEVEL, chi_square
@@ -207,6 +208,15 @@ def test_a_kind_of_ones_own_works_in_every_command(leaning: Callable[..., str], 
     assert "rejected" not in told and "passes" in told
     leaning("perturb", "o.parquet", "-o", "r2.parquet", "--like", "r.parquet", "--keep-order")
     leaning("estimate", "r.parquet", "r2.parquet", "--attribute", "region")
+
+
+def test_a_kind_that_leaves_something_open_is_not_registered() -> None:
+    class Half(GammaSpec, frozen=True, tag="half", tag_field="kind", kw_only=True):
+        about = "It has no law."
+
+    with pytest.raises(TypeError, match="Half lacks asked, described, matrix"):
+        register(Half)
+    assert "half" not in KINDS
 
 
 def test_the_default_is_the_papers() -> None:

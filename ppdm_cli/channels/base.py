@@ -182,7 +182,10 @@ Kind = TypeVar("Kind", bound=type[Spec])
 
 
 def register(kind: Kind) -> Kind:
-    """Make a kind known by its tag."""
+    """Make a kind known by its tag, if it answers all that `Spec` leaves open."""
+    own = {name for base in kind.__mro__[: kind.__mro__.index(Spec)] for name in vars(base)}
+    if missing := {"matrix", "described", "asked"} - own:
+        raise TypeError(f"{kind.__name__} lacks {', '.join(sorted(missing))}")
     kind.kind = str(kind.__struct_config__.tag)
     KINDS[kind.kind] = kind
     return kind
