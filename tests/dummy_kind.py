@@ -101,7 +101,6 @@ class Leaning(Substitution):
         out[:] = (codes + step) % self.N
 
 
-@register
 class LeaningSpec(GammaSpec, frozen=True, tag="leaning", tag_field="kind", kw_only=True):
     """What a sidecar says of it: its gamma."""
 
@@ -126,4 +125,5 @@ class LeaningSpec(GammaSpec, frozen=True, tag="leaning", tag_field="kind", kw_on
 if __name__ == "__main__":
     from ppdm_cli.commands import main
 
+    register(LeaningSpec)
     main()

@@ -46,7 +46,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True, scope="module")
 def only_here() -> Iterator[None]:
     """The kind that these tests add is no other test's."""
-    KINDS[LeaningSpec.kind] = LeaningSpec
+    register(LeaningSpec)
     yield
     del KINDS[LeaningSpec.kind]
 
