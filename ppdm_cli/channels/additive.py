@@ -168,16 +168,6 @@ class Additive(Noisy):
     def backward(self, values: Floats, axis: int = 0) -> Floats:
         return applied(self._matrix.T, values, axis)
 
-    def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(self._inverse, observed, axis)
-
-    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(self._inverse**2, observed, axis)
-
-    def own_variance(self) -> Floats:
-        own: Floats = np.einsum("ih,hi->i", self._inverse**2, self._matrix)
-        return own
-
     def stays(self) -> Floats:
         stays: Floats = self._matrix[self.unchanged, np.arange(self.inputs)]
         return stays
@@ -186,7 +176,7 @@ class Additive(Noisy):
         return self._matrix.copy()
 
     @cached_property
-    def _inverse(self) -> Floats:
+    def inverse(self) -> Floats:
         if not self.invertible:
             raise RefusedError(
                 f"noise of sd {self.sd:g} blurs so much that the unbiased estimate says nothing: the "
