@@ -89,7 +89,7 @@ class Matrix(ABC):
         return applied(self.inverse, observed, axis)
 
     def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
-        """Return A y along one axis, with the entries of A to a power: what an estimate's moments are made of."""
+        """Return A y along one axis, with the entries of A to a power: what moments are made of."""
         return applied(self.inverse**power, observed, axis)
 
     def own_variance(self) -> Floats:

@@ -20,8 +20,10 @@ from ppdm_cli.shown import Shown
 from ppdm_cli.stats import normal_quantile
 
 FEWEST = 8.0
-"""The least number of changed records that an error must be made of (`tests.papers.intervals` has measured it):
-with fewer its steps are so coarse, and its law so far from a normal one, that no interval covers what it says."""
+"""The least number of changed records that an error must be made of, as `tests.papers.intervals` measures.
+
+With fewer its steps are so coarse, and its law so far from a normal one, that no interval covers what it says.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def intervals(
 
 
 def _through(table: Floats, matrices: Matrices, power: int) -> Floats:
-    """Return (A^power) M X, where the power is one of A's entries: E (A y)^power, but for products of records."""
+    """Return what is to be expected of a published table, by A with its entries to a power: (A^power) M X."""
     for axis, matrix in enumerate(matrices):
         if matrix is not None:
             table = matrix.solve_power(matrix.forward(table, axis), power, axis)
@@ -135,9 +137,7 @@ class Error:
         # of `squared` a record of the cell itself adds `own`, any other `others`; where the cell seems to
         # hold all records they are taken from the other cells
         told = n - possible > 1e-9 * n
-        others = np.divide(
-            squared - own * possible, n - possible, out=np.zeros_like(possible), where=told
-        )
+        others = np.divide(squared - own * possible, n - possible, out=np.zeros_like(possible), where=told)
         others = np.maximum(others, 0.0)
         axes = perturbed_axes(matrices)
         mean = others.sum(axis=axes, keepdims=True) / np.maximum(told.sum(axis=axes, keepdims=True), 1)

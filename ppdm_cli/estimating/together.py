@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -29,14 +28,20 @@ def largest_error(
     attribute are independent, or correlated in a population, where to take them as independent covers no
     less (Royen 2014); so does it of cells that are too many (Sidak 1967).
     """
-    alone = normal_quantile((1 + level ** (1 / max(np.count_nonzero(variance), 1))) / 2)
+    cells = max(int(np.count_nonzero(variance)), 1)
+    alone = normal_quantile((1 + level ** (1 / cells)) / 2)
     axes = perturbed_axes(matrices)
     laws = [m for m in matrices if m is not None]
     size = prod(max(m.inputs, m.outputs) for m in laws)
     if possible.size > 4 * MOST_CELLS_TOGETHER or size > MOST_CELLS_TOGETHER or not variance.any():
         return alone
-    A, M = (reduce(np.kron, parts, np.eye(1)) for parts in ([m.inverse for m in laws], [m.dense() for m in laws]))
-    slices, spreads = (np.moveaxis(t, axes, range(len(axes))).reshape(len(A), -1).T for t in (possible, variance))
+    A: Floats = np.eye(1)
+    M: Floats = np.eye(1)
+    for law in laws:
+        A, M = np.kron(A, law.inverse), np.kron(M, law.dense())
+    slices, spreads = (
+        np.moveaxis(t, axes, range(len(axes))).reshape(len(A), -1).T for t in (possible, variance)
+    )
     rng, largest = np.random.default_rng(_SEED), np.zeros(DRAWS)
     for X, spread in zip(slices, spreads, strict=True):
         counts = spread > 0
