@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -35,10 +36,7 @@ def largest_error(
     size = prod(max(m.inputs, m.outputs) for m in laws)
     if possible.size > 4 * MOST_CELLS_TOGETHER or size > MOST_CELLS_TOGETHER or not variance.any():
         return alone
-    A: Floats = np.eye(1)
-    M: Floats = np.eye(1)
-    for law in laws:
-        A, M = np.kron(A, law.inverse), np.kron(M, law.dense())
+    A, M = _product([law.inverse for law in laws]), _product([law.dense() for law in laws])
     slices, spreads = (
         np.moveaxis(t, axes, range(len(axes))).reshape(len(A), -1).T for t in (possible, variance)
     )
@@ -54,3 +52,11 @@ def largest_error(
             errors = root @ rng.standard_normal((len(sd), _CHUNK))
             np.maximum(part, np.abs(errors).max(axis=0), out=part)
     return min(alone, float(np.quantile(largest, level)))
+
+
+def _product(matrices: Sequence[Floats]) -> Floats:
+    """Return what acts on a flattened table as the matrices do along its axes."""
+    whole: Floats = np.ones((1, 1))
+    for matrix in matrices:
+        whole = np.asarray(np.kron(whole, matrix), np.float64)
+    return whole
