@@ -144,7 +144,7 @@ def _domain(
 ) -> ResolvedDomain:
     kind = schema.field(name).type
     bins = _most_values(name, own, plan)
-    representative = own.representative or plan.representative
+    representative = own.representative or plan.representative or "center"
     if own.declares_domain:
         settled = ResolvedDomain(declared(name, kind, own, bins, representative))
     else:
