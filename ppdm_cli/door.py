@@ -71,11 +71,11 @@ def _argument(found: re.Match[str]) -> str:
     if option in ("header", "no-header"):
         return f"csv=CsvOptions(header={option == 'header'}){' ' + value if value else ''}"
     if option in _CSV:
-        return f"csv=CsvOptions({_CSV[option]}={_said(option, value) if value else '...'})"
-    return f"{name}={_said(option, value) if value else ''}"
+        return f"csv=CsvOptions({_CSV[option]}={_in_python(option, value) if value else '...'})"
+    return f"{name}={_in_python(option, value) if value else ''}"
 
 
-def _said(option: str, value: str) -> str:
+def _in_python(option: str, value: str) -> str:
     """Return the value of an option in Python's notation."""
     if option in ("domain", "type", "attribute") and value[0] == value[-1] == "'":
         value = value[1:-1]  # a word of the shell
@@ -91,5 +91,5 @@ def _said(option: str, value: str) -> str:
         first, last = map(int, value.split(":"))
         return f"range({first}, {last + 1})"
     if "," in value:
-        return f"[{', '.join(_said('', v) for v in value.split(','))}]"
+        return f"[{', '.join(_in_python('', v) for v in value.split(','))}]"
     return value if re.fullmatch(r"[\d.]+|'.*'", value) else quoted(value)
