@@ -111,7 +111,7 @@ def open_data(
 
 
 def _joined(promises: Sequence[Sidecar]) -> Sidecar:
-    """Return the first sidecar, for all records and with the releases as its past; promise no gamma that one lacks."""
+    """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
     records = [p.records for p in promises]
     total = None if None in records else sum(r for r in records if r is not None)
     seeded = [p for p in promises if p.privacy is not msgspec.UNSET and p.privacy.coins == "seeded"]

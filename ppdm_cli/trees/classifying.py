@@ -118,7 +118,7 @@ def classify(
     table: Table,
     output: Output | None = None,
 ) -> Measured | None:
-    """Predict every record into an output, if there is one, and return what was measured if the class is there."""
+    """Predict every record into an output, if there is one; return what was measured if the class is there."""
     work = Labeller(tree, table, written=output is not None)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
