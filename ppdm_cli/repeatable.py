@@ -88,7 +88,7 @@ class Permutations:
     def _walked(self, places: np.ndarray, which: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Move places, `counts` of them in each permutation of `which`."""
         sizes = self.sizes[which]
-        half = np.array([max(int(n) - 1, 0).bit_length() // 2 for n in sizes], np.uint32)
+        half = (np.frexp(sizes - 1.0)[1] // 2).astype(np.uint32)  # half the bits of the last place
         columns = -(-sizes >> half.astype(np.int64)).astype(np.uint32)
         own = (mixed(which, self.start) >> np.uint64(32)).astype(np.uint32)
         rounds = (mixed(np.arange(ROUNDS), ~self.start) >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
