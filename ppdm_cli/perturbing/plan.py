@@ -21,6 +21,8 @@ from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
+Scale = Literal["log", "sqrt"]
+_DOMAIN = ("interval", "categories", "edges", "scale", "core")
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -38,6 +40,10 @@ class AttributePlan:
     interval: tuple[Any, Any] | None = None
     categories: tuple[Any, ...] | None = None
     edges: tuple[Any, ...] | None = None
+    scale: Scale | None = None
+    """The steps of its interval are equal on this scale."""
+    core: tuple[Any, Any] | str | None = None
+    """The part of its interval that is cut; one bin holds what lies to either side."""
     nulls: bool = False
     representative: Representative | None = None
     matrix: str | None = None
@@ -49,6 +55,11 @@ class AttributePlan:
     def declares_domain(self) -> bool:
         return (self.interval, self.categories, self.edges) != (None, None, None)
 
+    @property
+    def cut(self) -> tuple[Any, Any]:
+        """Return how its interval is cut, if not into equal widths."""
+        return self.scale, self.core
+
     def __post_init__(self) -> None:
         if (self.interval, self.categories, self.edges).count(None) < 2:
             raise UsageError("a domain is declared in two ways", "give an interval, categories or edges")
@@ -56,6 +67,13 @@ class AttributePlan:
             raise UsageError(
                 "nulls are declared without a domain", "declare the domain too, or leave both to the data"
             )
+        if self.cut != (None, None) and self.interval is None:
+            raise UsageError(
+                "a scale or a core cuts an interval, and none is declared",
+                "declare it too, such as domain=0:1000000",
+            )
+        if self.scale not in (None, *get_args(Scale)):
+            raise UsageError(f"unknown scale {quoted(self.scale)}", f"one of {', '.join(get_args(Scale))}")
         if self.representative not in (None, *get_args(Representative)):
             raise UsageError(
                 f"unknown representative {quoted(self.representative)}",
@@ -194,11 +212,26 @@ def _gamma(gamma: Decimal | None, rho1: float | None, rho2: float | None) -> Dec
     return gamma_from_rhos(rho1, rho2) if rho1 is not None and rho2 is not None else None
 
 
+def _interval(value: Any) -> Any:
+    """Return both ends, or their text; None where there are none."""
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return tuple(value)
+    return value if isinstance(value, str) and ":" in value else None
+
+
+def _core(value: Any) -> Any:
+    if (found := _interval(value)) is None:
+        raise UsageError("a core is not an interval", "such as core=0:5000")
+    return found
+
+
 _READERS: dict[str, Any] = {
     "gamma": decimal,
     "rho1": real,
     "rho2": real,
     "bins": whole,
+    "scale": str,
+    "core": _core,
     "nulls": truth,
     "representative": str,
     "matrix": str,
@@ -230,14 +263,12 @@ def attribute_plan(given: Mapping[str, Any]) -> AttributePlan:
 
 
 def _domain(value: Any) -> dict[str, Any]:
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return {"interval": tuple(value)}
     if isinstance(value, str) and value.startswith("@"):
         return {"categories": tuple(_lines(Path(value[1:])))}
     if isinstance(value, str) and "|" in value:
         return {"categories": tuple(value.split("|"))}
-    if isinstance(value, str) and ":" in value:
-        return {"interval": value}
+    if (interval := _interval(value)) is not None:
+        return {"interval": interval}
     raise UsageError(
         "a domain is neither an interval nor a list of values",
         "such as domain=0:120, domain=low|middle|high or domain=@file",
@@ -357,7 +388,7 @@ def _laid_over(planned: AttributePlan, given: AttributePlan) -> AttributePlan:
     own = {f.name: getattr(given, f.name) for f in fields(given) if f.name not in ("nulls", "options")}
     changes = {k: v for k, v in own.items() if v is not None}
     if given.declares_domain:
-        changes = {"interval": None, "categories": None, "edges": None, "nulls": given.nulls} | changes
+        changes = {**dict.fromkeys(_DOMAIN), "nulls": given.nulls} | changes
     if given.gamma is not None or given.rho1 is not None:
         changes = {"gamma": None, "rho1": None, "rho2": None} | changes
     changes["options"] = given.options if given.matrix is not None else {**planned.options, **given.options}
