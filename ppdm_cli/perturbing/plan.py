@@ -22,6 +22,8 @@ from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
+Scale = Literal["log", "sqrt"]
+_DOMAIN = ("interval", "categories", "edges", "scale", "core")
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -75,11 +77,20 @@ class AttributePlan(_Settings):
     interval: tuple[Any, Any] | None = None
     categories: tuple[Any, ...] | None = None
     edges: tuple[Any, ...] | None = None
+    scale: Scale | None = None
+    """The steps of its interval are equal on this scale."""
+    core: tuple[Any, Any] | str | None = None
+    """The part of its interval that is cut; one bin holds what lies to either side."""
     nulls: bool = False
 
     @property
     def declares_domain(self) -> bool:
         return (self.interval, self.categories, self.edges) != (None, None, None)
+
+    @property
+    def cut(self) -> tuple[Any, Any]:
+        """Return how its interval is cut, if not into equal widths."""
+        return self.scale, self.core
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -89,6 +100,13 @@ class AttributePlan(_Settings):
             raise UsageError(
                 "nulls are declared without a domain", "declare the domain too, or leave both to the data"
             )
+        if self.cut != (None, None) and self.interval is None:
+            raise UsageError(
+                "a scale or a core cuts an interval, and none is declared",
+                "declare it too, such as domain=0:1000000",
+            )
+        if self.scale not in (None, *get_args(Scale)):
+            raise UsageError(f"unknown scale {quoted(self.scale)}", f"one of {', '.join(get_args(Scale))}")
         if self.matrix is not None:
             strange = [o for o in self.options if o not in KINDS[self.matrix].options]
             if strange:
@@ -134,7 +152,7 @@ class AttributePlan(_Settings):
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("nulls", "options")}
         changes = {k: v for k, v in own.items() if v is not None}
         if self.declares_domain:
-            changes = {"interval": None, "categories": None, "edges": None, "nulls": self.nulls} | changes
+            changes = {**dict.fromkeys(_DOMAIN), "nulls": self.nulls} | changes
         if self.gamma is not None or self.rho1 is not None:
             changes = {"gamma": None, "rho1": None, "rho2": None} | changes
         changes["options"] = self.options if self.matrix is not None else {**planned.options, **self.options}
@@ -234,15 +252,26 @@ class Plan(_Settings):
         return self.bins or 10
 
 
-def _domain(value: Any) -> dict[str, Any]:
+def _interval(value: Any) -> Any:
+    """Return both ends, or their text; None where there are none."""
     if isinstance(value, (list, tuple)) and len(value) == 2:
-        return {"interval": tuple(value)}
+        return tuple(value)
+    return value if isinstance(value, str) and ":" in value else None
+
+
+def _core(value: Any) -> Any:
+    if (found := _interval(value)) is None:
+        raise UsageError("a core is not an interval", "such as core=0:5000")
+    return found
+
+
+def _domain(value: Any) -> dict[str, Any]:
     if isinstance(value, str) and value.startswith("@"):
         return {"categories": tuple(_lines(Path(value[1:])))}
     if isinstance(value, str) and "|" in value:
         return {"categories": tuple(value.split("|"))}
-    if isinstance(value, str) and ":" in value:
-        return {"interval": value}
+    if (interval := _interval(value)) is not None:
+        return {"interval": interval}
     raise UsageError(
         "a domain is neither an interval nor a list of values",
         "such as domain=0:120, domain=low|middle|high or domain=@file",
@@ -323,7 +352,7 @@ def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str])
 
 
 _SHARED: dict[str, Any] = {"gamma": decimal, "rho1": real, "rho2": real, "representative": str, "matrix": str}
-_READERS = _SHARED | {"bins": whole, "nulls": truth}
+_READERS = _SHARED | {"bins": whole, "scale": str, "core": _core, "nulls": truth}
 _FOR_ALL = _SHARED | {
     "record_epsilon": real,
     "bins": whole_or_auto,

@@ -70,7 +70,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
             "identifiers are dropped, or published with --keep",
         )
     own = plan.attributes.get(plan.class_ or "")
-    if own is not None and (own.bins, own.edges) != (None, None):
+    if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
         raise UsageError(
             f"the class {quoted(plan.class_)} is given bins, and a class is never binned: its values are its "
             "labels",
