@@ -332,6 +332,12 @@ def tool() -> str:
     return f"ppdm {__version__}"
 
 
+def new(stage: Stage, release: str, records: int | None, attributes: list[Attribute], **rest: Any) -> Sidecar:
+    """Return a sidecar as this version of the tool writes it."""
+    named: dict[str, Any] = {"release": release, "records": records, "attributes": attributes, **rest}
+    return Sidecar(format="ppdm-sidecar", version=1, tool=tool(), stage=stage, **named)
+
+
 def _channel(_: type, record: Any) -> Spec:
     """Return the spec that a channel's JSON object is."""
     if not isinstance(record, dict) or record.get("kind") not in KINDS:

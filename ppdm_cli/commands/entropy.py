@@ -10,6 +10,7 @@ import click
 
 from ppdm_cli.commands.options import (
     FILE,
+    file_option,
     force_option,
     json_option,
     kinds,
@@ -60,10 +61,8 @@ that means nothing. Memory: constant.""",
     show_default=True,
     help="An adversary's belief before; rho2 is the worst belief after.",
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
-@click.option(
-    "--plot", type=FILE, metavar="FILE", help="H(M) over N for each gamma, as .svg, .png, .pdf or .html."
-)
+@file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@file_option("--plot", help="H(M) over N for each gamma, as .svg, .png, .pdf or .html.")
 @sidecar_option
 @force_option
 @json_option

@@ -14,14 +14,11 @@ def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) ->
     """Write the rows, and a sidecar at stage "evaluated"."""
     import polars as pl
 
-    sidecar = Sidecar(
-        format="ppdm-sidecar",
-        version=1,
-        tool=sidecars.tool(),
-        stage="evaluated",
-        release=release.release if release is not None else str(uuid.uuid4()),
-        records=len(rows),
-        attributes=release.perturbed if release is not None else [],
+    sidecar = sidecars.new(
+        "evaluated",
+        release.release if release is not None else str(uuid.uuid4()),
+        len(rows),
+        release.perturbed if release is not None else [],
         recipes=release.recipes if release is not None else [],
         evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
     )

@@ -152,14 +152,11 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
 
 def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
     """Return the sidecar of the release."""
-    sidecar = Sidecar(
-        format="ppdm-sidecar",
-        version=1,
-        tool=sidecars.tool(),
-        stage="perturbed",
-        release=_release_id(key, settled),
-        records=rows,
-        attributes=settled.attributes,
+    sidecar = sidecars.new(
+        "perturbed",
+        _release_id(key, settled),
+        rows,
+        settled.attributes,
         recipes=[Recipe(list(settled.specs))],
         privacy=privacy(settled, key.origin),
         class_=settled.class_ or UNSET,

@@ -63,16 +63,7 @@ def sidecar_of(tree: Tree) -> Sidecar:
             )
             for f in columns
         ]
-        sidecar = Sidecar(
-            format="ppdm-sidecar",
-            version=1,
-            tool=sidecars.tool(),
-            stage="tree",
-            release=str(uuid.uuid4()),
-            records=tree.size,
-            class_=tree.class_name,
-            attributes=attributes,
-        )
+        sidecar = sidecars.new("tree", str(uuid.uuid4()), tree.size, attributes, class_=tree.class_name)
         sidecars.decode(sidecar.encode(), "of the tree")
     except (ValueError, PpdmError):
         raise UsageError("a name or a category of the tree fits no sidecar", "store it as .json") from None
