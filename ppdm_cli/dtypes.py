@@ -189,6 +189,20 @@ def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
+def column(values: Any, kind: pa.DataType) -> pa.Array:
+    """Return the column that carrier values or categories stand for."""
+    return (
+        pa.array(values, kind)
+        if is_discrete(kind)
+        else from_carrier(np.array(values, carrier_type(kind)), kind)
+    )
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column's values, decoded where it is a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
 def taken(values: np.ndarray, codes: np.ndarray, kind: pa.DataType) -> pa.Array:
     """Return `from_carrier(values[codes])` in memory of Arrow, which it reuses."""
     if pa.types.is_decimal128(kind):

@@ -174,10 +174,7 @@ class Passes:
         """Check that the rows pair: rows that do not belong together would look like perfect privacy."""
         agreement = self._task.agreement
         if agreement is not None and not agreement.pairs(seen.agreement, self.adversary.counts):
-            raise MismatchError(
-                "the release agrees with the original's rows no more than by chance",
-                UNPAIRED,
-            )
+            raise MismatchError("the release agrees with the original's rows no more than by chance", UNPAIRED)
 
     # -- what comes out
 

@@ -20,14 +20,7 @@ from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.errors import (
-    MismatchError,
-    RefusedError,
-    UsageError,
-    listed,
-    quoted,
-    unknown_column,
-)
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.perturbing.bin_count import sized
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
@@ -52,14 +45,7 @@ from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_ta
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "AttributePlan",
-    "OrderSample",
-    "Plan",
-    "Release",
-    "perturb",
-    "telling",
-]
+__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "perturb", "telling"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,13 +151,7 @@ def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
     return sidecar
 
 
-def _fill(
-    target: Output,
-    work: Substituter,
-    sidecar: Sidecar,
-    review: Review,
-    shuffle: bool,
-) -> Sidecar:
+def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, shuffle: bool) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     table = review.table
     done = review.passed(map_partitions(table, work, columns=work.columns, doing="perturbing"))
@@ -251,12 +231,7 @@ def _csv(csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifie
     return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
 
 
-def _plan(
-    table: Table,
-    asked: Plan,
-    earlier: Sidecar | None,
-    identifier: str | None,
-) -> ResolvedPlan:
+def _plan(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
 from ppdm_cli.sidecar import Attribute, Past, Sidecar
@@ -28,18 +29,7 @@ from ppdm_cli.tables import (
     writing,
 )
 
-_COMPARED = (
-    "name",
-    "role",
-    "type",
-    "dtype",
-    "N",
-    "edges",
-    "categories",
-    "nulls",
-    "representative",
-    "beyond",
-)
+_COMPARED = ("name", "role", "type", "dtype", "N", "edges", "categories", "nulls", "representative", "beyond")
 
 
 class Concatenated:
@@ -168,7 +158,7 @@ def _loaded(partition: Partition) -> pa.RecordBatch:
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the same columns as plain values."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    columns = [dtypes.plain(c) for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

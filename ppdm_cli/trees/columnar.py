@@ -32,8 +32,7 @@ def as_frame(tree: Tree) -> Any:
             dtype=pl.String,
         ),
         "threshold": pl.Series(
-            [t if n else None for n, t in zip(numeric, tree.threshold.tolist(), strict=True)],
-            dtype=pl.Float64,
+            [t if n else None for n, t in zip(numeric, tree.threshold.tolist(), strict=True)], dtype=pl.Float64
         ),
         "child": pl.Series([c if c > 0 else None for c in tree.first_child.tolist()], dtype=pl.Int64),
         "label": pl.Series([str(tree.labels[i]) for i in tree.label.tolist()], dtype=pl.String),
