@@ -17,7 +17,13 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.estimating.counts import MOST_CELLS, Group, count, encoded, joint_codes
-from ppdm_cli.estimating.estimators import DEFAULT, ESTIMATORS, Matrices, largest_remainder, maximum_likelihood
+from ppdm_cli.estimating.estimators import (
+    DEFAULT,
+    ESTIMATORS,
+    Matrices,
+    largest_remainder,
+    maximum_likelihood,
+)
 from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
 from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.files import one_run
@@ -203,14 +209,20 @@ def _axis(sidecar: Sidecar, name: str) -> Channel:
 
 
 def _true_counts(
-    truth: Any, groups: Sequence[Group], observed: Sequence[np.ndarray], csv: CsvOptions | None
+    truth: Any,
+    groups: Sequence[Group],
+    observed: Sequence[np.ndarray],
+    csv: CsvOptions | None,
 ) -> list[np.ndarray]:
     original = open_original(truth, {c.name: c.kind for g in groups for c in g}, csv)
     same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
-        raise MismatchError(f"the original has {counted(rows, 'record')}, the release {expected}", OWN)
+        raise MismatchError(
+            f"the original has {counted(rows, 'record')}, the release {expected}",
+            OWN,
+        )
     return counts
 
 

@@ -114,7 +114,9 @@ def perturb(
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         review = Review(table, settled, clip, keep_order)
         filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle)
-        _publish(target, kept, key)
+        for file in kept:  # a new key comes before the release
+            file.put(key.secret.hex().encode() + b"\n")
+        publish(*kept, target)
     return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
 
 
@@ -164,13 +166,6 @@ def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, s
         filled = target.fill(batches, work.schema, sidecar, review.judge)
     assert filled is not None
     return filled
-
-
-def _publish(target: Output, kept: list[Target], key: Key) -> None:
-    """Put the release in its place, and before it the key where it is a new one."""
-    for file in kept:
-        file.put(key.secret.hex().encode() + b"\n")
-    publish(*kept, target)
 
 
 def _check_readable(release: Sidecar) -> None:

@@ -75,7 +75,7 @@ def open_releases(
     opened = [open_release(s, None, from_) for s in sources]
     for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, sidecar)
-    return Concatenated([t for t, _ in opened]), _joined([p for _, p in opened])
+    return Concatenated([t for t, _ in opened]), _joined([s for _, s in opened])
 
 
 def open_data(
@@ -100,17 +100,17 @@ def open_data(
     return open_release(source, sidecar, from_, ("perturbed", "reconstructed"))
 
 
-def _joined(promises: Sequence[Sidecar]) -> Sidecar:
+def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
     """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
-    records = [p.records for p in promises]
+    records = [s.records for s in sidecars]
     total = None if None in records else sum(r for r in records if r is not None)
-    seeded = [p for p in promises if p.privacy is not msgspec.UNSET and p.privacy.coins == "seeded"]
+    seeded = [s for s in sidecars if s.privacy is not msgspec.UNSET and s.privacy.coins == "seeded"]
     return msgspec.structs.replace(
-        promises[0],
+        sidecars[0],
         records=total,
-        privacy=(seeded or promises)[0].privacy,
+        privacy=(seeded or sidecars)[0].privacy,
         blake2b=msgspec.UNSET,
-        history=[Past.of(p) for p in promises],
+        history=[Past.of(s) for s in sidecars],
     )
 
 
