@@ -193,9 +193,6 @@ def load(path: str | Path) -> Tree:
     if not path.is_file():
         raise DataError(f"{quoted(path)} does not exist, or is not a file", "name a tree that train-tree wrote")
     files.reading(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except OSError as error:
-        raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
+    with files.readable(path), path.open("rb") as file:
+        data = file.read(LARGEST + 1)
     return decode(data, str(path))
