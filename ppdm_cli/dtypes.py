@@ -19,27 +19,12 @@ import pyarrow.compute as pc
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 
 _SIMPLE = {
-    str(t): t
-    for t in (
-        pa.bool_(),
-        pa.int8(),
-        pa.int16(),
-        pa.int32(),
-        pa.int64(),
-        pa.uint8(),
-        pa.uint16(),
-        pa.uint32(),
-        pa.uint64(),
-        pa.float32(),
-        pa.float64(),
-        pa.string(),
-        pa.date32(),
-        pa.time32("s"),
-        pa.time32("ms"),
-        pa.time64("us"),
-        pa.time64("ns"),
+    name: pa.type_for_alias(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double",
+        "string", "date32[day]", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]",
     )
-}
+}  # fmt: skip
 _FRIENDLY = {
     "int": pa.int64(),
     "integer": pa.int64(),

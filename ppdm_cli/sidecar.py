@@ -360,15 +360,10 @@ def decode(data: bytes, where: str) -> Sidecar:
         )
     try:
         return msgspec.json.decode(data, type=Sidecar, dec_hook=_channel)
-    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
-        what = explained(data, error)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
+        what = error.what if isinstance(error, PpdmError) else explained(data, error)
         raise MismatchError(
             f"the sidecar {quoted(where)} is not valid: {what}",
-            "ask for the one that was published with the release, unedited",
-        ) from None
-    except PpdmError as error:
-        raise MismatchError(
-            f"the sidecar {quoted(where)} is not valid: {error.what}",
             "ask for the one that was published with the release, unedited",
         ) from None
 

@@ -70,15 +70,12 @@ def command(
     release: Path | None,
     gamma: str | None,
     bins: str | None,
-    matrix: Any,
-    records: int | None,
     prior: str | None,
-    rho1: float,
     output: Path | None,
     plot: Path | None,
-    sidecar: Path | None,
     force: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Show what matrices cost and give, to choose gamma and N before perturbing.
 
@@ -104,11 +101,8 @@ def command(
             release,
             gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
             bins=None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10"),
-            matrix=matrix,
-            records=records,
             prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
-            rho1=rho1,
-            sidecar=sidecar,
+            **settings,
         )
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)
