@@ -20,14 +20,7 @@ from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.errors import (
-    MismatchError,
-    RefusedError,
-    UsageError,
-    listed,
-    quoted,
-    unknown_column,
-)
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.perturbing.bin_count import sized
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
@@ -52,14 +45,7 @@ from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_ta
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "AttributePlan",
-    "OrderSample",
-    "Plan",
-    "Release",
-    "perturb",
-    "telling",
-]
+__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "perturb", "telling"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,7 +114,9 @@ def perturb(
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         review = Review(table, settled, clip, keep_order)
         filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle)
-        _publish(target, kept, key)
+        for file in kept:  # a new key comes before the release
+            file.put(key.secret.hex().encode() + b"\n")
+        publish(*kept, target)
     return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
 
 
@@ -152,14 +140,11 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
 
 def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
     """Return the sidecar of the release."""
-    sidecar = Sidecar(
-        format="ppdm-sidecar",
-        version=1,
-        tool=sidecars.tool(),
-        stage="perturbed",
-        release=_release_id(key, settled),
-        records=rows,
-        attributes=settled.attributes,
+    sidecar = sidecars.new(
+        "perturbed",
+        _release_id(key, settled),
+        rows,
+        settled.attributes,
         recipes=[Recipe(list(settled.specs))],
         privacy=privacy(settled, key.origin),
         class_=settled.class_ or UNSET,
@@ -168,13 +153,7 @@ def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
     return sidecar
 
 
-def _fill(
-    target: Output,
-    work: Substituter,
-    sidecar: Sidecar,
-    review: Review,
-    shuffle: bool,
-) -> Sidecar:
+def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, shuffle: bool) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     table = review.table
     done = review.passed(map_partitions(table, work, columns=work.columns, doing="perturbing"))
@@ -187,13 +166,6 @@ def _fill(
         filled = target.fill(batches, work.schema, sidecar, review.judge)
     assert filled is not None
     return filled
-
-
-def _publish(target: Output, kept: list[Target], key: Key) -> None:
-    """Put the release in its place, and before it the key where it is a new one."""
-    for file in kept:
-        file.put(key.secret.hex().encode() + b"\n")
-    publish(*kept, target)
 
 
 def _check_readable(release: Sidecar) -> None:
@@ -254,12 +226,7 @@ def _csv(csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifie
     return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
 
 
-def _plan(
-    table: Table,
-    asked: Plan,
-    earlier: Sidecar | None,
-    identifier: str | None,
-) -> ResolvedPlan:
+def _plan(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:
