@@ -105,8 +105,9 @@ class Coins:
         n = len(addresses)
         block = self._input[:n]
         block[:, 0] = addresses
-        block.view("<u4")[:, 2] = codes
-        block.view("<u4")[:, 3] = retry
+        block[:, 1] = codes
+        if np.ndim(retry) or retry:
+            block.view("<u4")[:, 3] = retry
         self._cipher.update_into(memoryview(block).cast("B"), self._output)
         words: Words = self._output[: n * BLOCK].view("<u4").reshape(n, 4)
         return words
