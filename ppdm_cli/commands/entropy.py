@@ -10,6 +10,7 @@ import click
 
 from ppdm_cli.commands.options import (
     FILE,
+    file_option,
     force_option,
     json_option,
     kinds,
@@ -60,10 +61,8 @@ that means nothing. Memory: constant.""",
     show_default=True,
     help="An adversary's belief before; rho2 is the worst belief after.",
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
-@click.option(
-    "--plot", type=FILE, metavar="FILE", help="H(M) over N for each gamma, as .svg, .png, .pdf or .html."
-)
+@file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@file_option("--plot", help="H(M) over N for each gamma, as .svg, .png, .pdf or .html.")
 @sidecar_option
 @force_option
 @json_option
@@ -71,15 +70,12 @@ def command(
     release: Path | None,
     gamma: str | None,
     bins: str | None,
-    matrix: Any,
-    records: int | None,
     prior: str | None,
-    rho1: float,
     output: Path | None,
     plot: Path | None,
-    sidecar: Path | None,
     force: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Show what matrices cost and give, to choose gamma and N before perturbing.
 
@@ -105,11 +101,8 @@ def command(
             release,
             gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
             bins=None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10"),
-            matrix=matrix,
-            records=records,
             prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
-            rho1=rho1,
-            sidecar=sidecar,
+            **settings,
         )
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)

@@ -11,6 +11,7 @@ from ppdm_cli.commands.options import (
     FILE,
     attribute_settings,
     csv_options,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -81,10 +82,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     metavar="COL=DOMAIN",
     help="Declare a domain: age=0:120, level=low|high, or city=@FILE with one value per line; repeatable.",
 )
-@click.option("--plan", type=FILE, metavar="FILE", help="Take all of these settings from a TOML file.")
-@click.option(
-    "--like", type=FILE, metavar="RELEASE", help="Reuse the plan of an earlier release, for the next batch."
-)
+@file_option("--plan", help="Take all of these settings from a TOML file.")
+@file_option("--like", metavar="RELEASE", help="Reuse the plan of an earlier release, for the next batch.")
 @click.option(
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
@@ -125,10 +124,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
 )
-@click.option(
+@file_option(
     "--key-file",
-    type=FILE,
-    metavar="FILE",
     help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",
 )
 @click.option(
@@ -137,9 +134,7 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
 )
-@click.option(
-    "--sidecar", type=FILE, metavar="FILE", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]"
-)
+@file_option("--sidecar", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]")
 @csv_options
 @from_option
 @to_option
@@ -201,7 +196,7 @@ def _print_json(release: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.sidecar import display_json
 
-    said = inspection.figures(release.sidecar) | {
+    figures = inspection.figures(release.sidecar) | {
         "dropped": release.dropped,
         "merged": release.merged,
         "telling_order": release.telling_order,
@@ -210,7 +205,7 @@ def _print_json(release: Any) -> None:
         "shuffled": release.shuffled,
         "sentences": inspection.sentences(release.sidecar),
     }
-    click.echo(display_json(said))
+    click.echo(display_json(figures))
 
 
 def _report(release: Any, output: Path, asked: str | None) -> None:
@@ -226,24 +221,24 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
         columns = [*["matrix"] * any(r["law"] != DEFAULT.kind for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
-    said = inspection.sentences(release.sidecar)
+    sentences = inspection.sentences(release.sidecar)
     if asked is not None:
-        said += KINDS[asked].missed(release.sidecar.channels)
+        sentences += KINDS[asked].missed(release.sidecar.channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
-        said.append(
+        sentences.append(
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
     if release.dropped:
-        said.append(f"Dropped: {', '.join(release.dropped)}.")
+        sentences.append(f"Dropped: {', '.join(release.dropped)}.")
     if release.merged:
-        said.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
+        sentences.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
     if release.telling_order:
-        said.append(
+        sentences.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."
         )
     if release.in_order_of:
-        said.append(
+        sentences.append(
             f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
             "person's value of it knows roughly where that row is. --shuffle hides it."
         )
-    show.say(out, said)
+    show.say(out, sentences)

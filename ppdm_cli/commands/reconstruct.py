@@ -10,6 +10,7 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     cells_option,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -57,12 +58,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     help="Write the rows in a random order, a new one each time (uses temporary files). It hides nothing from "
     "anyone who has the release.",
 )
-@click.option(
-    "--output-sidecar",
-    type=FILE,
-    metavar="FILE",
-    help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]",
-)
+@file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
 @sidecar_option
 @from_option
 @to_option
@@ -112,11 +108,13 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
         rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
     elif settings["method"] == "joint":
         rest = " (the release shows no joint distribution)"
-    said = [
+    sentences = [
         f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
         f"with the {how.estimator} estimate{rest}.",
         *(["Shuffled; anyone who has the release can still make the same guesses."] * how.shuffled),
     ]
     if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
-        said.append("Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it.")
-    show.say(show.console(stderr=True), said)
+        sentences.append(
+            "Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it."
+        )
+    show.say(show.console(stderr=True), sentences)

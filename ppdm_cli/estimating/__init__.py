@@ -23,6 +23,7 @@ from ppdm_cli.estimating.estimators import (
     largest_remainder,
     maximum_likelihood,
 )
+from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
 from ppdm_cli.estimating.remarks import remarks
@@ -41,19 +42,24 @@ __all__ = [
     "DEFAULT",
     "ESTIMATORS",
     "MOST_CELLS",
+    "TINY",
     "Coverage",
     "Estimate",
     "Estimated",
+    "Steps",
+    "Stop",
+    "Tables",
     "as_frame",
     "count",
     "encoded",
     "estimate",
     "fill",
+    "forward",
     "joint_codes",
     "largest_remainder",
     "matrices_of",
     "maximum_likelihood",
-    "with_kept",
+    "shares",
 ]
 
 

@@ -22,11 +22,7 @@ FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
 
 
 def count(
-    table: Table,
-    groups: Sequence[Group],
-    *,
-    original: bool = False,
-    outside: str = FETCH_AGAIN,
+    table: Table, groups: Sequence[Group], *, original: bool = False, outside: str = FETCH_AGAIN
 ) -> list[Floats]:
     """Return a table of counts for each group of channels, an axis a channel.
 

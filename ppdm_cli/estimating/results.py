@@ -47,10 +47,7 @@ def _columns(table: Estimated) -> dict[str, Any]:
             "upper": upper[places[-1]],
         }
     interval = table.interval
-    columns |= {
-        "observed": table.unchanged.ravel(),
-        "estimate": table.estimate.ravel(),
-    }
+    columns |= {"observed": table.unchanged.ravel(), "estimate": table.estimate.ravel()}
     for name in ("std_error", "low", "high"):  # null where there is no interval
         columns[name] = pl.Series(getattr(interval, name).ravel(), nan_to_null=True)
     if table.truth is not None:
@@ -64,7 +61,7 @@ def fill(done: Estimate, output: Output) -> None:
     Its records are the table's rows; how many the release has is in the history.
     """
     past = done.sidecar.history
-    said = msgspec.structs.replace(
+    sidecar = msgspec.structs.replace(
         done.sidecar,
         stage="estimated",
         records=len(done.frame),
@@ -73,4 +70,4 @@ def fill(done: Estimate, output: Output) -> None:
         blake2b=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
-    output.fill_frame(done.frame, said)
+    output.fill_frame(done.frame, sidecar)

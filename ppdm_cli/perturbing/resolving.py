@@ -70,7 +70,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
             "identifiers are dropped, or published with --keep",
         )
     own = plan.attributes.get(plan.class_ or "")
-    if own is not None and (own.bins, own.edges) != (None, None):
+    if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
         raise UsageError(
             f"the class {quoted(plan.class_)} is given bins, and a class is never binned: its values are its "
             "labels",
@@ -144,7 +144,7 @@ def _domain(
 ) -> ResolvedDomain:
     kind = schema.field(name).type
     bins = _most_values(name, own, plan)
-    representative = own.representative or plan.representative
+    representative = own.representative or plan.representative or "center"
     if own.declares_domain:
         settled = ResolvedDomain(declared(name, kind, own, bins, representative))
     else:

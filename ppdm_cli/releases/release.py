@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from msgspec import UNSET
 
+from ppdm_cli import files
 from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
 from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.sidecar import Sidecar
@@ -108,14 +109,13 @@ def _with_sidecar(
 
 def has_sidecar_beside(source: Any) -> bool:
     """Whether a path, or one of several, has its sidecar beside it."""
-    files = source if isinstance(source, (list, tuple)) else [source]
-    return any(
-        isinstance(f, (str, Path)) and not is_stream(f) and sidecar_path(Path(f)).exists() for f in files
-    )
+    sources = source if isinstance(source, (list, tuple)) else [source]
+    paths = (Path(s) for s in sources if isinstance(s, (str, Path)) and not is_stream(s))
+    return any(sidecar_path(p).exists() for p in paths)
 
 
 def is_promised(table: Table) -> bool:
-    """Whether a table carries a sidecar, or has one beside it: then it is no original."""
+    """Whether a table carries a sidecar, or has one beside it: then it is not an original."""
     return table.sidecar is not None or has_sidecar_beside(table.files)
 
 
@@ -143,11 +143,8 @@ def open_original(data: Any, kinds: Mapping[str, pa.DataType], csv: CsvOptions |
 def _check_digest(path: Path, sidecar: Sidecar) -> None:
     if sidecar.blake2b is UNSET:
         return
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-    except OSError as error:
-        raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
+    with files.readable(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     if digest != sidecar.blake2b:
         raise MismatchError(
             f"the bytes of {quoted(path)} are not those its sidecar was made with",
@@ -156,7 +153,7 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
 
 
 def check_fit(table: Table, sidecar: Sidecar) -> None:
-    """Columns, types and the number of records are those of the sidecar."""
+    """Check that columns, types and the number of records are those of the sidecar."""
     expected, found = [a.name for a in sidecar.attributes], list(table.schema.names)
     for names, what in (
         ([n for n in expected if n not in found], "lacks"),

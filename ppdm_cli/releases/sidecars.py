@@ -5,23 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, quoted
+from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
-    """The sidecar from its file and from the data's own metadata; where both exist they must agree."""
+    """Return the sidecar from its file or from the data's own metadata; where both exist they must agree."""
     beside: bytes | None = None
     if path is not None:
         files.reading(path)
     if path is not None and path.exists():
-        try:
-            with path.open("rb") as file:
-                beside = file.read(LARGEST + 1)
-        except OSError as error:
-            raise DataError(
-                f"the sidecar {quoted(path)} cannot be read: {error.strerror}", "check its rights"
-            ) from None
+        with files.readable(path, "the sidecar "), path.open("rb") as file:
+            beside = file.read(LARGEST + 1)
     if beside is None and carried is None:
         raise MismatchError(
             f"{quoted(name)} has no sidecar",
