@@ -49,11 +49,11 @@ class Case:
         gamma = Decimal(str(self.gamma))
         if kind == "kept":
             return None
-        if kind == "noise":  # its standard deviation, as a share of the domain, is 1 / gamma
+        if kind == "noise":  # uniform; its standard deviation is 1 / gamma of the domain
             import pyarrow as pa
 
             extents = Bins(pa.float64(), np.linspace(0, 1, N + 1).tolist(), False).extents()
-            return Additive("normal", 1 / self.gamma, extents)
+            return Additive("uniform", 1 / self.gamma, extents)
         b = best_half_width(gamma, N) if kind == "band" else 0
         return Band(gamma, N, b) if b else GammaDiagonal(gamma, N)
 
