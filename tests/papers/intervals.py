@@ -135,10 +135,10 @@ def beyond(share: Floats, truth: np.ndarray, times: int) -> int:
     return int(((share < low) | (share > high)).sum())
 
 
-def one(case: Case, plug_in: str, times: int) -> dict[str, Any]:
+def one(case: Case, plug_in: str, times: int, seed: int = 1) -> dict[str, Any]:
     truth = case.truth
     matrices = case.matrices(truth.shape)
-    observed = releases(truth, matrices, np.random.default_rng(1), times)
+    observed = releases(truth, matrices, np.random.default_rng(seed), times)
     laws = [None, *matrices]
     found = intervals(observed, laws, Coverage(), PLUG_INS[plug_in](observed, laws))
     share = covered(found, truth)
