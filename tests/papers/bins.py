@@ -113,7 +113,10 @@ def main() -> None:
             .agg(mean)
             .pivot("cut", values="accuracy")
         )
-        auto = [best_bins(g, KINDS[m], n) for m, g, n in found.select("matrix", "gamma", "records").iter_rows()]
+        auto = [
+            best_bins(g, KINDS[m], n, fits=t == "digits")
+            for t, m, g, n in found.select("table", "matrix", "gamma", "records").iter_rows()
+        ]
         few = found.with_columns(auto=pl.Series(auto)).filter(pl.col("table") != "skewed")
         by = ("table", "records", "matrix", "gamma", "auto")
         print(few.group_by(*by, "bins").agg(mean).sort(*by, "bins").pivot("bins", values="accuracy"))
