@@ -40,6 +40,8 @@ DOMAINS: dict[str, Domain] = {
 REQUESTS: dict[str, dict[str, Any]] = {
     "additive": {"noise": "normal", "sd": Sd(0.08, True)},
     "band": {"half_width": 1},
+    "binary": {"flips": [0.1, 0.25]},
+    "symmetric": {"each": 0.05},
 }
 
 

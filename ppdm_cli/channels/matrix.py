@@ -142,9 +142,14 @@ class Matrix(ABC):
         return shown
 
     @property
-    def own_outputs(self) -> tuple[float, float]:
-        """Return how many outputs have probability gamma/D for a value, and how many 1/D."""
-        return 1.0, float(self.inputs - 1)
+    def candidates(self) -> int:
+        """Return K(M): the least number of codes that a published one may stand for."""
+        return self.inputs
+
+    @property
+    def own_outputs(self) -> tuple[float, float] | None:
+        """Return how many outputs have probability gamma/D for a value, and how many 1/D, if all have one."""
+        return None
 
 
 class Substitution(Matrix):
