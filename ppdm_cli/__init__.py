@@ -12,6 +12,7 @@ from ppdm_cli.version import __version__
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked, attack
+    from ppdm_cli.engine import running
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.evaluating import Entropy, entropy
@@ -47,11 +48,13 @@ __all__ = [
     "perturb",
     "predict",
     "reconstruct",
+    "running",
     "train_tree",
 ]
 
 _ROOMS = {
     "attacks": ("Attacked", "attack"),
+    "engine": ("running",),
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
     "evaluating": ("Entropy", "entropy"),

@@ -11,21 +11,28 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def default_threads() -> int:
-    """Return the number of cores that this process may use."""
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+THREADS: ContextVar[int | None] = ContextVar("ppdm_threads", default=None)
+"""The number of threads, where it is set."""
+
+
+def threads() -> int:
+    """Return the number of threads to use: of the cores that this process may use unless another is set."""
+    return THREADS.get() or max(
+        1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
 
 
 @contextmanager
-def workers(threads: int | None = None) -> Iterator[ThreadPoolExecutor]:
+def workers() -> Iterator[ThreadPoolExecutor]:
     """Yield a pool for the length of one job."""
-    executor = ThreadPoolExecutor(threads or default_threads(), thread_name_prefix="ppdm")
+    executor = ThreadPoolExecutor(threads(), thread_name_prefix="ppdm")
     try:
         yield executor
     finally:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli.commands import main
-from ppdm_cli.engine import map_partitions
+from ppdm_cli.engine import map_partitions, running
 from ppdm_cli.tables import CsvOptions, Table, format_of, open_table
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
@@ -93,9 +93,10 @@ def loaded(table: Table, columns: list[str] | None = None, threads: int = 2) -> 
     names = list(table.schema.names) if columns is None else columns
     schema = pa.schema([table.schema.field(n).with_nullable(True) for n in names])
     batches = []
-    for batch in map_partitions(table, lambda b: b.columns, columns=columns, threads=threads):
-        plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
-        batches.append(pa.RecordBatch.from_arrays(plain, schema=schema))
+    with running(threads=threads):
+        for batch in map_partitions(table, lambda b: b.columns, columns=columns):
+            plain = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+            batches.append(pa.RecordBatch.from_arrays(plain, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 

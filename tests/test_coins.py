@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppdm_cli import perturb
+from ppdm_cli import perturb, running
 from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, key_from_file, uniform
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.sidecar import decode
@@ -160,7 +160,8 @@ def pieces(frame: pl.DataFrame, rows: int) -> pa.Table:
 def test_threads_and_partitions_do_not_show(monkeypatch: pytest.MonkeyPatch, shuffle: bool) -> None:
     data = people(9_000).drop("id")
     asked = PLAN | {"seed": 4, "shuffle": shuffle}
-    whole = perturb(data, threads=1, **asked)
+    with running(threads=1):
+        whole = perturb(data, **asked)
     for threads, rows, cells in (
         (1, 1500, 1 << 22),
         (2, 1024, 1 << 22),
@@ -170,7 +171,8 @@ def test_threads_and_partitions_do_not_show(monkeypatch: pytest.MonkeyPatch, shu
         monkeypatch.setattr(base, "MOST_ROWS", rows)
         monkeypatch.setattr(base, "MOST_CELLS", cells)
         for source in (data, pieces(data, 700)):
-            again = perturb(source, threads=threads, **asked)
+            with running(threads=threads):
+                again = perturb(source, **asked)
             assert again.frame.equals(whole.frame)
             assert again.sidecar.encode() == whole.sidecar.encode()
 
@@ -182,7 +184,8 @@ def test_the_same_key_gives_the_same_cells(tmp_path: Path, suffix: str) -> None:
     key_file, ids, releases = tmp_path / "key", set(), []
     for number, (threads, source) in enumerate(((1, data), (2, pieces(data, 700)), (3, pieces(data, 1_999)))):
         out = tmp_path / f"out{number}.{suffix}"
-        perturb(source, out, threads=threads, key_file=key_file, id="id", **PLAN)
+        with running(threads=threads):
+            perturb(source, out, key_file=key_file, id="id", **PLAN)
         sidecar = decode((tmp_path / f"{out.name}.ppdm.json").read_bytes(), "it")
         ids.add(sidecar.release)
         releases.append((read_table(out), sidecar.attributes, sidecar.privacy))
@@ -198,7 +201,7 @@ def test_with_identifiers_the_order_and_newcomers_change_nobodys_answer(tmp_path
     more = people(4_000, seed=9).tail(1_000)
     for changed in (data.reverse(), data[rng.permutation(3_000)], pl.concat([more, data]), data.head(1_500)):
         mixed = changed[rng.permutation(changed.height)]
-        again = perturb(mixed, threads=3, **asked).frame
+        again = perturb(mixed, **asked).frame
         both = first.join(again, on="id", suffix=" again")
         assert both.height == min(3_000, changed.height)
         for name in ("age", "level", "town", "kept"):

@@ -56,9 +56,7 @@ def test_json_is_what_the_library_gives(here_made: Path, ppdm: Run) -> None:
 def test_the_formats_give_the_same(release: str, truth: str, here_made: Path, here: Run) -> None:
     args = ("--truth", truth, "--with", "posterior", "--with", "audit", "--json")
     found = json.loads(here("attack", release, *args).stdout)
-    base = attack(
-        str(here_made / release), truth=str(here_made / truth), attacks=["audit", "posterior"], threads=1
-    )
+    base = attack(str(here_made / release), truth=str(here_made / truth), attacks=["audit", "posterior"])
     assert found["attacks"] == base.rows and found["audit"] == base.audit
     assert {r["attribute"] for r in found["attacks"]} == {"age", "income", "region", "member", "since"}
 

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import perturb
+from ppdm_cli import perturb, running
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import read_sidecar
@@ -41,7 +41,8 @@ def test_every_row_is_counted_whoever_comes_last(threads: int) -> None:
 
     def rows(records: int) -> int | None:
         table = CountChecked(Pieces(), records)  # type: ignore[arg-type]
-        return fold(table, lambda b: b.rows, lambda a, b: a + b, threads=threads)
+        with running(threads=threads):
+            return fold(table, lambda b: b.rows, lambda a, b: a + b)
 
     for _ in range(20):
         assert rows(whole) == whole

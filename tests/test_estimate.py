@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Release, estimate, perturb, reconstruct, synthetic
+from ppdm_cli import Release, estimate, perturb, reconstruct, running, synthetic
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.tables import base
 
@@ -71,9 +71,11 @@ def test_e_is_the_papers(kept: Release, original: pl.DataFrame) -> None:
 
 
 def test_partitions_and_threads_do_not_matter(kept: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = estimate(kept.frame, sidecar=kept.sidecar, by="group", threads=1).frame
+    with running(threads=1):
+        whole = estimate(kept.frame, sidecar=kept.sidecar, by="group").frame
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    assert estimate(kept.frame, sidecar=kept.sidecar, by="group", threads=2).frame.equals(whole)
+    with running(threads=2):
+        assert estimate(kept.frame, sidecar=kept.sidecar, by="group").frame.equals(whole)
 
 
 def test_too_few_records_are_said_to_be_too_few(original: pl.DataFrame) -> None:

@@ -31,7 +31,7 @@ from ppdm_cli.tables import Output, publish
 from ppdm_cli.trees import FromRelease, train
 from tests.conftest import Run, people
 
-FUNCTIONS = [n for n in ppdm_cli.__all__ if n[0].islower()]
+FUNCTIONS = [n for n in ppdm_cli.__all__ if n[0].islower() and n != "running"]
 MARK = "PLANTED-CELL"
 
 

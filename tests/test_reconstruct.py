@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Release, engine, estimate, perturb, reconstruct, synthetic
+from ppdm_cli import Release, engine, estimate, perturb, reconstruct, running, synthetic
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.reconstructing import planner
@@ -76,8 +76,10 @@ def test_columns_types_and_order_are_the_originals(kept: Release) -> None:
 
 
 def test_the_result_follows_from_the_release(kept: Release) -> None:
-    once = reconstruct(kept.frame, sidecar=kept.sidecar, threads=1)
-    again = reconstruct(kept.frame, sidecar=kept.sidecar, threads=2)
+    with running(threads=1):
+        once = reconstruct(kept.frame, sidecar=kept.sidecar)
+    with running(threads=2):
+        again = reconstruct(kept.frame, sidecar=kept.sidecar)
     assert once.frame.equals(again.frame)
     other = perturb(people(), gamma=5, keep=["group"], class_="group", seed=2)
     assert not reconstruct(other.frame, sidecar=other.sidecar).frame.equals(once.frame)
@@ -93,11 +95,10 @@ class Elsewhere(engine.Threads):
     """Runs partitions in a shuffled order, some of them twice, by copies of the task, and counts the passes."""
 
     def __init__(self) -> None:
-        super().__init__(1)
-        object.__setattr__(self, "passes", [])
+        self.passes: list[Any] = []
 
     def map(self, table: Any, task: Any, columns: Any, advance: Any) -> Iterator[Any]:
-        self.passes.append(task)  # type: ignore[attr-defined]
+        self.passes.append(task)
         batches = list(super().map(table, lambda batch: batch, columns, advance))
         text, found = pickle.dumps(task), {}
         for index in np.random.default_rng(1).permutation(len(batches) * 3 // 2) % len(batches):
@@ -125,13 +126,10 @@ def test_neither_the_cut_nor_the_order_of_work_matters_and_no_pass_is_made_twice
     for rows in (700, 4_096):
         monkeypatch.setattr(base, "MOST_ROWS", rows)
         other = Elsewhere()
-        token = engine.ENGINE.set(other)
-        try:
+        with running(engine=other):
             again = reconstruct(release.frame, **asked)
-        finally:
-            engine.ENGINE.reset(token)
         assert again.frame.equals(whole.frame) and again.totals == whole.totals
-        assert len(other.passes) == expected  # type: ignore[attr-defined]
+        assert len(other.passes) == expected
 
 
 def within_a_value(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Release, perturb, reconstruct, synthetic
+from ppdm_cli import Release, perturb, reconstruct, running, synthetic
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.joint import JointTable, learn, read
 from ppdm_cli.joint.tables import Steps
@@ -57,10 +57,13 @@ def test_totals_are_those_of_the_result(kept: Release) -> None:
 
 
 def test_the_result_follows_from_the_release(kept: Release, monkeypatch: pytest.MonkeyPatch) -> None:
-    once = reconstruct(kept.frame, sidecar=kept.sidecar, threads=1)
-    assert reconstruct(kept.frame, sidecar=kept.sidecar, threads=2).frame.equals(once.frame)
+    with running(threads=1):
+        once = reconstruct(kept.frame, sidecar=kept.sidecar)
+    with running(threads=2):
+        assert reconstruct(kept.frame, sidecar=kept.sidecar).frame.equals(once.frame)
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    parts = reconstruct(kept.frame, sidecar=kept.sidecar, threads=2)
+    with running(threads=2):
+        parts = reconstruct(kept.frame, sidecar=kept.sidecar)
     assert parts.frame.equals(once.frame) and parts.totals == once.totals
 
 
@@ -101,7 +104,7 @@ def label_p_value(published: tuple[int, int, int], wrong: bool) -> float:
     drawer = Drawer.of(replace(learnt, model=JointTable((0, 1), matrices, by_published)), "a release")
     attributes = (*learnt.sample.channels, label)
     one = {a.name: a.domain.decode(np.full(n, v, np.uint8)) for a, v in zip(attributes, published, strict=True)}
-    (labels, drawn), *rest = map_partitions(open_table(pl.DataFrame(one)), drawer, threads=1)
+    (labels, drawn), *rest = map_partitions(open_table(pl.DataFrame(one)), drawer)
     assert not rest
     if wrong:  # as though the published label were the original one
         labels = np.full(n, published[2])

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from ppdm_cli import Release, estimate, perturb, reconstruct
+from ppdm_cli import Release, estimate, perturb, reconstruct, running
 from ppdm_cli import reconstructing as room
 from ppdm_cli.engine import fold
 from ppdm_cli.joint import JointTable, Learnt, Sample, read
@@ -65,14 +65,14 @@ def expected(release: Release, raked: bool = True) -> tuple[Expected, np.ndarray
     sample = read(table, said, label_of(said, None))
     drawer = Drawer.of(fitted(sample), said.release)
     if raked:
-        drawer = posterior_draws.raked(drawer, sample, table, "ml", threads=1)
+        drawer = posterior_draws.raked(drawer, sample, table, "ml")
 
     def work(batch: Any) -> tuple[Expected, np.ndarray]:
         parts = [Expected.of(weighted(drawer.chances(y, z), drawer.weights)) for _, y, z in drawer.drawn(batch)]
         drawn = np.bincount(drawer(batch)[0], minlength=len(drawer.weights))
         return sum(parts[1:], parts[0]), drawn
 
-    found = fold(table, work, lambda a, b: (a[0] + b[0], a[1] + b[1]), threads=1)
+    found = fold(table, work, lambda a, b: (a[0] + b[0], a[1] + b[1]))
     assert found is not None
     return *found, estimate(release.frame, sidecar=release.sidecar, attributes=["y"]).tables[0].estimate
 
@@ -132,7 +132,10 @@ def test_weights_are_found_where_few_records_can_have_a_label() -> None:
 def test_a_reconstruction_has_the_same_totals_on_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     release = released(lettered(5, nulls=True), 5, "gamma-diagonal", {})
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    once, twice = (reconstruct(release.frame, sidecar=release.sidecar, threads=t) for t in (1, 2))
+    with running(threads=1):
+        once = reconstruct(release.frame, sidecar=release.sidecar)
+    with running(threads=2):
+        twice = reconstruct(release.frame, sidecar=release.sidecar)
     assert once.how.method == "joint" and once.frame.equals(twice.frame)
     wanted = estimate(release.frame, sidecar=release.sidecar, attributes=["y"]).tables[0].estimate
     assert once.totals == twice.totals and set(once.totals) == {"x0", "x1", "x2", "y"}

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ppdm_cli.engine import ENGINE, Advance, Batch, Engine, fold, map_partitions, numbered, with_rows
+from ppdm_cli.engine import Advance, Batch, Engine, fold, map_partitions, numbered, running, with_rows
 from ppdm_cli.tables import Table, base, csv_blocks, open_table, parquet
 from tests.conftest import Run, listing, people
 
@@ -87,11 +87,8 @@ def test_tasks_run_anywhere_in_any_order_and_twice(data: Path, here: Run) -> Non
         return said, listing(data)
 
     expected, scattered = outcome(), Scattered(1)
-    token = ENGINE.set(scattered)
-    try:
+    with running(engine=scattered):
         assert outcome() == expected
-    finally:
-        ENGINE.reset(token)
     assert scattered.tasks > 200
 
 
@@ -107,7 +104,8 @@ class Counting:
 
 def test_a_task_that_remembers_would_be_found(data: Path) -> None:
     table = open_table(data / "data.csv")
-    whole = list(map_partitions(table, Counting(), threads=1))
+    with running(threads=1):
+        whole = list(map_partitions(table, Counting()))
     assert whole[-1] == 3_000 and len(whole) > 10
     assert Scattered(2).scan(table, Counting(), None, print) != whole
     with pytest.raises((AttributeError, pickle.PicklingError)):
@@ -149,5 +147,6 @@ def test_a_row_group_is_decoded_once_by_threads(data: Path, monkeypatch: pytest.
         return slices(group)
 
     monkeypatch.setattr(parquet._RowGroup, "slices", counted)
-    assert fold(open_table(data / "data.parquet"), attrgetter("rows"), add, threads=4) == 3_000
+    with running(threads=4):
+        assert fold(open_table(data / "data.parquet"), attrgetter("rows"), add) == 3_000
     assert sorted(decoded) == [0, 1, 2] and not parquet._READERS

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ppdm_cli import running
 from ppdm_cli.tables import open_table
 from ppdm_cli.trees import Options, Records, histograms, read
 from ppdm_cli.trees.growing import Grown, grow
@@ -41,21 +42,24 @@ def equal(one: Grown, other: Grown) -> bool:
 def test_the_tree_does_not_depend_on_how_counts_are_had(seed: int, classes: int, holes: bool) -> None:
     """All sorted, dense in pieces, with and without subtraction, one thread and three."""
     records = drawn(seed, 20_000, classes, holes)
-    usual = grow(records, Options(), False, 1)
+    with running(threads=1):
+        usual = grow(records, Options(), False)
     assert len(usual.feature) > 20
-    assert equal(usual, grow(records, Options(), False, 3))
+    with running(threads=3):
+        assert equal(usual, grow(records, Options(), False))
     for most in (1, 1 << 14, 1 << 17):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(histograms, "MOST_BYTES", most)
-            assert equal(usual, grow(records, Options(), False, 2))
+            assert equal(usual, grow(records, Options(), False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(histograms, "_subtraction", lambda *a: None)
-        assert equal(usual, grow(records, Options(), False, 2))
+        assert equal(usual, grow(records, Options(), False))
 
 
 def test_siblings_are_subtracted_and_a_wrong_difference_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     records, calls = drawn(1, 20_000, 2), []
-    usual = grow(records, Options(), False, 1)
+    with running(threads=1):
+        usual = grow(records, Options(), False)
     complete = histograms._Subtraction.completed
 
     def one_off(self: object, counts: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -63,7 +67,7 @@ def test_siblings_are_subtracted_and_a_wrong_difference_is_seen(monkeypatch: pyt
         return complete(self, counts, before + 1)  # type: ignore[arg-type]
 
     monkeypatch.setattr(histograms._Subtraction, "completed", one_off)
-    assert not equal(usual, grow(records, Options(), False, 1)) and calls
+    assert not equal(usual, grow(records, Options(), False)) and calls
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -87,7 +91,8 @@ def test_dense_histograms_stay_under_their_bound(threads: int, monkeypatch: pyte
         return dense(self, part, place, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(histograms.Counter, "_dense", watched)
-    grow(records, Options(max_depth=3), False, threads)
+    with running(threads=threads):
+        grow(records, Options(max_depth=3), False)
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
     assert seen and max(seen) * (threads + 1) <= 64 << 20

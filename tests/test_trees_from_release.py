@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import ppdm_cli.joint.sample as sampling
-from ppdm_cli import Release, perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli import Release, perturb, predict, reconstruct, running, synthetic, train_tree
 from ppdm_cli.domain import Bins
 from ppdm_cli.errors import UsageError
 from ppdm_cli.joint import JointTable, learn, read
@@ -71,9 +71,11 @@ def test_a_joint_reconstruction_is_far_better_than_by_class(release: Release) ->
 def test_the_same_release_gives_the_same_tree(
     release: Release, taught: FromRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    again = train_tree(release.frame, sidecar=release.sidecar, threads=1)
+    with running(threads=1):
+        again = train_tree(release.frame, sidecar=release.sidecar)
     monkeypatch.setattr(base, "MOST_ROWS", 1_024)
-    parts = train_tree(release.frame, sidecar=release.sidecar, threads=2)
+    with running(threads=2):
+        parts = train_tree(release.frame, sidecar=release.sidecar)
     for other in (again, parts):
         assert same(other.tree, taught.tree) and other.attributes == taught.attributes
         assert other.expected.accuracy == pytest.approx(taught.expected.accuracy, abs=1e-9)
@@ -87,7 +89,8 @@ def test_a_large_release_is_thinned_alike_whatever_its_parts(
     for rows, threads in ((1 << 20, 1), (1_024, 1), (1_024, 2), (777, 2)):
         monkeypatch.setattr(base, "MOST_ROWS", rows)
         table, said = open_releases(release.frame, release.sidecar)
-        found.append(read(table, said, label_of(said, None), threads))
+        with running(threads=threads):
+            found.append(read(table, said, label_of(said, None)))
     for sample in found:
         assert 1_000 < sample.records <= 3_000 and sample.total == 20_000
         np.testing.assert_array_equal(sample.counts([0, 2]), found[0].counts([0, 2]))

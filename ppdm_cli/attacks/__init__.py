@@ -18,7 +18,6 @@ from ppdm_cli.attacks.audit import TESTED
 from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.report import fill, sentences
 from ppdm_cli.attacks.run import ATTACKS, Passes
-from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR, of_record
@@ -93,8 +92,6 @@ def attack(
     force: bool = False,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Attacked:
     """Attack a release: a path, "-", or a table that speaks Arrow with its sidecar.
 
@@ -125,9 +122,9 @@ def attack(
         table = spooled(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
         passes = Passes(table, Paired(table, original, sidecar), sidecar, asked, original is not None)
-        passes.run(threads, progress)
+        passes.run()
         if target is not None:
-            passes.write_recovered(target, threads, progress)
+            passes.write_recovered(target)
     return Attacked(
         sidecar=sidecar,
         measured=original is not None,

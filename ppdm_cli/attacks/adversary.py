@@ -31,7 +31,7 @@ from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.whole_record import Record, told_by_class
 from ppdm_cli.channels import Channel
-from ppdm_cli.engine import Batch, Progress, fold, step
+from ppdm_cli.engine import Batch, fold, step
 from ppdm_cli.errors import DataError, listed
 from ppdm_cli.estimating import MOST_CELLS, count, maximum_likelihood
 from ppdm_cli.sidecar import Sidecar
@@ -73,11 +73,11 @@ class Adversary:
         )
         return label
 
-    def learn(self, threads: int | None, progress: Progress | None) -> None:
+    def learn(self) -> None:
         perturbed, label = self._sidecar.channels, self.label
         others = [a for a in perturbed if label is None or a.name != label.name]
         by_class = [(label, a) for a in others] if label is not None else []
-        found = count(self._table, [*((a,) for a in perturbed), *by_class], threads=threads, progress=progress)
+        found = count(self._table, [*((a,) for a in perturbed), *by_class])
         self.counts = dict(zip((a.name for a in perturbed), found, strict=False))
         self._by_class = dict(zip((a.name for a in others), found[len(perturbed) :], strict=False))
         self.records = int(found[0].sum())
@@ -89,18 +89,18 @@ class Adversary:
         }
         self.reader = Reader(self.targets, label)
         if set(self._asked) & set(LINEAR):
-            self._learn_linear(threads, progress)
+            self._learn_linear()
         if "posterior" in self._asked:
             self.guessers["posterior"] = Posterior(list(self.targets.values()))
         if "record" in self._asked:
-            self._learn_record(threads, progress)
+            self._learn_record()
         if label is not None and label.kept and {"posterior", "record"} & set(self._asked):
             self.kept = [
                 {"attribute": n, "kept": label.name} | told_by_class(self.targets[n], c)
                 for n, c in self._by_class.items()
             ]
 
-    def _learn_linear(self, threads: int | None, progress: Progress | None) -> None:
+    def _learn_linear(self) -> None:
         chosen: list[Target] = []
         out = dict[str, list[str]]()
         for target in self.targets.values():
@@ -125,9 +125,7 @@ class Adversary:
         middle = np.array([u.mean() for u in values])
         noise = np.array([noise_variance(t, w) for t, w in zip(chosen, scores, strict=True)])
         task = partial(_moments, self.reader, chosen, scores, middle)
-        moments = fold(
-            self._released, task, Moments.__add__, threads=threads, progress=progress, doing="correlating"
-        )
+        moments = fold(self._released, task, Moments.__add__, doing="correlating")
         assert moments is not None
         variances = np.array([prior_variance(t) for t in chosen])
         scored = Scored(moments, middle, noise, variances)
@@ -145,7 +143,7 @@ class Adversary:
                 continue
             self.guessers[name] = Linear(name, chosen, scores, scored, estimator(scored))
 
-    def _learn_record(self, threads: int | None, progress: Progress | None) -> None:
+    def _learn_record(self) -> None:
         label = self.label
         if label is None:
             self.remarks.append(
@@ -157,8 +155,8 @@ class Adversary:
                 "record: left out, because no perturbed attribute besides the class is small enough."
             )
             return
-        sample = joint.read(self._table, self._sidecar, label, threads, progress)
-        with step(progress, "learning"):
+        sample = joint.read(self._table, self._sidecar, label)
+        with step("learning"):
             learnt = joint.learn(sample)
         found = Record(learnt, self.targets, self._by_class, self.gamma)
         if not found.inside:

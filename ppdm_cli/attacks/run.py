@@ -21,7 +21,7 @@ from ppdm_cli.attacks.report import described
 from ppdm_cli.attacks.row_order import Order, State
 from ppdm_cli.attacks.scoring import Tally
 from ppdm_cli.attacks.whole_record import Beliefs
-from ppdm_cli.engine import Batch, Progress, fold, map_partitions
+from ppdm_cli.engine import Batch, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
 from ppdm_cli.inspection import noisy
 from ppdm_cli.sidecar import Sidecar
@@ -149,8 +149,8 @@ class Passes:
         self.repeat_rows: list[dict[str, Any]] = []
         self.order_rows: list[dict[str, Any]] = []
 
-    def run(self, threads: int | None, progress: Progress | None) -> None:
-        self.adversary.learn(threads, progress)
+    def run(self) -> None:
+        self.adversary.learn()
         targets, asked = list(self.adversary.targets.values()), self._asked
         records, release = self.adversary.records, uuid.UUID(self._sidecar.release)
         audited, repeated, ordered = self._known and "audit" in asked, "repeat" in asked, "order" in asked
@@ -169,12 +169,10 @@ class Passes:
                 f"repeat: {listed(self._task.repeat.left_out)} cannot be perturbed again: what is published "
                 "goes beyond the domain."
             )
-        seen = fold(
-            self._paired, self._task, Seen.__add__, threads=threads, progress=progress, doing="attacking"
-        )
+        seen = fold(self._paired, self._task, Seen.__add__, doing="attacking")
         assert seen is not None
         self._check_paired(seen)
-        self._conclude(seen, threads, progress)
+        self._conclude(seen)
 
     def _check_paired(self, seen: Seen) -> None:
         """Check that the rows pair: rows that do not belong together would look like perfect privacy."""
@@ -187,12 +185,12 @@ class Passes:
 
     # -- what comes out
 
-    def _conclude(self, seen: Seen, threads: int | None, progress: Progress | None) -> None:
+    def _conclude(self, seen: Seen) -> None:
         if self._task.order is not None:
             self.order_rows = self._task.order.rows(seen.order, self._known)
             if self._known and self._task.order.targets:
                 by_order = self._task.by_order
-                found = fold(self._paired, by_order, Seen.__add__, threads=threads, progress=progress)
+                found = fold(self._paired, by_order, Seen.__add__)
                 assert found is not None
                 seen.tallies |= found.tallies
         beliefs: dict[str, dict[str, dict[str, Any]]] = {}
@@ -226,7 +224,7 @@ class Passes:
 
     # -- the guesses themselves
 
-    def write_recovered(self, target: Output, threads: int | None, progress: Progress | None) -> None:
+    def write_recovered(self, target: Output) -> None:
         """Write the best guesses of the strongest attack that ran, in the original's columns and types."""
         linear_first = STRONGEST[2:] + STRONGEST[:2]
         strongest = linear_first if noisy(self._sidecar) else STRONGEST
@@ -240,9 +238,7 @@ class Passes:
 
         def counted() -> Any:
             nonlocal rows
-            for batch in map_partitions(
-                self._paired, task, threads=threads, progress=progress, doing="guessing"
-            ):
+            for batch in map_partitions(self._paired, task, doing="guessing"):
                 rows += batch.num_rows
                 yield batch
 

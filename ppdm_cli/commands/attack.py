@@ -98,8 +98,8 @@ def command(
     stack = click.get_current_context().with_resource(ExitStack())
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
-    with show.progress() as progress:
-        settings |= {"recovered": recovered or False, "force": force, "progress": progress}
+    with show.progress():
+        settings |= {"recovered": recovered or False, "force": force}
         done = attack(str(release), **settings)
     if not done.rows and done.honest is not False and (output is not None or plot is not None):
         raise UsageError(

@@ -100,7 +100,7 @@ def command(
     stack = click.get_current_context().with_resource(ExitStack())
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
-    with show.progress() as progress:
+    with show.progress():
         done = evaluating.entropy(
             release,
             gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
@@ -110,7 +110,6 @@ def command(
             prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
             rho1=rho1,
             sidecar=sidecar,
-            progress=progress,
         )
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)

@@ -110,7 +110,7 @@ def command(
     stack = click.get_current_context().with_resource(ExitStack())
     table = Output(stack, output, force=force, to=to) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
-    with show.progress() as progress:
+    with show.progress():
         done = estimate(
             [str(r) for r in release],
             sidecar=sidecar,
@@ -121,7 +121,6 @@ def command(
             truth=truth,
             csv=csv,
             from_=from_,
-            progress=progress,
         )
     if table is not None:
         fill(done, table)

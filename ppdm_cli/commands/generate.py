@@ -43,7 +43,7 @@ def command(
     and loan are drawn as the papers say; one of the functions F1 to F5 decides the class.
     """
     import secrets
-    from contextlib import ExitStack
+    from contextlib import ExitStack, nullcontext
 
     from ppdm_cli import synthetic
     from ppdm_cli.commands import show
@@ -53,8 +53,7 @@ def command(
     batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
     with ExitStack() as stack:
         target = Output(stack, output, None, force, to, spooled=False)
-        with show.progress() as progress:
-            progress = None if str(output) == "-" else progress  # rows pass to the terminal as they are made
-            with step(progress, "generating", records):
-                target.fill(show.told(batches, progress), synthetic.SCHEMA)
+        to_file = str(output) != "-"  # otherwise rows pass to the terminal as they are made
+        with show.progress() if to_file else nullcontext(), step("generating", records) as advance:
+            target.fill(show.advancing(batches, advance), synthetic.SCHEMA)
         publish(target)

@@ -171,14 +171,13 @@ def command(
 
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    with show.progress() as progress:
+    with show.progress():
         release = perturb(
             [str(d) for d in data],
             output,
             attributes=_settings(attributes, domains),
             id=identifier,
             csv=csv,
-            progress=progress,
             **settings,
         )
     if as_json:

@@ -65,9 +65,9 @@ def command(
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     loaded = load(tree)
     table = open_records(data, loaded, csv, from_)
-    with ExitStack() as stack, show.progress() as progress:
+    with ExitStack() as stack, show.progress():
         labelled = Output(stack, output, None, force, to)
-        measured = classify(loaded, table, labelled, progress=progress)
+        measured = classify(loaded, table, labelled)
         publish(labelled)
     if as_json:
         click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))

@@ -87,8 +87,8 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
 
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    with show.progress() as progress:
-        done = reconstruct([str(r) for r in release], output, progress=progress, **settings)
+    with show.progress():
+        done = reconstruct([str(r) for r in release], output, **settings)
     how = done.how
     records = done.sidecar.records
     if records is None and done.totals:  # a stream does not say beforehand how many it has

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from ppdm_cli.engine import running
 from ppdm_cli.errors import one_line
 from ppdm_cli.percentages import at_most, percent
 
@@ -203,23 +204,21 @@ class Steps:
         self._shown = self._waiting = None
 
 
-def told(batches: Iterable[Any], progress: Steps | None) -> Iterator[Any]:
+def advancing(batches: Iterable[Any], advance: Callable[[int], None]) -> Iterator[Any]:
     """Pass the batches on, and report their rows as progress."""
     for batch in batches:
         yield batch
-        if progress:
-            progress.advance(batch.num_rows)
+        advance(batch.num_rows)
 
 
 @contextmanager
-def progress() -> Iterator[Steps | None]:
-    """Yield an object to report rows to; None if stderr is not a terminal that can redraw a line."""
+def progress() -> Iterator[None]:
+    """Show the progress of what is called inside, if stderr is a terminal that can redraw a line."""
     out = console(stderr=True)
-    if not sys.stderr.isatty() or out.is_dumb_terminal:
-        yield None
-        return
-    steps = Steps(out)
+    steps = Steps(out) if sys.stderr.isatty() and not out.is_dumb_terminal else None
     try:
-        yield steps
+        with running(progress=steps):
+            yield
     finally:
-        steps.end()
+        if steps is not None:  # wherever ^C came
+            steps.end()

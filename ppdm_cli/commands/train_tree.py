@@ -116,8 +116,8 @@ def command(
     from ppdm_cli.trees import Places, train
 
     places = Places(output, predicted, exports, force)
-    with show.progress() as progress:
-        settings |= {"prune": not no_prune, "mdl": not no_mdl, "progress": progress}
+    with show.progress():
+        settings |= {"prune": not no_prune, "mdl": not no_mdl}
         done = train(data, places, class_, test, csv=csv, from_=from_, **settings)
     if as_json:
         from ppdm_cli.sidecar import display_json

@@ -8,7 +8,7 @@ of the partitions, and any number of threads gives the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from ppdm_cli.errors import quoted
-from ppdm_cli.pool import ordered, workers
+from ppdm_cli.pool import THREADS, ordered, workers
 from ppdm_cli.tables import Table, loaded
 
 State = TypeVar("State")
@@ -37,12 +37,17 @@ class Progress(Protocol):
         """The pass is over, or was given up."""
 
 
+PROGRESS: ContextVar[Progress | None] = ContextVar("ppdm_progress", default=None)
+"""Who is told of all work, where anyone is."""
+
+
 @contextmanager
-def step(progress: Progress | None, doing: str, total: int | None = None) -> Iterator[Advance]:
+def step(doing: str, total: int | None = None) -> Iterator[Advance]:
     """Tell of some work while it lasts: a pass over `total` rows, or work that no number is known of.
 
-    Gives what to call with the number of rows that were done.
+    Yields what to call with the number of rows that were done.
     """
+    progress = PROGRESS.get()
     if progress:
         progress.begin(doing, total)
     try:
@@ -110,16 +115,13 @@ class Engine(Protocol):
         return list(self.map(table, task, columns, advance))
 
 
-@dataclass(frozen=True)
 class Threads(Engine):
     """A pool of threads, which has a bounded number of partitions in hand at a time."""
-
-    threads: int | None = None
 
     def map(
         self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
     ) -> Iterator[Result]:
-        with workers(self.threads) as executor:
+        with workers() as executor:
             batches = numbered(table, columns, lambda load, parts: ordered(executor, parts, load))
             for rows, result in ordered(executor, batches, partial(with_rows, task)):
                 yield result
@@ -139,12 +141,22 @@ def with_rows(task: Callable[[Batch], Result], batch: Batch) -> tuple[int, Resul
     return batch.rows, task(batch)
 
 
-ENGINE: ContextVar[Engine | None] = ContextVar("ppdm_engine", default=None)
-"""What runs all passes in place of a pool of threads, where it is set."""
+_POOL = Threads()
+ENGINE: ContextVar[Engine] = ContextVar("ppdm_engine", default=_POOL)
+"""What runs all passes."""
 
 
-def _engine(threads: int | None) -> Engine:
-    return ENGINE.get() or Threads(threads)
+@contextmanager
+def running(
+    *, threads: int | None = None, engine: Engine | None = None, progress: Progress | None = None
+) -> Iterator[None]:
+    """Run what is called inside on so many threads, or by another engine, and report its progress."""
+    given: list[tuple[ContextVar[Any], Any]] = [(THREADS, threads), (ENGINE, engine), (PROGRESS, progress)]
+    with ExitStack() as stack:
+        for variable, value in given:
+            if value is not None:
+                stack.callback(variable.reset, variable.set(value))
+        yield
 
 
 def map_partitions(
@@ -152,13 +164,11 @@ def map_partitions(
     task: Callable[[Batch], Result],
     *,
     columns: Sequence[str] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
     doing: str = "reading",
 ) -> Iterator[Result]:
     """Yield what a task makes of every partition, in order, a bounded number of them at a time."""
-    with step(progress, doing, table.rows) as advance:
-        yield from _engine(threads).map(table, task, columns, advance)
+    with step(doing, table.rows) as advance:
+        yield from ENGINE.get().map(table, task, columns, advance)
 
 
 def fold(
@@ -167,13 +177,11 @@ def fold(
     merge: Callable[[State, State], State],
     *,
     columns: Sequence[str] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
     doing: str = "counting",
 ) -> State | None:
     """Return the states of all partitions, merged in their order; None of an empty table."""
-    with step(progress, doing, table.rows) as advance:
-        return _engine(threads).fold(table, task, merge, columns, advance)
+    with step(doing, table.rows) as advance:
+        return ENGINE.get().fold(table, task, merge, columns, advance)
 
 
 def scan(
@@ -181,10 +189,8 @@ def scan(
     task: Callable[[Batch], State],
     *,
     columns: Sequence[str] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
     doing: str = "counting",
 ) -> list[State]:
     """Return every partition's own state, in order: for what needs prefixes."""
-    with step(progress, doing, table.rows) as advance:
-        return _engine(threads).scan(table, task, columns, advance)
+    with step(doing, table.rows) as advance:
+        return ENGINE.get().scan(table, task, columns, advance)

@@ -15,7 +15,6 @@ import numpy as np
 
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Progress
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.estimating.counts import MOST_CELLS, Group, count, encoded, joint_codes
 from ppdm_cli.estimating.estimators import (
@@ -132,8 +131,6 @@ def estimate(
     truth: Any = None,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Estimate:
     """Estimate the original counts of a release, or of several with the same plan.
 
@@ -144,10 +141,10 @@ def estimate(
         raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
     table, sidecar = open_releases(data, sidecar, from_)
     groups = _groups(sidecar, attributes, by, joint)
-    observed = count(table, groups, threads=threads, progress=progress)
+    observed = count(table, groups)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
-        true_counts = _true_counts(truth, groups, observed, csv, threads, progress)
+        true_counts = _true_counts(truth, groups, observed, csv)
     tables = [
         _estimated(g, by is not None, y, estimator, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
@@ -216,12 +213,10 @@ def _true_counts(
     groups: Sequence[Group],
     observed: Sequence[np.ndarray],
     csv: CsvOptions | None,
-    threads: int | None,
-    progress: Progress | None,
 ) -> list[np.ndarray]:
     original = open_original(truth, {c.name: c.kind for g in groups for c in g}, csv)
     same = f"{OWN}; where values were clipped or merged for it, do the same to them"
-    counts = count(original, groups, original=True, outside=same, threads=threads, progress=progress)
+    counts = count(original, groups, original=True, outside=same)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
         raise MismatchError(

@@ -11,7 +11,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
-from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, UsageError, listed, quoted
 from ppdm_cli.tables import Table
 
@@ -28,8 +28,6 @@ def count(
     *,
     original: bool = False,
     outside: str = FETCH_AGAIN,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> list[Floats]:
     """Return a table of counts for each group of channels, an axis a channel.
 
@@ -47,7 +45,7 @@ def count(
         )
     names = [[a.name for a in group] for group in groups]
     task = partial(_count, domains=domains, groups=names, shapes=shapes, outside=outside)
-    found = fold(table, task, _added, columns=list(domains), threads=threads, progress=progress)
+    found = fold(table, task, _added, columns=list(domains))
     if found is None:
         return [np.zeros(shape) for shape in shapes]
     return [counts.astype(np.float64) for counts in found]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.channels import DEFAULT, checked_kind
-from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.evaluating.surfaces import of_grid, of_release
 from ppdm_cli.evaluating.writing import fill
@@ -60,7 +59,6 @@ def entropy(
     prior: Sequence[float] | None = None,
     rho1: float = 0.05,
     sidecar: Sidecar | str | Path | None = None,
-    progress: Progress | None = None,
 ) -> Entropy:
     """Say what matrices cost and give: for every gamma and number of bins, or for a release's attributes.
 
@@ -76,7 +74,7 @@ def entropy(
                 "leave out --gamma, --bins, --matrix, --prior and --records",
             )
         table, sidecar = open_release(release, sidecar)
-        return Entropy(of_release(table, sidecar, rho1=rho1, progress=progress), sidecar)
+        return Entropy(of_release(table, sidecar, rho1=rho1), sidecar)
     sizes = BINS if bins is None and prior is None else () if bins is None else _several(bins)
     rows = of_grid(
         [_decimal(g) for g in (GAMMAS if gamma is None else _several(gamma))],

@@ -13,7 +13,6 @@ import pyarrow as pa
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Request, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Categories
-from ppdm_cli.engine import Progress
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import count, maximum_likelihood
 from ppdm_cli.privacy import epsilon, worst_posterior
@@ -91,16 +90,14 @@ def of_grid(
     return _told([row(channel(g, n), rho1, records, shares) for g in gammas for n in sizes])
 
 
-def of_release(
-    table: Table, sidecar: Sidecar, *, rho1: float = 0.05, progress: Progress | None = None
-) -> list[dict[str, Any]]:
+def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[dict[str, Any]]:
     """Return a row for every perturbed attribute, under the prior estimated from the release itself."""
     if any(c.noise is not None for c in sidecar.channels):
         raise UsageError(
             "additive noise publishes numbers, not values of a domain: it has no H(M)",
             "inspect says how wide the noise is; entropy is for random substitution",
         )
-    observed = count(table, [(c,) for c in sidecar.channels], progress=progress)
+    observed = count(table, [(c,) for c in sidecar.channels])
     rows = []
     for channel, counts in zip(sidecar.channels, observed, strict=True):
         n = float(counts.sum())

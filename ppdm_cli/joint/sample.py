@@ -15,7 +15,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
-from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import encoded
 from ppdm_cli.repeatable import mixed
@@ -90,8 +90,6 @@ def read(
     table: Table,
     sidecar: Sidecar,
     label: Channel,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Sample:
     """The release as a sample, in one pass."""
     chosen = usable(sidecar, label)
@@ -104,7 +102,7 @@ def read(
     domains = {a.name: a.published for a in [*chosen, label]}
     most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
     task = partial(_Thinned.of, domains, most, label.published.size)
-    found = fold(table, task, _Thinned.__add__, columns=list(domains), threads=threads, progress=progress)
+    found = fold(table, task, _Thinned.__add__, columns=list(domains))
     if found is None:
         empty = [np.empty(0, code_type(d.size)) for d in domains.values()]
         nobody = np.zeros(label.published.size, np.int64)

@@ -21,7 +21,7 @@ from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.domain import Representative
-from ppdm_cli.engine import Progress, map_partitions
+from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import (
     MismatchError,
     RefusedError,
@@ -134,8 +134,6 @@ def perturb(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     to: Literal["arrow", "csv"] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Release:
     """Perturb a table: a path, several, "-", or anything that speaks Arrow.
 
@@ -155,10 +153,10 @@ def perturb(
     with ExitStack() as stack:
         target = Output(stack, output, sidecar, force, to)
         kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
-        settled = _plan(table, asked, earlier, id, threads, progress)
+        settled = _plan(table, asked, earlier, id)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         review = Review(table, settled, clip, keep_order)
-        filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle, threads, progress)
+        filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle)
         _publish(target, kept, key)
     return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
 
@@ -221,16 +219,10 @@ def _fill(
     sidecar: Sidecar,
     review: Review,
     shuffle: bool,
-    threads: int | None,
-    progress: Progress | None,
 ) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     table = review.table
-    done = review.passed(
-        map_partitions(
-            table, work, columns=work.columns, threads=threads, progress=progress, doing="perturbing"
-        )
-    )
+    done = review.passed(map_partitions(table, work, columns=work.columns, doing="perturbing"))
     with ExitStack() as stack:
         batches = (
             _shuffled(stack, done, work.schema, table.rows, target.folder)
@@ -312,8 +304,6 @@ def _plan(
     asked: Plan,
     earlier: Sidecar | None,
     identifier: str | None,
-    threads: int | None,
-    progress: Progress | None,
 ) -> ResolvedPlan:
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
@@ -330,7 +320,7 @@ def _plan(
         )
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
-    facts = profile(table, unknown, threads, progress) if unknown else {}
+    facts = profile(table, unknown) if unknown else {}
     return resolve(table.schema, asked, identifier, facts)
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES
-from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import DataError, RefusedError, quoted, word
 from ppdm_cli.tables import Table
 
@@ -45,14 +45,12 @@ class Facts:
         return self
 
 
-def profile(
-    table: Table, most: Mapping[str, int], threads: int | None = None, progress: Progress | None = None
-) -> dict[str, Facts]:
+def profile(table: Table, most: Mapping[str, int]) -> dict[str, Facts]:
     """Return the facts of each column named in `most`, which says how many distinct numbers are few."""
     names = list(most)
     limits = {n: MOST_VALUES if dtypes.is_discrete(table.schema.field(n).type) else most[n] for n in names}
     task, merge = partial(_profiled, table.schema, limits), partial(_merged, limits)
-    found = fold(table, task, merge, columns=names, threads=threads, progress=progress)
+    found = fold(table, task, merge, columns=names)
     if found is None:
         raise DataError(f"{quoted(table.name)} has no records", "there is nothing to perturb")
     for name in names:

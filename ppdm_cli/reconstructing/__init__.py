@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import Channel
-from ppdm_cli.engine import Progress, map_partitions, step
+from ppdm_cli.engine import map_partitions, step
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
@@ -83,8 +83,6 @@ def reconstruct(
     force: bool = False,
     from_: Literal["arrow", "csv"] | None = None,
     to: Literal["arrow", "csv"] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Reconstructed:
     """Reconstruct a usable data set from a release, or from several with the same plan.
 
@@ -101,14 +99,14 @@ def reconstruct(
         table = spooled(table, stack)
         drawer = None
         if label is not None and method in (None, "joint") and usable(sidecar, label):
-            sample = read(table, sidecar, label, threads, progress)
-            with step(progress, "learning"):
+            sample = read(table, sidecar, label)
+            with step("learning"):
                 learnt = learn(sample, cells)
             if learnt.model is not None:
                 drawer = Drawer.of(learnt, sidecar.release)
                 if not label.kept:
-                    drawer = raked(drawer, sample, table, estimator, threads, progress)
-        planned = Planner(table, sidecar, estimator, threads, progress).planned(label, drawer)
+                    drawer = raked(drawer, sample, table, estimator)
+        planned = Planner(table, sidecar, estimator).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])
@@ -117,7 +115,7 @@ def reconstruct(
         def dealt() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             dealer = Dealer(sidecar, planned, drawer, spread)
-            found = map_partitions(table, dealer, threads=threads, progress=progress, doing="reconstructing")
+            found = map_partitions(table, dealer, doing="reconstructing")
             for batch, drawn in found:
                 rows += batch.num_rows
                 for name, counts in drawn.items():

@@ -12,7 +12,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.engine import Batch, Progress, scan
+from ppdm_cli.engine import Batch, scan
 from ppdm_cli.estimating import ESTIMATORS, encoded, joint_codes, largest_remainder, matrices_of
 from ppdm_cli.reconstructing.dealing import Deal
 from ppdm_cli.reconstructing.posterior_draws import Drawer
@@ -82,11 +82,8 @@ class Planned:
 class Planner:
     """Counts a release and plans the deal of attributes, within labels where there are any."""
 
-    def __init__(
-        self, table: Table, sidecar: Sidecar, estimator: str, threads: int | None, progress: Progress | None
-    ) -> None:
+    def __init__(self, table: Table, sidecar: Sidecar, estimator: str) -> None:
         self._table, self._sidecar, self._estimator = table, sidecar, ESTIMATORS[estimator]
-        self._threads, self._progress = threads, progress
         self._totals: dict[str, list[int]] = {}
 
     def planned(self, label: Channel | None, drawer: Drawer | None) -> Planned:
@@ -120,7 +117,7 @@ class Planner:
                 [*(a.name for a in self._sidecar.perturbed), *(c.name for c in counter.labels.channels)]
             )
         )
-        parts = scan(self._table, counter, columns=columns, threads=self._threads, progress=self._progress)
+        parts = scan(self._table, counter, columns=columns)
         if not parts:
             sizes = [a.published.size for a in counter.attributes]
             return [np.zeros((0, counter.labels.size, size), np.int64) for size in sizes]

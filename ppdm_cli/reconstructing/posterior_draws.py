@@ -14,7 +14,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
-from ppdm_cli.engine import Batch, Progress, fold
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.estimating import ESTIMATORS, encoded, matrices_of
 from ppdm_cli.joint import Forest, JointTable, Learnt, Sample, picked
 from ppdm_cli.reconstructing.raking import Expected, step, weighted
@@ -123,8 +123,6 @@ def raked(
     sample: Sample,
     table: Table,
     estimator: str,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Drawer:
     """Weight the labels so that their expected totals are the estimate's.
 
@@ -150,8 +148,6 @@ def raked(
             Expecting(drawer),
             Expected.__add__,
             columns=columns,
-            threads=threads,
-            progress=progress,
             doing="weighting the class",
         )
         assert expected is not None

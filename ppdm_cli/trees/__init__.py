@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ppdm_cli.engine import Progress, step
+from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed
 from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
@@ -110,8 +110,6 @@ def train_tree(
     cells: int = CELLS,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Fitted | FromRelease:
     """Train a decision tree on an original, a reconstruction or a release, whichever the sidecar says it is.
 
@@ -126,7 +124,6 @@ def train_tree(
     options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     _check(options)
     table, sidecar = open_data(data, sidecar, csv, from_)
-    how: dict[str, Any] = {"threads": threads, "progress": progress}
     if sidecar is not None and sidecar.stage == "perturbed":
         given = {"drop": bool(drop), "nominal": bool(nominal), "cuts": cuts is not None}
         given |= {"weights": weights is not None}
@@ -136,15 +133,15 @@ def train_tree(
             raise UsageError(
                 f"--{option} is for data, and this is a release", "leave it out, or reconstruct first"
             )
-        return from_release(table, sidecar, class_, cells=cells, **how)
+        return from_release(table, sidecar, class_, cells=cells)
     if cells != CELLS:
         raise UsageError("--cells is for releases, and this is not one", "leave it out")
     label = named_class(class_, sidecar)
-    records = read(table, label, weights=weights, cuts=cuts, drop=drop, nominal=nominal, **how)
+    records = read(table, label, weights=weights, cuts=cuts, drop=drop, nominal=nominal)
     if sidecar is not None:
         records = at_edges(records, sidecar)
-    with step(progress, "growing"):
-        return fit_records(records, options, threads)
+    with step("growing"):
+        return fit_records(records, options)
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,6 @@ def train(
     *,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    progress: Progress | None = None,
     **settings: Any,
 ) -> Trained:
     """Train a tree, measure it with `test`, and write it, what it predicts and its exports to their places.
@@ -206,11 +202,11 @@ def train(
         files.append(TreeFile(stack, places.tree, places.force))
         labelled = None if predicted is None else Output(stack, predicted, force=places.force)
         other = None if test is None else open_records(test, table, csv)
-        done = train_tree(table, class_, sidecar=sidecar, progress=progress, **settings)
+        done = train_tree(table, class_, sidecar=sidecar, **settings)
         tested = None
         if other is not None or labelled is not None:
             source = other or (table if table.rewindable else open_records(data, done.tree, csv))
-            tested = classify(done.tree, source, labelled, progress=progress)
+            tested = classify(done.tree, source, labelled)
         for file in files:
             file.fill(done.tree)
         # all is written: only now is anything put in its place
@@ -229,10 +225,10 @@ def _check(options: Options) -> None:
         raise UsageError("the depth is negative", "0 or more")
 
 
-def fit_records(records: Records, options: Options | None = None, threads: int | None = None) -> Fitted:
+def fit_records(records: Records, options: Options | None = None) -> Fitted:
     """Train a tree on records in memory."""
     options = options or Options()
-    grown = grow(records, options, options.prune, threads)
+    grown = grow(records, options, options.prune)
     collapse(grown)
     if options.prune:
         Pruner(records, grown, options.confidence).run()
@@ -274,8 +270,6 @@ def predict(
     *,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> pl.DataFrame:
     """Predict each record's class, by a tree or the file that it is in.
 
@@ -287,7 +281,7 @@ def predict(
     if isinstance(tree, (str, Path)):
         tree = load(tree)
     tree = tree if isinstance(tree, Tree) else tree.tree
-    found = predict_table(tree, open_records(data, tree, csv, from_), threads=threads, progress=progress)
+    found = predict_table(tree, open_records(data, tree, csv, from_))
     chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
     columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}
     return pl.DataFrame(pa.table(columns))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.engine import Batch, Progress, map_partitions
+from ppdm_cli.engine import Batch, map_partitions
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted
 from ppdm_cli.releases import open_data
 from ppdm_cli.tables import CsvOptions, Output, Table
@@ -117,9 +117,6 @@ def classify(
     tree: Tree,
     table: Table,
     output: Output | None = None,
-    *,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Measured | None:
     """Predict every record, and fill an output where there is one; what it measured, where it could."""
     work = Labeller(tree, table, written=output is not None)
@@ -128,9 +125,7 @@ def classify(
 
     def batches() -> Iterator[pa.RecordBatch]:
         nonlocal total
-        for batch, measured in map_partitions(
-            table, work, columns=work.columns, threads=threads, progress=progress, doing="predicting"
-        ):
+        for batch, measured in map_partitions(table, work, columns=work.columns, doing="predicting"):
             if total is not None and measured is not None:
                 total = total + measured
             yield batch

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import Progress, step
+from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
 from ppdm_cli.shown import Shown
@@ -115,16 +115,14 @@ def from_release(
     class_: str | None = None,
     *,
     cells: int = CELLS,
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> FromRelease:
     """Train a tree on a release itself, by the estimated joint distribution of class and attributes.
 
     `cells` bounds the joint tables.
     """
     label = label_of(sidecar, class_)
-    sample = read(table, sidecar, label, threads, progress)
-    with step(progress, "learning"):
+    sample = read(table, sidecar, label)
+    with step("learning"):
         learnt = learn(sample, cells)
     remarks = []
     kept = [a.name for a in sidecar.kept if a.name != label.name]
@@ -134,7 +132,7 @@ def from_release(
         remarks.append(f"Not used, because not perturbed: {listed(kept)}.")
     if large:
         remarks.append(f"Not used, because of too many values: {listed(large)}.")
-    with step(progress, "growing"):
+    with step("growing"):
         return _taught(learnt, label.name, remarks)
 
 

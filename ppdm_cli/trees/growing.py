@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ppdm_cli.pool import default_threads, ordered, workers
+from ppdm_cli.pool import ordered, workers
 from ppdm_cli.trees.histograms import Counter, Entries, Level, Task
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import SMALL, Best, best
@@ -96,7 +96,7 @@ def step(
     )
 
 
-def grow(records: Records, options: Options, keep: bool, threads: int | None = None) -> Grown:
+def grow(records: Records, options: Options, keep: bool) -> Grown:
     """Return the whole tree, unpruned; `keep` remembers the entries of the inner nodes."""
     entries = Entries(np.arange(records.rows), np.zeros(records.rows, np.int64), records.weights)
     if entries.weight is not None:
@@ -105,9 +105,8 @@ def grow(records: Records, options: Options, keep: bool, threads: int | None = N
     first_node, levels, depth = 0, [], 0
     parent = np.zeros(1, np.int64)
     remembered: dict[int, Entries] = {}
-    threads = threads or default_threads()
-    counter = Counter(records, threads)
-    with workers(threads) as executor:
+    counter = Counter(records)
+    with workers() as executor:
         while True:
             size = len(parent)
             total, most = counts.sum(axis=1), counts.max(axis=1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ppdm_cli.pool import threads
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import Rows
 
@@ -95,11 +96,11 @@ class _Part:
 class Counter:
     """Counts the open nodes of one level after the other."""
 
-    def __init__(self, records: Records, threads: int) -> None:
+    def __init__(self, records: Records) -> None:
         self.records = records
         self.classes = len(records.labels)
         # half for what is counted, by all threads together; half for what is kept for the children
-        self.most, self.most_kept = MOST_BYTES // 2 // (threads + 1), MOST_BYTES // 4
+        self.most, self.most_kept = MOST_BYTES // 2 // (threads() + 1), MOST_BYTES // 4
         self.subtracts = records.weights is None and not records.has_missing
         self._groups: dict[float, list[int]] = {}
         for place, column in enumerate(records.columns):

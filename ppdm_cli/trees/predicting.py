@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
-from ppdm_cli.engine import Batch, Progress, scan
+from ppdm_cli.engine import Batch, scan
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.records import floats
@@ -69,15 +69,13 @@ def _both_plain(one: pa.DataType, other: pa.DataType) -> bool:
     return all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (one, other))
 
 
-def predict_table(
-    tree: Tree, table: Table, *, threads: int | None = None, progress: Progress | None = None
-) -> np.ndarray:
+def predict_table(tree: Tree, table: Table) -> np.ndarray:
     """Return the chances of the classes for a whole table, (records, classes), in its order."""
     check_columns(tree, table.schema)
     descent = Descent(tree)
     names = [tree.features[i].name for i in descent.tested]
     columns = names or table.schema.names[:1]
-    parts = scan(table, descent, columns=columns, threads=threads, progress=progress, doing="predicting")
+    parts = scan(table, descent, columns=columns, doing="predicting")
     return np.concatenate(parts) if parts else np.empty((0, len(tree.labels)))
 
 

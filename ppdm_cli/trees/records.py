@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
-from ppdm_cli.engine import Batch, Progress, scan
+from ppdm_cli.engine import Batch, scan
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import Table
@@ -85,8 +85,6 @@ def read(
     cuts: int | None = None,
     drop: Sequence[str] = (),
     nominal: Sequence[str] = (),
-    threads: int | None = None,
-    progress: Progress | None = None,
 ) -> Records:
     """Return the table's columns as codes; `nominal` names numbers that are categories."""
     known = table.schema.names
@@ -103,7 +101,7 @@ def read(
     kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in known if n not in drop}
     numbers = {n for n in kinds if not dtypes.is_discrete(kinds[n]) and n not in nominal and n != class_}
     task = partial(_taken, class_, {n: n in numbers for n in kinds})
-    parts = scan(table, task, columns=list(kinds), threads=threads, progress=progress, doing="reading")
+    parts = scan(table, task, columns=list(kinds), doing="reading")
     if not parts or not sum(len(p[class_]) for p in parts):
         raise DataError(f"{quoted(table.name)} has no records", "a tree needs at least one")
 
@@ -121,7 +119,7 @@ def read(
             "name a column of labels",
         )
     weight = np.concatenate([p[weights] for p in parts]) if isinstance(weights, str) else weights
-    with workers(threads) as executor:
+    with workers() as executor:
         columns = tuple(ordered(executor, names, column))
     codes = label.codes.astype(np.intp)
     checked = _weights(weight, len(codes))
