@@ -16,7 +16,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.settings import decimal
 
-Chance = Annotated[int | float, Meta(ge=0, le=1)]
+Chance = Annotated[float, Meta(ge=0, le=1)]
 
 
 def read_chance(value: Any) -> float:

@@ -70,7 +70,7 @@ class Block(Explicit, Substitution):
     @cached_property
     def _place(self) -> tuple[np.ndarray, np.ndarray]:
         """Return for each code its block and its place in it."""
-        block, place = np.empty((2, self.inputs), np.intp)
+        block, place = np.empty(self.inputs, np.uint16), np.empty(self.inputs, np.uint16)
         for b, codes in enumerate(self.blocks):
             block[list(codes)], place[list(codes)] = b, np.arange(len(codes))
         return block, place
@@ -88,8 +88,8 @@ class Block(Explicit, Substitution):
             def of_rows(retry: int, some: np.ndarray | None = None, rows: np.ndarray = rows) -> np.ndarray:
                 return blocks(retry, rows if some is None else rows[some])
 
-            drawn = place[codes[rows]].astype(out.dtype)
-            GammaDiagonal(self.gamma, len(members)).sample(drawn, of_rows, drawn)
+            drawn = np.empty(len(rows), out.dtype)
+            GammaDiagonal(self.gamma, len(members)).sample(place[codes[rows]], of_rows, drawn)
             out[rows] = np.array(members, out.dtype)[drawn]
 
 

@@ -24,7 +24,7 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
     options: ClassVar[Mapping[str, Any]] = {"each": read_chance}
     takes_gamma = False
 
-    each: Annotated[int | float, Meta(gt=0, lt=1)]
+    each: Annotated[float, Meta(gt=0, lt=1)]
 
     def matrix(self, domain: Domain) -> GammaDiagonal:
         each = Fraction(repr(self.each))

@@ -65,6 +65,11 @@ class AttributePlan:
             checked_bins(self.bins)
         if self.matrix is not None:
             checked_kind(self.matrix)
+            if self.own_gamma() is not None and not KINDS[self.matrix].takes_gamma:
+                raise UsageError(
+                    f"a {self.matrix} matrix is given whole, and no gamma can be asked of it",
+                    "leave out one of the two",
+                )
             strange = [o for o in self.options if o not in KINDS[self.matrix].options]
             if strange:
                 raise UsageError(
