@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.evaluating import Entropy, entropy
     from ppdm_cli.inspection import Inspected, inspect
-    from ppdm_cli.perturbing import Release, perturb
+    from ppdm_cli.perturbing import Plan, Release, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.tables import CsvOptions
@@ -33,6 +33,7 @@ __all__ = [
     "FromRelease",
     "Inspected",
     "MismatchError",
+    "Plan",
     "PpdmError",
     "Reconstructed",
     "RefusedError",
@@ -58,7 +59,7 @@ _ROOMS = {
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
     "evaluating": ("Entropy", "entropy"),
-    "perturbing": ("Release", "perturb"),
+    "perturbing": ("Plan", "Release", "perturb"),
     "inspection": ("Inspected", "inspect"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),

@@ -21,7 +21,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 import pyarrow as pa
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from ppdm_cli.arrays import Addresses, Codes, Words
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
@@ -93,6 +92,9 @@ class Coins:
     """
 
     def __init__(self, key: bytes) -> None:
+        # loaded only where coins are thrown: it takes longer than all of this package, and miners throw none
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
         self._cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
         if not hasattr(_scratch, "input"):
             _scratch.input = np.zeros((CELLS, 2), np.uint64)

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from ppdm_cli.errors import PpdmError, UsageError, quoted
+from ppdm_cli.errors import PpdmError, quoted
+from ppdm_cli.settings import names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,29 +41,20 @@ _FLAG = re.compile(
 def front(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function as notebooks call it."""
     takes = signature(function)
-    names = [p.name for p in takes.parameters.values() if p.annotation == "Sequence[str]"]
+    listed = [p.name for p in takes.parameters.values() if p.annotation == "Sequence[str]"]
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         given = takes.bind(*args, **kwargs)
         try:
-            for name in given.arguments.keys() & names:
-                given.arguments[name] = _names(name, given.arguments[name])
+            for name in given.arguments.keys() & listed:
+                given.arguments[name] = names(name, given.arguments[name])
             return function(*given.args, **given.kwargs)
         except PpdmError as error:
             raise type(error)(spoken(error.what), spoken(error.next_step)) from None
 
     called.__module__ = "ppdm_cli"  # where pickle finds it
     return called
-
-
-def _names(argument: str, value: Any) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) else value
-    if not isinstance(names, (list, tuple, set, frozenset)) or not all(isinstance(n, str) for n in names):
-        raise UsageError(
-            f"{argument}= takes one name or a list of names", f"such as {argument}=['age', 'salary']"
-        )
-    return tuple(names)
 
 
 def spoken(text: str) -> str:
@@ -79,11 +71,11 @@ def _argument(found: re.Match[str]) -> str:
     if option in ("header", "no-header"):
         return f"csv=CsvOptions(header={option == 'header'}){' ' + value if value else ''}"
     if option in _CSV:
-        return f"csv=CsvOptions({_CSV[option]}={_said(option, value) if value else '...'})"
-    return f"{name}={_said(option, value) if value else ''}"
+        return f"csv=CsvOptions({_CSV[option]}={_in_python(option, value) if value else '...'})"
+    return f"{name}={_in_python(option, value) if value else ''}"
 
 
-def _said(option: str, value: str) -> str:
+def _in_python(option: str, value: str) -> str:
     """Return the value of an option in Python's notation."""
     if option in ("domain", "type", "attribute") and value[0] == value[-1] == "'":
         value = value[1:-1]  # a word of the shell
@@ -99,5 +91,5 @@ def _said(option: str, value: str) -> str:
         first, last = map(int, value.split(":"))
         return f"range({first}, {last + 1})"
     if "," in value:
-        return f"[{', '.join(_said('', v) for v in value.split(','))}]"
+        return f"[{', '.join(_in_python('', v) for v in value.split(','))}]"
     return value if re.fullmatch(r"[\d.]+|'.*'", value) else quoted(value)

@@ -146,7 +146,7 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     """Return the promise over a record in plain words."""
     record = of_record(sidecar, prior)
-    said = []
+    lines = []
     if sidecar.privacy is UNSET:
         return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
     if sidecar.reconstruction is not UNSET:
@@ -155,17 +155,17 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             if sidecar.reconstruction.shuffled
             else "Each row is a guess about the person in the same row of the release"
         )
-        said.append(
+        lines.append(
             f"{row}, and many of its values are right. Anyone who has the release can make the same guesses: "
             "handle this file as you would the release."
         )
     many = len(sidecar.perturbed)
     kinds = _by_kind(sidecar)
     for kind, channels in kinds.items():
-        said += KINDS[kind].warnings(channels)
+        lines += KINDS[kind].warnings(channels)
     bounded = all(isfinite(c.matrix.amplification) for c in sidecar.channels)
     if record["perturbed_gamma"] is None:
-        said.append(
+        lines.append(
             "The coins came from a seed, which can be guessed and checked against the release: "
             "nothing is promised. For publishing, perturb without --seed."
         )
@@ -173,31 +173,33 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
         worst = at_most(record["worst_posterior"])
         worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
-        said.append(
+        lines.append(
             f"Over the {attributes} of a record, gamma is {record['perturbed_gamma']} "
             f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
             f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
         )
+    elif open_ones := [c.name for c in sidecar.channels if c.noise is None and not isfinite(c.matrix.amplification)]:
+        lines.append(f"Over a record no gamma holds, because none holds for {', '.join(open_ones)}.")
     if record["coins"] == "key-file":
-        said.append(
+        lines.append(
             "The coins follow from a key and an identifier: an unchanged value gets the same answer in "
             "each release under this key with the same domain and gamma (as --like takes them); a changed "
             "value, domain or gamma costs its gamma again, and a changed answer proves a change."
         )
     if record["unbounded"]:
-        said.append(
+        lines.append(
             "Unbounded, because published unchanged: "
             + ", ".join(record["unbounded"])
             + ". No gamma covers them, nor what they reveal about the others."
         )
     for kind, channels in kinds.items():
-        said += KINDS[kind].remarks(channels)
+        lines += KINDS[kind].remarks(channels)
     from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
     if from_data:
-        said.append(
+        lines.append(
             "Domains taken from the private data, and published with the sidecar: " + ", ".join(from_data) + "."
         )
-    return said
+    return lines
 
 
 def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:

@@ -139,8 +139,8 @@ def attacks(rows: list[dict[str, Any]], target: Target) -> None:
     chart = alt.layer(bars, interval, prior).facet(
         facet=alt.Facet("attribute:N", title=None, sort=places, header=alt.Header(labelFontSize=12)), columns=2
     )
-    said = "Attacks (bars) and the prior alone (red)"
-    save(chart.properties(title=said), target)
+    title = "Attacks (bars) and the prior alone (red)"
+    save(chart.properties(title=title), target)
 
 
 _SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}

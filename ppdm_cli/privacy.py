@@ -1,7 +1,7 @@
 """What a gamma promises: rho1-to-rho2 breaches and epsilon.
 
 Evfimievski et al. as the papers use them (maths 2). A per-attribute gamma is not the record's: attributes
-perturbed independently multiply (`perturbing.settling.privacy`).
+perturbed independently multiply (`perturbing.resolving.privacy`).
 """
 
 from __future__ import annotations

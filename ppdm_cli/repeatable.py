@@ -14,10 +14,10 @@ import numpy as np
 
 from ppdm_cli.arrays import Addresses, Floats
 
-ROUNDS = 8
+ROUNDS = 6
 SMALL = 256
 """Permutations of at most so many places are tables, so that each of them is equally likely."""
-CHUNK = 1 << 14
+CHUNK = 1 << 15
 """Places that are moved at once: what is kept of them fits a core's cache."""
 ZERO, _MIX = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
 
@@ -79,50 +79,49 @@ class Permutations:
         rows = np.flatnonzero(np.repeat(small, counts))
         if len(rows):
             places[rows] = self.small[places[rows] + np.repeat(self.first[small], counts[small])]
-        if len(rows) == len(places):
-            return places
-        large = np.flatnonzero(~small)
-        which = np.repeat(large.astype(np.uint32), counts[large])
-        todo = slice(None) if not len(rows) else np.flatnonzero(np.repeat(~small, counts))
-        places[todo] = self._walked(places[todo], which)
+        if len(rows) < len(places):
+            large = np.flatnonzero(~small)
+            todo = slice(None) if not len(rows) else np.flatnonzero(np.repeat(~small, counts))
+            places[todo] = self._walked(places[todo], large, counts[large])
         return places
 
-    def _walked(self, places: np.ndarray, which: np.ndarray) -> np.ndarray:
-        bits = np.array([max(int(n) - 1, 0).bit_length() for n in self.sizes], np.uint32)
-        half = bits // 2
-        columns = -(-self.sizes >> half.astype(np.int64)).astype(np.uint32)
-        own = (mixed(np.arange(len(self.sizes)), self.start) >> np.uint64(32)).astype(np.uint32)
+    def _walked(self, places: np.ndarray, which: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Move places, `counts` of them in each permutation of `which`."""
+        sizes = self.sizes[which]
+        half = (np.frexp(sizes - 1.0)[1] // 2).astype(np.uint32)  # half the bits of the last place
+        columns = -(-sizes >> half.astype(np.int64)).astype(np.uint32)
+        own = (mixed(which, self.start) >> np.uint64(32)).astype(np.uint32)
         rounds = (mixed(np.arange(ROUNDS), ~self.start) >> np.uint64(32)).astype(np.uint32) | np.uint32(1)
-        left = np.arange(len(places))
-        while len(left):
-            for i in range(0, len(left), CHUNK):
-                part = left[i : i + CHUNK]
-                w = which[part]
-                places[part] = _moved(places[part], half[w], columns[w], own[w], rounds)
-            left = left[places[left] >= self.sizes[which[left]]]
+        parts = [np.repeat(a, counts) for a in (half, columns, own)]
+        for i in range(0, len(places), CHUNK):
+            part = slice(i, i + CHUNK)
+            places[part] = _moved(places[part], rounds, *(p[part] for p in parts))
+        left = np.flatnonzero(places >= np.repeat(sizes, counts))
+        if len(left):
+            places[left] = self._walked(places[left], np.repeat(which, counts)[left], np.ones_like(left))
         return places
 
 
 def _moved(
-    places: np.ndarray, half: np.ndarray, columns: np.ndarray, own: np.ndarray, rounds: np.ndarray
+    places: np.ndarray, rounds: np.ndarray, half: np.ndarray, columns: np.ndarray, own: np.ndarray
 ) -> np.ndarray:
-    mask = (np.uint32(1) << half) - np.uint32(1)
+    mask, down = (np.uint32(1) << half) - np.uint32(1), np.uint32(32) - half
     column, row = (places >> half).astype(np.uint32), places.astype(np.uint32) & mask
-    wide = columns.astype(np.uint64)
+    scale = columns.astype(np.float32) * np.float32(2.0**-23)
     for r in range(0, len(rounds), 2):
-        far = _hashed(row, own, rounds[r]) * wide  # a number below `columns` in the high half
-        far >>= np.uint64(32)
-        column += far.astype(np.uint32)
+        far = (_hashed(row, own, rounds[r]) >> np.uint32(9)).view(np.int32).astype(np.float32)
+        far *= scale  # below `columns`
+        column += far.astype(np.int32).view(np.uint32)
         np.minimum(column, column - columns, out=column)  # what is below 0 wraps around and is large
-        row += _hashed(column, own, rounds[r + 1])
+        row += _hashed(column, own, rounds[r + 1]) >> down
         row &= mask
     return (column.astype(np.int64) << half) | row
 
 
 def _hashed(x: np.ndarray, own: np.ndarray, factor: np.uint32) -> np.ndarray:
+    """Return numbers whose highest bits follow from all of x."""
     x = x ^ own
     x *= factor
     x ^= x >> np.uint32(15)
     x *= np.uint32(0x846CA68B)
-    x ^= x >> np.uint32(16)
     return x

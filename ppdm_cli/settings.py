@@ -1,4 +1,4 @@
-"""Numbers and truth values, as options and plan files write them."""
+"""Numbers, truth values and names, as options, plan files and notebooks write them."""
 
 from __future__ import annotations
 
@@ -46,3 +46,13 @@ def truth(value: Any) -> bool:
     if str(value).lower() not in known:
         raise UsageError(f"{quoted(value)} is neither true nor false", "say nulls=true or nulls=false")
     return known[str(value).lower()]
+
+
+def names(argument: str, value: Any) -> tuple[str, ...]:
+    """Return the names that an argument was given: several, or a string that is one."""
+    several = (value,) if isinstance(value, str) else value
+    if not isinstance(several, (list, tuple, set, frozenset)) or not all(isinstance(n, str) for n in several):
+        raise UsageError(
+            f"{argument} takes one name or a list of names", f"such as {argument}=['age', 'salary']"
+        )
+    return tuple(several)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 from ppdm_cli.errors import one_line
@@ -43,4 +42,6 @@ class Shown:
 
 
 def _safe(text: object) -> str:
+    from html import escape  # for notebooks alone
+
     return escape(one_line(str(text)))

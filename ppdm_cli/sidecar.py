@@ -230,8 +230,8 @@ class Sidecar(
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
             raise ValueError("privacy.perturbed_gamma is not what the attributes give")
-        said = float(privacy.perturbed_epsilon)
-        if said != epsilon and not abs(said - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
+        stated = float(privacy.perturbed_epsilon)
+        if stated != epsilon and not abs(stated - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
             raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
 
     def column_kind(self, attribute: Attribute) -> Any:

@@ -15,7 +15,6 @@ from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.posterior import answers
-from ppdm_cli.attacks.whole_record import ForestMarginals, TableMarginals
 from ppdm_cli.channels import Channel
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
@@ -125,9 +124,9 @@ def every_record() -> tuple[list[np.ndarray], np.ndarray]:
 def test_a_record_by_a_joint_table_is_bayes_rule() -> None:
     rng = np.random.default_rng(3)
     table = rng.dirichlet(np.full(24, 0.5), 2).reshape(2, 3, 4, 2)
-    marginals = TableMarginals(JointTable((0, 1, 2), matrices(), table))
+    model = JointTable((0, 1, 2), matrices(), table)
     codes, labels = every_record()
-    found = marginals(codes, labels)
+    found = model.marginals(codes, labels)
     for row, label in enumerate(labels):
         published = tuple(int(c[row]) for c in codes)
         for place in range(3):
@@ -135,7 +134,7 @@ def test_a_record_by_a_joint_table_is_bayes_rule() -> None:
             assert belief == pytest.approx(brute_force(table[label], published, place))
     for place in range(3):
         others = tuple(a for a in range(1, 4) if a != place + 1)
-        assert marginals.priors[place] == pytest.approx(table.sum(axis=others))
+        assert model.priors[place] == pytest.approx(table.sum(axis=others))
 
 
 @pytest.mark.parametrize("parents", [(-1, 0, 1), (-1, 0, 0), (-1, -1, 1), (1, -1, 1), (-1, -1, -1)])
@@ -158,9 +157,8 @@ def test_a_record_by_a_forest_is_bayes_rule(parents: tuple[int, int, int]) -> No
             for b in branches:
                 joint[originals] *= b.chances[originals[b.parent] if b.parent >= 0 else 0, originals[b.place]]
         joints.append(joint)
-    marginals = ForestMarginals(model)
     codes, labels = every_record()
-    found = marginals(codes, labels)
+    found = model.marginals(codes, labels)
     for row, label in enumerate(labels):
         published = tuple(int(c[row]) for c in codes)
         for place in range(3):
@@ -169,7 +167,7 @@ def test_a_record_by_a_forest_is_bayes_rule(parents: tuple[int, int, int]) -> No
     for place in range(3):
         others = tuple(a for a in range(3) if a != place)
         for label in range(2):
-            assert marginals.priors[place][label] == pytest.approx(joints[label].sum(axis=others))
+            assert model.priors[place][label] == pytest.approx(joints[label].sum(axis=others))
 
 
 def correlated(records: int, seed: int) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import Exit, UsageError
 from ppdm_cli.perturbing.domain_from_data import FEW, OTHER
 from ppdm_cli.perturbing.order import FALSE_ALARM, LAGS, TELLING
-from ppdm_cli.perturbing.plan import attribute_plan, from_plan
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.sidecar import LARGEST, decode, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
 
@@ -171,12 +171,12 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
     (example,) = blocks(page, "toml")
     plan = tmp_path / "plan.toml"
     plan.write_text(example, "utf-8")
-    assert from_plan(plan).attributes["commission"].edges == (0, 10000, 25000, 50000, 75000)
+    assert Plan.of(plan).attributes["commission"].edges == (0, 10000, 25000, 50000, 75000)
     plan.write_text("unknown = 1", "utf-8")
     with pytest.raises(UsageError) as whole:
-        from_plan(plan)
+        Plan.of(plan)
     with pytest.raises(UsageError) as one:
-        attribute_plan({"unknown": 1})
+        AttributePlan.of({"unknown": 1})
     known = re.findall(r"'(\w+)'", whole.value.next_step + one.value.next_step)
     assert len(known) > 15
     assert not [setting for setting in known if f"`{setting}`" not in page]

@@ -10,16 +10,18 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import reduce
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
+from ppdm_cli.estimating import Steps, forward, shares
 from ppdm_cli.joint import Forest, JointTable
+from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer
 from ppdm_cli.joint.forest import Branch
 from ppdm_cli.joint.joint_table import picked
-from ppdm_cli.joint.tables import Steps, class_likelihood, forward, outer, shares
 from tests.chances import LEVEL, chi_square
 
 GAMMA = Decimal(3)
@@ -115,11 +117,33 @@ def test_stopping_keeps_the_best_table() -> None:
     law = forward(table(6), MATRICES)
     priors = np.full((1, CLASSES), 1 / CLASSES)
     judge = class_likelihood(1000 * law, priors)
-    steps = Steps(MATRICES, rng.poisson(30 * law).astype(float))
-    start = shares(np.ones((CLASSES, *INPUTS)))
-    fit = steps.stopped(start, judge)
-    assert 5 <= fit.steps < 400 and fit.scores.sum() > judge(steps.expected(steps(start, 400))).sum()
-    assert fit.scores.sum() == pytest.approx(judge(steps.expected(fit.table)).sum(), abs=1e-6)
+    steps = Steps(MATRICES, rng.poisson(30 * law).astype(float)[None])
+    start, only = np.asarray(shares(np.ones((CLASSES, *INPUTS))))[None], np.zeros(1, int)
+    fit = steps.stopped(start, judge, STOP)
+    assert 5 <= fit.steps < 400 and fit.scores > judge(steps.expected(steps(start, 400)), only)
+    assert fit.scores == pytest.approx(judge(steps.expected(fit.table), only), abs=1e-6)
+
+
+def test_each_entry_stops_by_itself() -> None:
+    """Two problems at once, with matrices of their own, give what each gives alone."""
+    rng = np.random.default_rng(7)
+    laws = [forward(np.asarray(shares(rng.gamma(0.5, size=(1, *INPUTS[:2])))), MATRICES[:2]) for _ in range(2)]
+    held, seen = (rng.poisson(m * np.concatenate(laws)).astype(float) for m in (300, 100))
+    start = np.full((2, *INPUTS[:2]), 1 / np.prod(INPUTS[:2]))
+
+    def fitted(which: list[int]) -> Any:
+        def judge(expected: np.ndarray, some: np.ndarray) -> np.ndarray:
+            logs = np.log(np.maximum(expected, 1e-30))
+            return np.asarray((held[which][some] * logs).sum(axis=(1, 2), dtype=np.float64))[:, None]
+
+        stacked = [np.stack([m] * len(which)) for m in MATRICES[:2]]
+        return Steps(stacked, seen[which]).stopped(start[which], judge, STOP)
+
+    both, alone = fitted([0, 1]), [fitted([i]) for i in (0, 1)]
+    assert both.steps[0] != both.steps[1], "else nothing is tested"
+    for i, one in enumerate(alone):
+        assert one.steps[0] == both.steps[i]
+        np.testing.assert_allclose(both.table[i], one.table[0], rtol=1e-4)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

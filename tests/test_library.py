@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ppdm_cli
-from ppdm_cli import Release, perturb
+from ppdm_cli import Plan, Release, perturb
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError
 from ppdm_cli.releases import open_release
 from tests.conftest import Run, people
@@ -113,8 +113,8 @@ def test_the_front_door_shows_its_names_and_no_others() -> None:
     [
         ("gamma = 9\nnosuch = 1\n", "unknown setting 'nosuch'"),
         ("gamma = \n", "not valid TOML (line 1)"),
-        ('keep = "age"\n', "lists of columns"),
-        ("keep = [1]\n", "lists of columns"),
+        ("keep = 5\n", "a list of names"),
+        ("keep = [1]\n", "a list of names"),
         ("attributes = 5\n", "tables of settings"),
         ("[attributes]\nage = 5\n", "tables of settings"),
         ("[attributes.age]\nnosuch = 5\n", "unknown setting 'nosuch'"),
@@ -132,3 +132,22 @@ def test_a_plan_that_means_nothing_is_a_usage_error(plan: str, said: str, tmp_pa
     with pytest.raises(Exception) as caught:
         perturb(people(), plan=tmp_path / "plan.toml")
     assert getattr(caught.value, "exit_code", None) == 2 and said in str(caught.value)
+
+
+def test_a_plan_is_an_object_a_mapping_or_a_file_and_settings_are_laid_over_it(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(
+        'gamma = 9\nclass = "group"\nkeep = ["group"]\n[attributes]\nage.bins = 5\n'
+    )
+    settings = {"gamma": 9, "class": "group", "keep": "group", "attributes": {"age": {"bins": 5}}}
+    plan = Plan.of(settings)
+    assert plan == Plan.of(tmp_path / "plan.toml") == Plan.of(plan)
+    expected = perturb(
+        people(), gamma=3, class_="group", keep=["group"], attributes={"age": {"bins": 5}}, seed=1
+    )
+    for given in (settings, plan, tmp_path / "plan.toml", str(tmp_path / "plan.toml")):
+        assert perturb(people(), None, given, gamma=3, seed=1).frame.equals(expected.frame)
+    for wrong in (5, ["gamma"], b"plan.toml"):
+        with pytest.raises(UsageError, match="a plan is a Plan"):
+            perturb(people(), plan=wrong)
+    with pytest.raises(UsageError, match="unknown setting 'gama' of a plan"):
+        perturb(people(), gama=9)

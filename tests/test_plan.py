@@ -105,6 +105,28 @@ def test_permutations_send_neighbours_anywhere(size: int, monkeypatch: pytest.Mo
         assert pair_p_value(size) < LEVEL
 
 
+def spread_p_value(size: int, length: int, at: int) -> float:
+    """How many of a run of places land in the first tenth varies as much as drawn without replacement."""
+    at_once, hits = 200, []
+    for release in range(5 * DRAWS // at_once):
+        of = Permutations.of(np.full(at_once, size), [release, "run"])
+        values = of(np.full(at_once, length), np.full(at_once, at)).reshape(at_once, length)
+        hits.append((values < size // 10).sum(axis=1))
+    found, law = np.concatenate(hits), stats.hypergeom(size, size // 10, length)
+    # of a variance of n near-normal draws, the relative standard deviation is sqrt(2 / n)
+    return float(2 * stats.norm.sf(abs(found.var() / law.var() - 1) * (len(found) / 2) ** 0.5))
+
+
+@pytest.mark.parametrize(("length", "at"), [(2_500, 0), (600, 1_700)])
+def test_runs_of_places_are_spread_as_the_law_has_it(
+    length: int, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four rounds would make the numbers vary by a tenth too much."""
+    assert spread_p_value(5_000, length, at) > LEVEL
+    monkeypatch.setattr(repeatable, "ROUNDS", 4)
+    assert spread_p_value(5_000, length, at) < LEVEL
+
+
 def test_numbers_follow_from_the_purpose_and_the_row() -> None:
     rows = np.arange(100_000)
     one, other = (repeatable.uniform(rows, repeatable.hashed(["release", p])) for p in "xy")

@@ -17,8 +17,8 @@ import pytest
 
 from ppdm_cli import Release, perturb, reconstruct, running, synthetic
 from ppdm_cli.engine import map_partitions
+from ppdm_cli.estimating import Steps
 from ppdm_cli.joint import JointTable, learn, read
-from ppdm_cli.joint.tables import Steps
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.releases import open_releases
 from ppdm_cli.repeatable import uniform

@@ -16,8 +16,8 @@ from scipy import stats
 from ppdm_cli import Release, estimate, perturb, reconstruct, running
 from ppdm_cli import reconstructing as room
 from ppdm_cli.engine import fold
+from ppdm_cli.estimating import Steps
 from ppdm_cli.joint import JointTable, Learnt, Sample, read
-from ppdm_cli.joint.tables import Steps
 from ppdm_cli.reconstructing import posterior_draws
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.raking import NEAR, Expected, step, weighted

@@ -54,11 +54,11 @@ def fill(done: Attacked, output: Output) -> None:
 
 def sentences(done: Attacked) -> list[str]:
     """Return the audit's verdict, what the order reveals, and last what was learnt beyond the prior."""
-    said = audited(done) if done.audit else []
+    found = audited(done) if done.audit else []
     order = [r["attribute"] for r in done.order if r["published_tells"] or r.get("neighbours_tell")]
     if order:
-        said.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
-    return [*said, learnt(done)]
+        found.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
+    return [*found, learnt(done)]
 
 
 _DEPEND = {

@@ -7,7 +7,7 @@ Attributes outside the model are guessed by class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,82 +18,11 @@ from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.posterior import Answers, answers
 from ppdm_cli.attacks.scoring import expected
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.joint import Forest, JointTable, Learnt
+from ppdm_cli.joint import Learnt
 from ppdm_cli.privacy import worst_posterior
 
 ROWS = 1 << 13
 """The number of records that are processed at a time."""
-
-
-class TableMarginals:
-    """Marginals of a joint table: for each place the table with all other axes published."""
-
-    def __init__(self, model: JointTable) -> None:
-        self.places, self._matrices = model.places, model.matrices
-        self.priors = [model.table.sum(axis=_others(model.table.ndim, 1 + a)) for a in range(len(self.places))]
-        self._tables = []
-        for own in range(len(self.places)):
-            table = model.table
-            for axis, matrix in enumerate(self._matrices):
-                if axis != own:
-                    table = np.moveaxis(np.tensordot(matrix, table, (1, 1 + axis)), 0, 1 + axis)
-            self._tables.append(np.moveaxis(table, 1 + own, -1))
-
-    def __call__(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """Return for each place the posterior of its original codes, up to a factor per record."""
-        published = [codes[p] for p in self.places]
-        found = []
-        for own, (matrix, table) in enumerate(zip(self._matrices, self._tables, strict=True)):
-            others = published[:own] + published[own + 1 :]
-            found.append(np.asarray(table[(labels, *others)] * matrix[published[own]], np.float64))
-        return found
-
-
-class ForestMarginals:
-    """Marginals of class-wise forests, by messages to the roots and back (Pearl 1988)."""
-
-    def __init__(self, model: Forest) -> None:
-        self.places, self._model = model.places, model
-        self.priors = [np.empty((len(model.classes), m.shape[1])) for m in model.matrices]
-        for c, branches in enumerate(model.classes):
-            for b in branches:
-                above = np.ones(1) if b.parent < 0 else self.priors[b.parent][c]
-                self.priors[b.place][c] = above @ b.chances
-
-    def __call__(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        found = [np.zeros((len(labels), m.shape[1])) for m in self._model.matrices]
-        for c in range(len(self._model.classes)):
-            rows = np.flatnonzero(labels == c)
-            if rows.size:
-                for place, beliefs in self._of_class(c, [code[rows] for code in codes]).items():
-                    found[place][rows] = beliefs
-        return found
-
-    def _of_class(self, label: int, codes: Sequence[Codes]) -> dict[int, Floats]:
-        branches = self._model.classes[label]
-        said = {b.place: self._model.matrices[b.place][codes[b.place]] for b in branches}
-        up = {}
-        for b in reversed(branches):
-            if b.parent >= 0:
-                up[b.place] = _scaled(said[b.place] @ b.chances.T)
-                said[b.parent] = _scaled(said[b.parent] * up[b.place])
-        down: dict[int, Floats] = {}
-        for b in branches:
-            if b.parent < 0:
-                down[b.place] = np.broadcast_to(b.chances[0], said[b.place].shape)
-            else:
-                rest = down[b.parent] * said[b.parent] / np.maximum(up[b.place], 1e-300)
-                down[b.place] = _scaled(rest @ b.chances)
-        return {b.place: said[b.place] * down[b.place] for b in branches}
-
-
-def _scaled(values: Floats) -> Floats:
-    """Return each row divided by its largest entry, so that long chains do not vanish."""
-    return values / np.maximum(values.max(axis=1, keepdims=True), 1e-300)
-
-
-def _others(axes: int, own: int) -> tuple[int, ...]:
-    return tuple(a for a in range(1, axes) if a != own)
 
 
 @dataclass
@@ -122,11 +51,8 @@ class Record:
         self._targets = {n: t for n, t in targets.items() if n != label}
         self._gamma = gamma
         self._names = [a.name for a in learnt.sample.channels]
-        model = learnt.model
-        self._marginals: TableMarginals | ForestMarginals | None = None
-        if model is not None:
-            self._marginals = TableMarginals(model) if isinstance(model, JointTable) else ForestMarginals(model)
-        inside = [] if self._marginals is None else [self._names[p] for p in self._marginals.places]
+        self._model = learnt.model
+        inside = [] if self._model is None else [self._names[p] for p in self._model.places]
         self._outside = {n: by_label(t, by_class[n]) for n, t in self._targets.items() if n not in inside}
         self.inside = inside
 
@@ -134,7 +60,7 @@ class Record:
         codes, labels = rows.codes, rows.labels
         assert labels is not None
         found = {n: self._by_class(n, codes[n], labels) for n in self._outside}
-        if self._marginals is not None:
+        if self._model is not None:
             parts: dict[str, list[Guess]] = {n: [] for n in self.inside}
             for posteriors in self._posteriors(codes, labels):
                 for name, beliefs in zip(self.inside, posteriors, strict=True):
@@ -144,11 +70,11 @@ class Record:
         return found
 
     def _posteriors(self, codes: Mapping[str, Codes], labels: Codes) -> Iterator[list[Floats]]:
-        assert self._marginals is not None
+        assert self._model is not None
         for start in range(0, max(len(labels), 1), ROWS):
             part = slice(start, start + ROWS)
             # attributes outside the model have codes too: places count over all of them
-            yield self._marginals([codes[n][part] for n in self._names], labels[part])
+            yield self._model.marginals([codes[n][part] for n in self._names], labels[part])
 
     def _by_class(self, name: str, codes: Codes, labels: Codes) -> Guess:
         tables = [a.guess for a in self._outside[name]]
@@ -170,12 +96,8 @@ class Record:
 
     def _prior(self, name: str, label: int, code: int) -> float:
         if name in self.inside:
-            assert self._marginals is not None
-            table = self._marginals.priors[
-                self.inside.index(name)
-                if isinstance(self._marginals, TableMarginals)
-                else self._names.index(name)
-            ]
+            assert self._model is not None
+            table = self._model.priors[self.inside.index(name)]
             return float(table[label, code] / table[label].sum())
         return float(self._outside[name][label].prior[code])
 

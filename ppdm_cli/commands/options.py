@@ -52,7 +52,7 @@ def output_option(what: str) -> Callable[..., Any]:
 
 
 def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """CountChecked the name of a kind of matrix, or of a scheme; they are loaded only then."""
+    """Complete the name of a kind of matrix, or of a scheme; kinds are loaded only then."""
     from ppdm_cli import channels
 
     known = channels.schemes() if param.name == "scheme" else channels.kinds()

@@ -201,7 +201,7 @@ def _print_json(release: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.sidecar import display_json
 
-    said = inspection.figures(release.sidecar) | {
+    figures = inspection.figures(release.sidecar) | {
         "dropped": release.dropped,
         "merged": release.merged,
         "telling_order": release.telling_order,
@@ -210,7 +210,7 @@ def _print_json(release: Any) -> None:
         "shuffled": release.shuffled,
         "sentences": inspection.sentences(release.sidecar),
     }
-    click.echo(display_json(said))
+    click.echo(display_json(figures))
 
 
 def _report(release: Any, output: Path, asked: str | None) -> None:
@@ -226,24 +226,24 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
         columns = [*["matrix"] * any(r["law"] != DEFAULT.kind for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
-    said = inspection.sentences(release.sidecar)
+    sentences = inspection.sentences(release.sidecar)
     if asked is not None:
-        said += KINDS[asked].missed(release.sidecar.channels)
+        sentences += KINDS[asked].missed(release.sidecar.channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
-        said.append(
+        sentences.append(
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
     if release.dropped:
-        said.append(f"Dropped: {', '.join(release.dropped)}.")
+        sentences.append(f"Dropped: {', '.join(release.dropped)}.")
     if release.merged:
-        said.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
+        sentences.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
     if release.telling_order:
-        said.append(
+        sentences.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."
         )
     if release.in_order_of:
-        said.append(
+        sentences.append(
             f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
             "person's value of it knows roughly where that row is. --shuffle hides it."
         )
-    show.say(out, said)
+    show.say(out, sentences)

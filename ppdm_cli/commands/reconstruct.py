@@ -112,11 +112,13 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
         rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
     elif settings["method"] == "joint":
         rest = " (the release shows no joint distribution)"
-    said = [
+    sentences = [
         f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
         f"with the {how.estimator} estimate{rest}.",
         *(["Shuffled; anyone who has the release can still make the same guesses."] * how.shuffled),
     ]
     if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
-        said.append("Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it.")
-    show.say(show.console(stderr=True), said)
+        sentences.append(
+            "Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it."
+        )
+    show.say(show.console(stderr=True), sentences)

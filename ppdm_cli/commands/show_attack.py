@@ -126,22 +126,24 @@ def _percent(share: float | None) -> str | None:
 
 def _sentences(done: Attacked) -> None:
     record = done.record
-    said = list(done.remarks)
+    sentences = list(done.remarks)
     bound = at_most(record["bound"])
     if record["gamma"] == "inf":
-        said.append("Additive noise has no gamma: nothing bounds what a belief may become.")
+        sentences.append("Additive noise has no gamma: nothing bounds what a belief may become.")
     else:
         bound = "over 99.9%" if bound == "100%" else bound  # rounded: no finite gamma proves
         product, prior = f"{record['gamma']:.10g}", percent(record["prior"])
-        said.append(
+        sentences.append(
             f"Over a record the gammas multiply to {product}: a belief of {prior} may become "
             f"{bound if bound.startswith('over') else 'at most ' + bound}."
         )
     if record["coins"] == "seeded":
-        said.append("The coins came from a seed: whoever guesses it needs none of these attacks.")
+        sentences.append("The coins came from a seed: whoever guesses it needs none of these attacks.")
     if record["unbounded"]:
-        said.append(f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}.")
-    show.say(show.console(), [*said, *done.sentences])
+        sentences.append(
+            f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}."
+        )
+    show.say(show.console(), [*sentences, *done.sentences])
 
 
 def show_all(done: Attacked, tables: bool) -> None:

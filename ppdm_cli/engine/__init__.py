@@ -29,12 +29,12 @@ class Progress(Protocol):
     """Whoever wants to know how far a pass over a table is."""
 
     def begin(self, doing: str, total: int | None) -> None:
-        """A pass starts; `total` rows, where that is known."""
+        """Hear that a pass starts, over `total` rows where that is known."""
 
     def advance(self, rows: int) -> None: ...
 
     def end(self) -> None:
-        """The pass is over, or was given up."""
+        """Hear that the pass is over, or was given up."""
 
 
 PROGRESS: ContextVar[Progress | None] = ContextVar("ppdm_progress", default=None)
@@ -76,7 +76,7 @@ class Batch:
         return self.columns.column(name)
 
     def where(self, row: int) -> str:
-        """Where a row of this batch is, for a message; rows are counted from 1."""
+        """Return where a row of this batch is, for a message; rows are counted from 1."""
         return f"row {self.row_in_file + row + 1} of {self.file}"
 
 

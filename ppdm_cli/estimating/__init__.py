@@ -24,6 +24,7 @@ from ppdm_cli.estimating.estimators import (
     largest_remainder,
     maximum_likelihood,
 )
+from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
 from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.files import one_run
@@ -40,17 +41,23 @@ __all__ = [
     "DEFAULT",
     "ESTIMATORS",
     "MOST_CELLS",
+    "TINY",
     "Estimate",
     "Estimated",
+    "Steps",
+    "Stop",
+    "Tables",
     "as_frame",
     "count",
     "encoded",
     "estimate",
     "fill",
+    "forward",
     "joint_codes",
     "largest_remainder",
     "matrices_of",
     "maximum_likelihood",
+    "shares",
 ]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Matrix
+from ppdm_cli.estimating.expectation import better
 
 Matrices = Sequence[Matrix | None]
 EM_STEPS = 20_000
@@ -107,9 +108,8 @@ def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats
     tolerance = max(tolerance, least * int((totals > 0).sum()))
     for _ in range(EM_STEPS):
         expected = _along(estimate, matrices, "forward")
-        ratio = np.divide(observed, expected, out=np.zeros_like(expected), where=expected > 0)
         likelihood = float((observed * np.log(np.where(expected > 0, expected, 1.0))).sum())
-        estimate = estimate * _along(ratio, matrices, "backward")
+        estimate = better(estimate, observed, expected, lambda r: _along(r, matrices, "backward"))
         if likelihood - before < tolerance:
             break
         before = likelihood

@@ -64,7 +64,7 @@ def fill(done: Estimate, output: Output) -> None:
     Its records are the table's rows; how many the release has is in the history.
     """
     past = done.sidecar.history
-    said = msgspec.structs.replace(
+    sidecar = msgspec.structs.replace(
         done.sidecar,
         stage="estimated",
         records=len(done.frame),
@@ -73,4 +73,4 @@ def fill(done: Estimate, output: Output) -> None:
         blake2b=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
-    output.fill_frame(done.frame, said)
+    output.fill_frame(done.frame, sidecar)

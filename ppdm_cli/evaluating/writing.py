@@ -14,7 +14,7 @@ def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) ->
     """Write the rows, and a sidecar at stage "evaluated"."""
     import polars as pl
 
-    said = Sidecar(
+    sidecar = Sidecar(
         format="ppdm-sidecar",
         version=1,
         tool=sidecars.tool(),
@@ -25,4 +25,4 @@ def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) ->
         recipes=release.recipes if release is not None else [],
         evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
     )
-    output.fill_frame(pl.DataFrame(rows, infer_schema_length=None), said)
+    output.fill_frame(pl.DataFrame(rows, infer_schema_length=None), sidecar)

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.estimating import Steps
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing
 from ppdm_cli.joint.forest import Forest, learn_forest
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.sample import FOLDS, Sample, read, usable
-from ppdm_cli.joint.tables import Steps
 
 __all__ = ["CELLS", "Forest", "JointTable", "Learnt", "Sample", "learn", "picked", "read", "usable"]
 
@@ -66,7 +66,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     tables = growing.tables(grown)
     observed = sample.counts(grown.places).sum(axis=0)
     matrices = tuple(sample.matrices[p] for p in grown.places)
-    whole = Steps(matrices, observed)(tables.mean(axis=0), max(3, grown.fit.steps // 4))
+    whole = Steps(matrices, observed)(tables.mean(axis=0), max(3, grown.steps // 4))
     held = {f: JointTable(grown.places, matrices, t) for f, t in zip(grown.folds, tables, strict=True)}
     found = JointTable(grown.places, matrices, whole.astype(np.float64))
     return Learnt(sample, found, table / records, gains, held)

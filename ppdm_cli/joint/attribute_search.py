@@ -6,14 +6,15 @@ records, rises by `THRESHOLD`: no clean data is needed, and a release without a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.estimating import Steps, Stop, Tables
 from ppdm_cli.joint.sample import FOLDS, Sample
-from ppdm_cli.joint.tables import Fit, Steps, Tables, class_likelihood, outer
 
 THRESHOLD = 10.0
 """Nats by which the class must become likelier."""
@@ -27,14 +28,17 @@ FOLLOWERS = 3
 """Candidates that stay after each addition: those that the last one left most to say."""
 FOLDED_CELLS = 1_600_000
 """Tables of more cells, over all folds and classes, are judged by one fold."""
+STOP = Stop(enough=0.05, patience=3, more=10, most=400)
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A set of attributes, its fit by fold, and the rise of the held-out likelihood over none."""
+    """A set of attributes, its tables and their scores by fold, and the rise over none."""
 
     places: tuple[int, ...]
-    fit: Fit
+    table: Tables
+    scores: Floats
+    steps: int
     folds: tuple[int, ...]
     gain: float
 
@@ -59,11 +63,12 @@ class Growing:
         counts = self._sample.counts(places)
         which = list(folds)
         held = counts[which]
-        trained = (counts.sum(axis=0, keepdims=True) - held).reshape(-1, *counts.shape[2:])
+        trained = (counts.sum(axis=0, keepdims=True) - held).reshape(1, -1, *counts.shape[2:])
         steps = Steps([self._sample.matrices[p] for p in places], trained)
-        fit = steps.stopped(start, class_likelihood(held, self.priors[which]))
-        gain = float((fit.scores - self.base[which]).sum()) * FOLDS / len(which)
-        return Found(places, fit, folds, gain)
+        fit = steps.stopped(start[None], class_likelihood(held, self.priors[which]), STOP)
+        scores = fit.scores[0]
+        gain = float((scores - self.base[which]).sum()) * FOLDS / len(which)
+        return Found(places, fit.table[0], scores, int(fit.steps[0]), folds, gain)
 
     def size(self, places: tuple[int, ...]) -> int:
         """The cells of a table, published or original, whichever are more."""
@@ -80,7 +85,7 @@ class Growing:
 
     def _of(self, found: Found, folds: tuple[int, ...]) -> Tables:
         """The rows of some folds."""
-        table = found.fit.table
+        table = found.table
         if found.folds == folds:
             return table
         parted = table.reshape(len(found.folds), self._sample.classes, *table.shape[1:])
@@ -88,8 +93,8 @@ class Growing:
 
     def rise(self, new: Found, old: Found) -> float:
         """By how much the held-out likelihood rises, over all records, as far as the folds tell."""
-        before = [old.fit.scores[old.folds.index(f)] for f in new.folds]
-        return float((new.fit.scores - np.array(before)).sum()) * FOLDS / len(new.folds)
+        before = [old.scores[old.folds.index(f)] for f in new.folds]
+        return float((new.scores - np.array(before)).sum()) * FOLDS / len(new.folds)
 
     def grown(self) -> Found | None:
         """The best set, or None where no attribute says anything."""
@@ -123,5 +128,30 @@ class Growing:
 
     def tables(self, found: Found) -> Floats:
         """(folds, classes, cells ...): the table by fold."""
-        table = found.fit.table
+        table = found.table
         return table.reshape(len(found.folds), self._sample.classes, *table.shape[1:]).astype(np.float64)
+
+
+def outer(one: Tables, other: Tables) -> Tables:
+    """Row by row of axis 0 the product of two tables: as if they were independent there."""
+    left = one.reshape(*one.shape, *(1,) * (other.ndim - 1))
+    return left * other.reshape(other.shape[0], *(1,) * (one.ndim - 1), *other.shape[1:])
+
+
+def class_likelihood(held: Tables, priors: Floats) -> Callable[[Tables, np.ndarray], Floats]:
+    """Judges by log p(class | published record) of the held-out counts (fold, class, cells ...).
+
+    `priors` are the classes' shares by fold.
+    """
+    folds, classes = priors.shape
+    flat = held.reshape(folds, classes, -1)
+    there = np.flatnonzero(flat.any(axis=(0, 1)))
+    counts = flat[:, :, there]
+
+    def judge(expected: Tables, _: np.ndarray) -> Floats:
+        parts = expected.reshape(folds, classes, -1)[:, :, there].astype(np.float64) * priors[:, :, None]
+        chances = np.maximum(parts, 1e-300) / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
+        scores: Floats = (counts * np.log(chances)).sum(axis=(1, 2))
+        return scores[None]
+
+    return judge

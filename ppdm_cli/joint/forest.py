@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, shares
 from ppdm_cli.joint.joint_table import Uniform, picked
 from ppdm_cli.joint.sample import Sample
-from ppdm_cli.joint.tables import Steps, Tables, shares
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
 MARGINAL_STEPS = 50
 """From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
-PAIR_STEPS = 300
+STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
 BATCH_CELLS = 1 << 21
 ALL_PAIRS_CELLS = 1 << 22
@@ -54,19 +55,50 @@ class Forest:
 
     def _messages(
         self, branches: Sequence[Branch], codes: Sequence[Codes], unseen: Collection[int] = ()
-    ) -> tuple[dict[int, Floats], Floats]:
-        """What each attribute and all that hangs on it say of its original value; the log-likelihood."""
+    ) -> tuple[dict[int, Floats], dict[int, Floats], Floats]:
+        """What each attribute and all that hangs on it say of its original value.
+
+        What it says to its parent, both up to factors; the log-likelihood.
+        """
         said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches}
         for place in unseen:
             said[place] = np.ones_like(said[place])
-        log = np.zeros(len(codes[0]))
+        log, up = np.zeros(len(codes[0])), {}
         for branch in reversed(branches):
-            up = said[branch.place] @ branch.chances.T
-            largest = np.maximum(up.max(axis=1), 1e-300)
+            told = said[branch.place] @ branch.chances.T
+            largest = np.maximum(told.max(axis=1), 1e-300)
             log += np.log(largest)
             if branch.parent >= 0:
-                said[branch.parent] = said[branch.parent] * (up / largest[:, None])
-        return said, log
+                up[branch.place] = told / largest[:, None]
+                said[branch.parent] = said[branch.parent] * up[branch.place]
+        return said, up, log
+
+    def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
+        """For each place the posterior of its original codes, up to a factor a record (Pearl 1988)."""
+        found = [np.zeros((len(labels), m.shape[1])) for m in self.matrices]
+        for c, branches in enumerate(self.classes):
+            rows = np.flatnonzero(labels == c)
+            said, up, _ = self._messages(branches, [code[rows] for code in codes])
+            down: dict[int, Floats] = {}
+            for b in branches:
+                if b.parent < 0:
+                    down[b.place] = b.chances
+                else:
+                    rest = down[b.parent] * said[b.parent] / np.maximum(up[b.place], 1e-300)
+                    down[b.place] = (
+                        rest / np.maximum(rest.max(axis=1, initial=0, keepdims=True), 1e-300) @ b.chances
+                    )
+                found[b.place][rows] = said[b.place] * down[b.place]
+        return found
+
+    @cached_property
+    def priors(self) -> list[Floats]:
+        """For each place the distribution of its original codes, by class."""
+        found = [np.empty((len(self.classes), m.shape[1])) for m in self.matrices]
+        for c, branches in enumerate(self.classes):
+            for b in branches:
+                found[b.place][c] = (np.ones(1) if b.parent < 0 else found[b.parent][c]) @ b.chances
+        return found
 
     def log_likelihood(self, codes: Sequence[Codes], unseen: Collection[int] = ()) -> Floats:
         """log p(published codes | class), (records, classes); what is unseen says nothing."""
@@ -74,7 +106,7 @@ class Forest:
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
             for c, branches in enumerate(self.classes):
-                logs[start : start + ROWS, c] = self._messages(branches, part, unseen)[1]
+                logs[start : start + ROWS, c] = self._messages(branches, part, unseen)[2]
         return logs
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
@@ -89,7 +121,7 @@ class Forest:
             rows = np.flatnonzero(labels == c)
             for start in range(0, len(rows), ROWS):
                 part = rows[start : start + ROWS]
-                said, _ = self._messages(branches, [code[part] for code in codes])
+                said, *_ = self._messages(branches, [code[part] for code in codes])
                 for branch in branches:
                     parent = drawn[branch.parent][part] if branch.parent >= 0 else np.zeros(len(part), np.int64)
                     weights = branch.chances[parent] * said[branch.place]
@@ -183,68 +215,32 @@ def _pairs(
 def _fitted(
     sample: Sample, marginals: list[Floats], pairs: list[Pair], fold: int, whole: bool
 ) -> tuple[Floats, Tables]:
-    """EM for pairs of like shapes at once, each stopped by its own held-out likelihood."""
+    """EM for pairs of like shapes at once, each class of each stopped by its own held-out likelihood."""
     counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, classes, cells, cells)
-    held = counts[:, fold].astype(np.float32)
-    seen = counts.sum(axis=1) - counts[:, fold]
-
-    def stacked(place: int) -> Tables:
-        return np.stack([sample.matrices[p[place]] for p in pairs]).astype(np.float32)[:, None]
-
-    left, right = stacked(0), stacked(1)
-    left_back, right_back = left.swapaxes(-1, -2), right.swapaxes(-1, -2)
+    cells = counts.shape[3:]
+    held = counts[:, fold].reshape(-1, *cells).astype(np.float32)
+    matrices = [
+        np.repeat(np.stack([sample.matrices[p[place]] for p in pairs]), sample.classes, axis=0)
+        for place in (0, 1)
+    ]
     start = np.stack([marginals[a][:, :, None] * marginals[b][:, None, :] for a, b in pairs])
+    start = start.reshape(-1, *start.shape[2:])
 
-    def expected(table: Tables, which: np.ndarray) -> Tables:
-        return left[which] @ table @ right_back[which]
+    def judge(expected: Tables, which: np.ndarray) -> Floats:
+        logs = np.log(np.maximum(expected, TINY))
+        return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
 
-    def scores(table: Tables, which: np.ndarray) -> Floats:
-        logs = np.log(np.maximum(expected(table, which), 1e-30))
-        return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))
-
-    def step(table: Tables, observed: Tables, which: np.ndarray) -> Tables:
-        ratio = observed / np.maximum(expected(table, which), 1e-30)
-        return np.asarray(table * (left_back[which] @ ratio @ right[which]))
-
-    observed = _pair_shares(seen)
-    active = np.arange(len(pairs))
-    table = start.astype(np.float32)
-    base = scores(table, active)
-    gain, best = np.zeros_like(base), table.copy()
-    stop, bad, steps, more = np.zeros(base.shape, int), np.zeros(base.shape, int), 0, 5
-    while active.size and steps < PAIR_STEPS:
-        for _ in range(more):
-            table = step(table, observed[active], active)
-        steps += more
-        risen = scores(table, active) - base[active]
-        better = (risen > gain[active] + 1e-3) & (bad[active] < 2)
-        now = gain[active]
-        now[better] = risen[better]
-        gain[active] = now
-        kept = best[active]
-        kept[better] = table[better]
-        best[active] = kept
-        stops = stop[active]
-        stops[better] = steps
-        stop[active] = stops
-        worse = bad[active]
-        worse[~better] += 1
-        worse[better] = 0
-        bad[active] = worse
-        going = (worse < 2).any(axis=1)
-        active, table = active[going], table[going]
-        more = max(5, steps // 4)
+    every = counts.sum(axis=1).reshape(held.shape)
+    steps = Steps(matrices, every - held)
+    fit = steps.stopped(start, judge, STOP)
+    base = judge(steps.expected(start.astype(np.float32)), np.arange(len(start)))
+    gain, table = (fit.scores - base)[:, 0], fit.table
     if whole:  # a few more steps with the records that were held back
-        which = np.arange(len(pairs))
-        observed = _pair_shares(counts.sum(axis=1))
-        for _ in range(max(3, int(np.median(stop)) // 4)):
-            best = np.where((gain > EDGE)[:, :, None, None], step(best, observed, which), best)
-    return gain, best
-
-
-def _pair_shares(counts: np.ndarray) -> Tables:
-    sums = np.maximum(counts.sum(axis=(-1, -2), keepdims=True), 1)
-    return np.asarray((counts / sums).astype(np.float32))
+        which = np.flatnonzero(gain > EDGE)
+        more = max(3, int(np.median(fit.steps)) // 4)
+        table[which] = Steps(matrices, every)(table[which], more, which)
+    classes = (len(pairs), sample.classes)
+    return gain.reshape(classes), table.reshape(*classes, *table.shape[1:])
 
 
 def _forest(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.joint.tables import forward
+from ppdm_cli.estimating import forward
 
 Uniform = Callable[[int, np.ndarray], Floats]
 """Numbers in [0, 1) for some attribute (its place) of some records (their rows among those given)."""
@@ -63,6 +63,33 @@ class JointTable:
             prior = np.moveaxis(table, 1 + axis, -1)[(labels, *drawn, *rest)]
             drawn.append(picked(prior * matrix[published[axis]], uniform(self.places[axis], rows)))
         return drawn
+
+    @cached_property
+    def _open(self) -> list[Floats]:
+        """For each axis the table with all others published, (class, published ..., original)."""
+        tables = []
+        for own in range(len(self.places)):
+            table = self.table
+            for axis, matrix in enumerate(self.matrices):
+                if axis != own:
+                    table = np.moveaxis(np.tensordot(matrix, table, (1, 1 + axis)), 0, 1 + axis)
+            tables.append(np.moveaxis(table, 1 + own, -1))
+        return tables
+
+    def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
+        """For each place the posterior of its original codes, up to a factor a record."""
+        published = [codes[p] for p in self.places]
+        found = []
+        for own, (matrix, table) in enumerate(zip(self.matrices, self._open, strict=True)):
+            others = published[:own] + published[own + 1 :]
+            found.append(np.asarray(table[(labels, *others)] * matrix[published[own]], np.float64))
+        return found
+
+    @cached_property
+    def priors(self) -> list[Floats]:
+        """For each place the distribution of its original codes, by class."""
+        axes = range(1, self.table.ndim)
+        return [self.table.sum(axis=tuple(a for a in axes if a != own)) for own in axes]
 
     def density(self, originals: Sequence[np.ndarray]) -> Floats:
         """p(original codes of the places | class), (records, classes), up to a factor a record."""

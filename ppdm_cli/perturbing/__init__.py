@@ -7,10 +7,9 @@ sidecar out, whole or not at all.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +19,6 @@ from msgspec import UNSET
 from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file
-from ppdm_cli.domain import Representative
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import (
     MismatchError,
@@ -33,15 +31,7 @@ from ppdm_cli.errors import (
 from ppdm_cli.perturbing.bin_count import sized
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
-from ppdm_cli.perturbing.plan import (
-    AttributePlan,
-    Plan,
-    Rare,
-    attribute_plan,
-    from_plan,
-    merged,
-    shared_options,
-)
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.resolving import (
     MOST_LABELS,
@@ -55,7 +45,6 @@ from ppdm_cli.perturbing.resolving import (
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
 from ppdm_cli.releases import is_promised, read_sidecar
-from ppdm_cli.settings import decimal, whole_or_auto
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Recipe, Sidecar
 from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, sidecar_path
@@ -68,8 +57,6 @@ __all__ = [
     "OrderSample",
     "Plan",
     "Release",
-    "attribute_plan",
-    "from_plan",
     "perturb",
     "telling",
 ]
@@ -105,24 +92,9 @@ class Release(Shown):
 def perturb(
     data: Any,
     output: str | Path | None = None,
+    plan: Plan | Mapping[str, Any] | str | Path | None = None,
     *,
-    gamma: float | str | Decimal | None = None,
-    rho1: float | None = None,
-    rho2: float | None = None,
-    record_epsilon: float | None = None,
-    bins: int | Literal["auto"] | None = None,
-    representative: Representative | None = None,
-    matrix: str | None = None,
-    scheme: str | None = None,
-    noise: str | None = None,
-    sd: float | str | None = None,
-    keep: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    class_: str | None = None,
-    attributes: Mapping[str, Mapping[str, Any]] | None = None,
-    plan: str | Path | None = None,
     like: str | Path | Sidecar | None = None,
-    rare: Rare | None = None,
     clip: bool = False,
     shuffle: bool = False,
     keep_order: bool = False,
@@ -134,20 +106,19 @@ def perturb(
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     to: Literal["arrow", "csv"] | None = None,
+    **settings: Any,
 ) -> Release:
     """Perturb a table: a path, several, "-", or anything that speaks Arrow.
 
-    `output` names the release's file, or "-"; without it the release comes back as a polars frame.
-    The other arguments are the command's options (see `ppdm perturb --help`); `attributes` maps a
-    column to its settings, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
+    `output` names the release's file, or "-"; without it the release comes back as a polars frame. `plan` is a
+    `Plan`, a mapping of its settings, or a TOML file; settings that are named besides are laid over it: gamma,
+    rho1, rho2, record_epsilon, bins, representative, matrix, scheme, noise, sd, keep, drop, class_, rare, and
+    attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
+    command's options (see `ppdm perturb --help`).
     """
     key, new_key = _key(seed, key_file, id)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
-    asked = _asked(
-        plan, attributes or {}, {"noise": noise, "sd": sd}, gamma=gamma, rho1=rho1, rho2=rho2, rare=rare,
-        record_epsilon=record_epsilon, bins=bins, representative=representative, matrix=matrix, scheme=scheme,
-        keep=tuple(keep), drop=tuple(drop), class_=class_,
-    )  # fmt: skip
+    asked = Plan.of(plan, **settings)
     earlier = _earlier(like, asked)
     table = _original(data, _csv(csv, asked, earlier, id), from_)
     with ExitStack() as stack:
@@ -166,22 +137,6 @@ def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:
         raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
     if no_place_for_sidecar:
         raise UsageError("CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE")
-
-
-def _asked(
-    plan: str | Path | None,
-    attributes: Mapping[str, Mapping[str, Any]],
-    noise: Mapping[str, Any],
-    **given: Any,
-) -> Plan:
-    """Return the plan with the settings that were given beside it."""
-    if given["gamma"] is not None:
-        given["gamma"] = decimal(given["gamma"])
-    if given["bins"] is not None:
-        given["bins"] = whole_or_auto(given["bins"])
-    given["options"] = shared_options(noise)
-    given["attributes"] = {n: attribute_plan(w) for n, w in attributes.items()}
-    return merged(from_plan(Path(plan)) if plan is not None else Plan(), given)
 
 
 def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None) -> Table:

@@ -39,7 +39,7 @@ def sized(plan: Plan, table: Table, identifier: str | None) -> Plan:
         binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
         if own.bins is None and binned:
             attributes[name] = replace(own, bins=best_bins(gammas[name], kind_for(own, plan), records))
-    return replace(plan, bins=Plan().bins, attributes=attributes)
+    return replace(plan, bins=None, attributes=attributes)
 
 
 def best_bins(gamma: Decimal | float, kind: type[Spec], records: int) -> int:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted, word
+from ppdm_cli.perturbing.cutting import cut
 from ppdm_cli.perturbing.plan import AttributePlan, Rare
 from ppdm_cli.perturbing.profile import Facts
 
@@ -56,36 +57,14 @@ def declared(
         if own.edges is not None:
             return Bins(kind, [_value(e, kind) for e in own.edges], own.nulls, representative)
         assert own.interval is not None
-        low, high = _ends(own.interval, kind)
+        ends = _ends(own.interval, kind)
+        core = None if own.core is None else _ends(own.core, kind)
     except (ValueError, OverflowError):
         raise UsageError(
             f"the domain declared for {quoted(name)} does not fit its type {kind}",
             "give values of that type: low below high, edges ascending",
         ) from None
-    if not low < high:
-        raise UsageError(
-            f"the domain declared for {quoted(name)} does not go from low to high", "such as --domain age=0:120"
-        )
-    if not dtypes.is_whole(kind):
-        try:
-            return Bins(kind, even_edges(low, high, bins), own.nulls, representative)
-        except ValueError:
-            raise UsageError(
-                f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
-                "widen it, or give fewer bins",
-            ) from None
-    steps = high - low + 1
-    if steps <= bins:
-        return Categories(kind, list(range(low, high + 1)), own.nulls)
-    # bins of whole steps, as even as can be; the last one closed at `high`
-    edges = [low + i * steps // bins for i in range(bins)] + [high]
-    return Bins(kind, edges, own.nulls, representative)
-
-
-def even_edges(low: float, high: float, bins: int) -> list[float]:
-    """Return bins + 1 edges of equal distance, each the float nearest to the exact one."""
-    a, width = Fraction(low), (Fraction(high) - Fraction(low)) / bins
-    return [float(a + i * width) for i in range(bins)] + [high]
+    return cut(name, kind, own, ends, core, bins, representative)
 
 
 def from_data(

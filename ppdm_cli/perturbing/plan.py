@@ -1,6 +1,6 @@
 """What the owner asks for: a plan in the owner's words, from options, a TOML file or a sidecar.
 
-Nothing here looks at data. `settling` turns plan into the attributes of a sidecar.
+Nothing here looks at data. `resolving` turns a plan into the attributes of a sidecar.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,9 +19,11 @@ from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
 from ppdm_cli.files import reading
 from ppdm_cli.privacy import gamma_from_rhos
-from ppdm_cli.settings import decimal, real, truth, whole, whole_or_auto
+from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
+Scale = Literal["log", "sqrt"]
+_DOMAIN = ("interval", "categories", "edges", "scale", "core")
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -28,43 +31,83 @@ _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
 
 
 @dataclass(frozen=True)
-class AttributePlan:
-    """What is asked for one attribute; None is "as for all"."""
+class _Settings:
+    """What may be asked for all attributes, or for one of them; None is not given."""
 
     gamma: Decimal | None = None
     rho1: float | None = None
     rho2: float | None = None
+    bins: int | Literal["auto"] | None = None
+    representative: Representative | None = None
+    matrix: str | None = None
+    """The kind of channel: of an attribute, or of all that it suits."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of that kind, or of the scheme."""
+
+    def __post_init__(self) -> None:
+        self.own_gamma()
+        if self.representative not in (None, *get_args(Representative)):
+            raise UsageError(
+                f"unknown representative {quoted(self.representative)}",
+                f"one of {', '.join(get_args(Representative))}",
+            )
+        if isinstance(self.bins, int) and not 2 <= self.bins <= MOST_VALUES:
+            raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
+        if self.matrix is not None:
+            checked_kind(self.matrix)
+
+    def own_gamma(self) -> Decimal | float | None:
+        """Return the gamma that is given, or the largest that the rhos allow; None without either."""
+        if (self.rho1 is None) != (self.rho2 is None):
+            raise UsageError("rho1 and rho2 go together", "such as --rho1 0.05 --rho2 0.5")
+        if self.gamma is not None and self.rho1 is not None:
+            raise UsageError("both gamma and rho1, rho2 are given", "give one of them")
+        if self.gamma is not None:
+            return checked_gamma(self.gamma)
+        if self.rho1 is None or self.rho2 is None:
+            return None
+        return gamma_from_rhos(self.rho1, self.rho2)
+
+
+@dataclass(frozen=True)
+class AttributePlan(_Settings):
+    """What is asked for one attribute."""
+
     bins: int | None = None
     interval: tuple[Any, Any] | None = None
     categories: tuple[Any, ...] | None = None
     edges: tuple[Any, ...] | None = None
+    scale: Scale | None = None
+    """The steps of its interval are equal on this scale."""
+    core: tuple[Any, Any] | str | None = None
+    """The part of its interval that is cut; one bin holds what lies to either side."""
     nulls: bool = False
-    representative: Representative | None = None
-    matrix: str | None = None
-    """The kind of its channel."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of that kind."""
 
     @property
     def declares_domain(self) -> bool:
         return (self.interval, self.categories, self.edges) != (None, None, None)
 
+    @property
+    def cut(self) -> tuple[Any, Any]:
+        """Return how its interval is cut, if not into equal widths."""
+        return self.scale, self.core
+
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.interval, self.categories, self.edges).count(None) < 2:
             raise UsageError("a domain is declared in two ways", "give an interval, categories or edges")
         if self.nulls and not self.declares_domain:
             raise UsageError(
                 "nulls are declared without a domain", "declare the domain too, or leave both to the data"
             )
-        if self.representative not in (None, *get_args(Representative)):
+        if self.cut != (None, None) and self.interval is None:
             raise UsageError(
-                f"unknown representative {quoted(self.representative)}",
-                f"one of {', '.join(get_args(Representative))}",
+                "a scale or a core cuts an interval, and none is declared",
+                "declare it too, such as domain=0:1000000",
             )
-        if self.bins is not None:
-            checked_bins(self.bins)
+        if self.scale not in (None, *get_args(Scale)):
+            raise UsageError(f"unknown scale {quoted(self.scale)}", f"one of {', '.join(get_args(Scale))}")
         if self.matrix is not None:
-            checked_kind(self.matrix)
             if self.own_gamma() is not None and not KINDS[self.matrix].takes_gamma:
                 raise UsageError(
                     f"a {self.matrix} matrix is given whole, and no gamma can be asked of it",
@@ -83,38 +126,77 @@ class AttributePlan:
             return next(k for k, spec in KINDS.items() if set(self.options) <= set(spec.options))
         return self.matrix
 
-    def own_gamma(self) -> Decimal | float | None:
-        """Return the gamma of its own, if any: given, or the largest that its rhos allow."""
-        return _gamma(self.gamma, self.rho1, self.rho2)
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | AttributePlan) -> AttributePlan:
+        """Return a plan from settings as an option, a plan file or a notebook writes them.
+
+        `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` are lists.
+        """
+        if isinstance(given, AttributePlan):
+            return given
+        own: dict[str, Any] = {}
+        of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
+        for key, value in given.items():
+            if key in _READERS:
+                own[key] = _READERS[key](value)
+            elif key in of_kinds:
+                own["options"] = own.get("options", {}) | {key: of_kinds[key](value)}
+            elif key in ("categories", "edges"):
+                if not isinstance(value, (list, tuple)) or not value:
+                    raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
+                own[key] = tuple(value)
+            elif key == "domain":
+                own |= _domain(value)
+            else:
+                known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
+                raise UsageError(f"unknown setting {quoted(key)} of an attribute", f"settings: {listed(known)}")
+        return cls(**own)
+
+    def laid_over(self, planned: AttributePlan) -> AttributePlan:
+        """Return a column's settings from a plan, with these instead where they are given."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("nulls", "options")}
+        changes = {k: v for k, v in own.items() if v is not None}
+        if self.declares_domain:
+            changes = {**dict.fromkeys(_DOMAIN), "nulls": self.nulls} | changes
+        if self.gamma is not None or self.rho1 is not None:
+            changes = {"gamma": None, "rho1": None, "rho2": None} | changes
+        changes["options"] = self.options if self.matrix is not None else {**planned.options, **self.options}
+        return replace(planned, **changes)
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(_Settings):
     """What is asked for the whole release."""
 
-    gamma: Decimal | None = None
-    rho1: float | None = None
-    rho2: float | None = None
     record_epsilon: float | None = None
-    bins: int | Literal["auto"] = 10
-    representative: Representative = "center"
-    matrix: str | None = None
-    """The kind of channel for all attributes that it suits."""
     scheme: str = SUBSTITUTION
     """`SUBSTITUTION`, or a kind that all attributes have or none."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of the scheme."""
     keep: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     class_: str | None = None
     rare: Rare = "refuse"
     attributes: Mapping[str, AttributePlan] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
+        """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
+        if isinstance(plan, (str, Path)):
+            plan = _toml(Path(plan))
+        if not isinstance(plan, Plan):
+            plan = cls(**_read(plan or {}))
+        over = _read(settings)
+        if {"gamma", "rho1", "record_epsilon"} & set(over):
+            plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
+        keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})
+        over["options"] = {**plan.options, **over["options"]}
+        over["keep"] = _joined(plan.keep, keep, {*drop, *own})
+        over["drop"] = _joined(plan.drop, drop, {*keep, *own})
+        over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in {*keep, *drop}} | {
+            n: w.laid_over(plan.attributes.get(n, AttributePlan())) for n, w in own.items()
+        }
+        return replace(plan, **over)
+
     def __post_init__(self) -> None:
-        if self.bins != "auto":
-            checked_bins(self.bins)
-        if self.matrix is not None:
-            checked_kind(self.matrix)
         self._check_scheme()
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
@@ -122,14 +204,9 @@ class Plan:
                 "the privacy is given in several ways",
                 "give --gamma, or --rho1 with --rho2, or --record-epsilon",
             )
-        self.own_gamma()
+        super().__post_init__()
         if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
             raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 8")
-        if self.representative not in get_args(Representative):
-            raise UsageError(
-                f"unknown representative {quoted(self.representative)}",
-                f"one of {', '.join(get_args(Representative))}",
-            )
         if self.rare not in get_args(Rare):
             raise UsageError(
                 f"unknown value {quoted(self.rare)} for --rare", f"one of {', '.join(get_args(Rare))}"
@@ -173,76 +250,33 @@ class Plan:
             if name not in spec.options and name not in self.options:
                 reader(None)  # raises the option's own error
 
-    def own_gamma(self) -> Decimal | float | None:
-        return _gamma(self.gamma, self.rho1, self.rho2)
-
     @property
     def bins_for_all(self) -> int:
-        """Return the number of bins for all attributes, known once `sizing` has replaced "auto"."""
+        """Return the number of bins for all attributes, known once `sized` has replaced "auto"."""
         assert self.bins != "auto"
-        return self.bins
+        return self.bins or 10
 
 
-def checked_bins(bins: int) -> int:
-    if not 2 <= bins <= MOST_VALUES:
-        raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
-    return bins
+def _interval(value: Any) -> Any:
+    """Return both ends, or their text; None where there are none."""
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return tuple(value)
+    return value if isinstance(value, str) and ":" in value else None
 
 
-def _gamma(gamma: Decimal | None, rho1: float | None, rho2: float | None) -> Decimal | float | None:
-    if (rho1 is None) != (rho2 is None):
-        raise UsageError("rho1 and rho2 go together", "such as --rho1 0.05 --rho2 0.5")
-    if gamma is not None and rho1 is not None:
-        raise UsageError("both gamma and rho1, rho2 are given", "give one of them")
-    if gamma is not None:
-        return checked_gamma(gamma)
-    return gamma_from_rhos(rho1, rho2) if rho1 is not None and rho2 is not None else None
-
-
-_READERS: dict[str, Any] = {
-    "gamma": decimal,
-    "rho1": real,
-    "rho2": real,
-    "bins": whole,
-    "nulls": truth,
-    "representative": str,
-    "matrix": str,
-}
-
-
-def attribute_plan(given: Mapping[str, Any]) -> AttributePlan:
-    """Return a own from keys and values, as an option or a plan file writes them.
-
-    `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` lists.
-    """
-    own: dict[str, Any] = {}
-    of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
-    for key, value in given.items():
-        if key in _READERS:
-            own[key] = _READERS[key](value)
-        elif key in of_kinds:
-            own["options"] = own.get("options", {}) | {key: of_kinds[key](value)}
-        elif key in ("categories", "edges"):
-            if not isinstance(value, (list, tuple)) or not value:
-                raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
-            own[key] = tuple(value)
-        elif key == "domain":
-            own |= _domain(value)
-        else:
-            known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
-            raise UsageError(f"unknown setting {quoted(key)} of an attribute", f"settings: {listed(known)}")
-    return AttributePlan(**own)
+def _core(value: Any) -> Any:
+    if (found := _interval(value)) is None:
+        raise UsageError("a core is not an interval", "such as core=0:5000")
+    return found
 
 
 def _domain(value: Any) -> dict[str, Any]:
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return {"interval": tuple(value)}
     if isinstance(value, str) and value.startswith("@"):
         return {"categories": tuple(_lines(Path(value[1:])))}
     if isinstance(value, str) and "|" in value:
         return {"categories": tuple(value.split("|"))}
-    if isinstance(value, str) and ":" in value:
-        return {"interval": value}
+    if (interval := _interval(value)) is not None:
+        return {"interval": interval}
     raise UsageError(
         "a domain is neither an interval nor a list of values",
         "such as domain=0:120, domain=low|middle|high or domain=@file",
@@ -263,8 +297,8 @@ def _lines(path: Path) -> list[str]:
     return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
 
 
-def from_plan(path: Path) -> Plan:
-    """Return the plan of a TOML plan: settings for all, and a table `attributes.NAME` for each."""
+def _toml(path: Path) -> dict[str, Any]:
+    """Return the settings in a plan file: some for all, and a table `attributes.NAME` for each."""
     reading(path)
     try:
         with path.open("rb") as file:
@@ -274,7 +308,7 @@ def from_plan(path: Path) -> Plan:
         text = data.decode()
         if _LONG_KEY.search(text):  # tomllib takes the square of its length
             raise UsageError(f"the plan {quoted(path)} has a key of too many parts", "mend that line")
-        plan = tomllib.loads(text)
+        return tomllib.loads(text)
     except OSError as error:
         raise DataError(
             f"the plan {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
@@ -289,81 +323,48 @@ def from_plan(path: Path) -> Plan:
             f"the plan {quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
             "mend that line",
         ) from None
-    readers: dict[str, Any] = {
-        "gamma": decimal,
-        "rho1": real,
-        "rho2": real,
-        "record_epsilon": real,
-        "bins": whole_or_auto,
-        "representative": str,
-        "matrix": str,
-        "scheme": str,
-        "rare": str,
-        "class": str,
-        "keep": _names,
-        "drop": _names,
-        "attributes": _attributes,
-    }
-    settings: dict[str, Any] = {"options": shared_options(plan)}
-    for key, value in plan.items():
-        if key in settings["options"]:
-            continue
-        if key in readers:
-            settings["class_" if key == "class" else key] = readers[key](value)
-        else:
+
+
+def _read(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings for all as the fields of a plan; None is not given."""
+    if not isinstance(given, Mapping):
+        raise UsageError("a plan is a Plan, a mapping of settings or a file", "such as plan={'gamma': 9}")
+    given = {k: v for k, v in given.items() if v is not None}
+    of_schemes = {o: reader for spec in KINDS.values() for o, reader in spec.shared_options.items()}
+    found: dict[str, Any] = {"options": {k: of_schemes[k](v) for k, v in given.items() if k in of_schemes}}
+    for key, value in given.items():
+        name = "class_" if key == "class" else key
+        if name in _FOR_ALL:
+            found[name] = _FOR_ALL[name](value)
+        elif key not in of_schemes:
+            known = [n.rstrip("_") for n in _FOR_ALL]
             raise UsageError(
-                f"the plan {quoted(path)} has an unknown setting {quoted(key)}",
-                f"settings: {listed(readers)}",
+                f"unknown setting {quoted(key)} of a plan", f"settings: {listed([*known, *of_schemes])}"
             )
-    return Plan(**settings)
-
-
-def shared_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of schemes that are given, read."""
-    known = {o: reader for spec in KINDS.values() for o, reader in spec.shared_options.items()}
-    return {k: known[k](v) for k, v in given.items() if k in known and v is not None}
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-        raise UsageError("keep and drop take lists of columns", 'such as keep = ["region"]')
-    return tuple(value)
+    return found
 
 
 def _attributes(value: Any) -> dict[str, AttributePlan]:
-    if not isinstance(value, dict) or not all(isinstance(w, dict) for w in value.values()):
+    if not isinstance(value, Mapping) or not all(
+        isinstance(w, (Mapping, AttributePlan)) for w in value.values()
+    ):
         raise UsageError("attributes are tables of settings", "such as [attributes.age] with gamma = 5")
-    return {name: attribute_plan(w) for name, w in value.items()}
-
-
-def merged(plan: Plan, given: Mapping[str, Any]) -> Plan:
-    """Return the plan, with what the command line gives laid over it, column by column; None is not given."""
-    over = {k: v for k, v in given.items() if v is not None}
-    if {"gamma", "rho1", "record_epsilon"} & set(over):
-        plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
-    keep, drop = over.get("keep", ()), over.get("drop", ())
-    settings = over.get("attributes", {})
-    over["options"] = {**plan.options, **over.get("options", {})}
-    over["keep"] = _joined(plan.keep, keep, {*drop, *settings})
-    over["drop"] = _joined(plan.drop, drop, {*keep, *settings})
-    aside = {*keep, *drop}
-    over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in aside} | {
-        n: _laid_over(plan.attributes.get(n, AttributePlan()), w) for n, w in settings.items()
-    }
-    return replace(plan, **over)
+    return {name: AttributePlan.of(w) for name, w in value.items()}
 
 
 def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
 
 
-def _laid_over(planned: AttributePlan, given: AttributePlan) -> AttributePlan:
-    """Return a column's settings from the plan, with those given instead."""
-    own = {f.name: getattr(given, f.name) for f in fields(given) if f.name not in ("nulls", "options")}
-    changes = {k: v for k, v in own.items() if v is not None}
-    if given.declares_domain:
-        changes = {"interval": None, "categories": None, "edges": None, "nulls": given.nulls} | changes
-    if given.gamma is not None or given.rho1 is not None:
-        changes = {"gamma": None, "rho1": None, "rho2": None} | changes
-    changes["options"] = given.options if given.matrix is not None else {**planned.options, **given.options}
-    return replace(planned, **changes)
+_SHARED: dict[str, Any] = {"gamma": decimal, "rho1": real, "rho2": real, "representative": str, "matrix": str}
+_READERS = _SHARED | {"bins": whole, "scale": str, "core": _core, "nulls": truth}
+_FOR_ALL = _SHARED | {
+    "record_epsilon": real,
+    "bins": whole_or_auto,
+    "scheme": str,
+    "rare": str,
+    "class_": str,
+    "keep": partial(names, "keep"),
+    "drop": partial(names, "drop"),
+    "attributes": _attributes,
+}

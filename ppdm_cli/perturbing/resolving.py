@@ -70,7 +70,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
             "identifiers are dropped, or published with --keep",
         )
     own = plan.attributes.get(plan.class_ or "")
-    if own is not None and (own.bins, own.edges) != (None, None):
+    if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
         raise UsageError(
             f"the class {quoted(plan.class_)} is given bins, and a class is never binned: its values are its "
             "labels",
@@ -144,7 +144,7 @@ def _domain(
 ) -> ResolvedDomain:
     kind = schema.field(name).type
     bins = _most_values(name, own, plan)
-    representative = own.representative or plan.representative
+    representative = own.representative or plan.representative or "center"
     if own.declares_domain:
         settled = ResolvedDomain(declared(name, kind, own, bins, representative))
     else:
@@ -166,6 +166,12 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[str, D
     open_ones = [n for n, g in given.items() if g is None]
     common = plan.own_gamma()
     if plan.record_epsilon is not None:  # else `check_columns` has seen to a gamma for each
+        for name, own in perturbed.items():
+            if not kind_for(own, plan).takes_gamma:
+                raise UsageError(
+                    f"the matrix of {quoted(name)} is given whole, and the record's epsilon cannot be shared with it",
+                    "give --gamma, and see what `ppdm perturb` promises for the record",
+                )
         spent = sum(log(g) for g in given.values() if g is not None)
         left = plan.record_epsilon - spent
         if left < 0 or (open_ones and left == 0):

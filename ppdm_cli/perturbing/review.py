@@ -68,11 +68,13 @@ class Review:
 
     def _check_outside(self) -> None:
         for name, outside in self.checks.outside.items():
-            said = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
+            trouble = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
             if outside.null:
-                raise DataError(f"{said}, first a null in {outside.first}", self.plan.channels[name].no_nulls)
+                raise DataError(
+                    f"{trouble}, first a null in {outside.first}", self.plan.channels[name].no_nulls
+                )
             raise DataError(
-                f"{said}, first in {outside.first}",
+                f"{trouble}, first in {outside.first}",
                 "widen the domain or mend the data"
                 if self.clip
                 else "widen the domain, or say --clip to move them to its nearest bin",

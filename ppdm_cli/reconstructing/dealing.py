@@ -16,6 +16,9 @@ from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.reconstructing.transport import Staircase
 from ppdm_cli.repeatable import Permutations
 
+RUN_BITS = 13
+"""The logarithm of how many runs are looked up at once: they fit a core's cache."""
+
 
 @dataclass(frozen=True, eq=False)
 class Deal:
@@ -28,6 +31,9 @@ class Deal:
     """The original code of each step of the plan."""
     ends: np.ndarray
     """Where each step ends, in the records sorted by code."""
+    shift: int
+    runs: np.ndarray
+    """The original code of each run of `1 << shift` records sorted by code, or -1 where they get several."""
 
     @classmethod
     def of(cls, parts: np.ndarray, stairs: Sequence[Staircase], size: int, purpose: object) -> Deal:
@@ -35,13 +41,22 @@ class Deal:
         targets = np.concatenate([s.target for s in stairs]).astype(code_type(size))
         ends = np.cumsum(np.concatenate([s.amount for s in stairs]))
         before = np.cumsum(parts, axis=0) - parts
-        return cls(before, Permutations.of(parts.sum(axis=0), purpose), targets, ends)
+        records = int(parts.sum())
+        shift = max(records.bit_length() - RUN_BITS, 0)
+        starts = np.arange(0, records, 1 << shift)
+        lasts = np.minimum(starts + (1 << shift), records) - 1
+        first, last = (np.searchsorted(ends, p, side="right") for p in (starts, lasts))
+        runs = np.where(first == last, targets[first].astype(np.int32), np.int32(-1))
+        return cls(before, Permutations.of(parts.sum(axis=0), purpose), targets, ends, shift, runs)
 
     def __call__(self, codes: np.ndarray, partition: int) -> Codes:
         sizes = self.places.sizes
         counts = np.bincount(codes, minlength=len(sizes))
         places = self.places(counts, self.before[partition])
         places += np.repeat(np.cumsum(sizes) - sizes, counts)
+        found = self.runs.take(places >> self.shift)
+        mixed = np.flatnonzero(found < 0)
+        found[mixed] = self.targets[np.searchsorted(self.ends, places[mixed], side="right")]
         out = np.empty(len(codes), self.targets.dtype)
-        out[np.argsort(codes, kind="stable")] = self.targets[np.searchsorted(self.ends, places, side="right")]
+        out[np.argsort(codes, kind="stable")] = found
         return out

@@ -87,7 +87,7 @@ class Planner:
         self._totals: dict[str, list[int]] = {}
 
     def planned(self, label: Channel | None, drawer: Drawer | None) -> Planned:
-        """ResolvedPlan all that the drawer does not draw."""
+        """Plan all that the drawer does not draw."""
         drawn = [] if drawer is None else drawer.names
         others = tuple(
             c for c in self._sidecar.channels if c.name not in drawn and (label is None or c.name != label.name)

@@ -70,7 +70,7 @@ class Concatenated:
 def open_releases(
     data: Any, sidecar: Sidecar | str | Path | None = None, from_: Literal["arrow", "csv"] | None = None
 ) -> tuple[Table, Sidecar]:
-    """One or more releases at stage "perturbed", and what holds for all of them together."""
+    """Open one or more releases at stage "perturbed", and return what holds for all of them together."""
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     if len(sources) == 1:
         return open_release(sources[0], sidecar, from_)
@@ -111,7 +111,7 @@ def open_data(
 
 
 def _joined(promises: Sequence[Sidecar]) -> Sidecar:
-    """The first sidecar, of all records; the releases are its past. No gamma is promised that one lacks."""
+    """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
     records = [p.records for p in promises]
     total = None if None in records else sum(r for r in records if r is not None)
     seeded = [p for p in promises if p.privacy is not msgspec.UNSET and p.privacy.coins == "seeded"]
@@ -148,7 +148,7 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
 
 
 def _shown(part: str, a: Attribute, b: Attribute) -> str:
-    """The difference itself, where it is short: both are published."""
+    """Return the difference itself, where it is short: both are published."""
     if part in ("role", "type", "dtype", "N", "nulls", "representative"):
         values = (getattr(side, part) for side in (a, b))
         return f": {' and '.join('none' if v is msgspec.UNSET else str(v) for v in values)}"
@@ -167,13 +167,13 @@ def _loaded(partition: Partition) -> pa.RecordBatch:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same columns as plain values."""
+    """Return the same columns as plain values."""
     columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def spooled(table: Table, stack: ExitStack) -> Table:
-    """A table that can be read again: a release on standard input is spooled; it is public."""
+    """Return a table that can be read again: a release on standard input is spooled, because it is public."""
     if table.rewindable:
         return table
     file = stack.enter_context(spool())

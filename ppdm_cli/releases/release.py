@@ -115,7 +115,7 @@ def has_sidecar_beside(source: Any) -> bool:
 
 
 def is_promised(table: Table) -> bool:
-    """Whether a table carries a sidecar, or has one beside it: then it is no original."""
+    """Whether a table carries a sidecar, or has one beside it: then it is not an original."""
     return table.sidecar is not None or has_sidecar_beside(table.files)
 
 
@@ -156,7 +156,7 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
 
 
 def check_fit(table: Table, sidecar: Sidecar) -> None:
-    """Columns, types and the number of records are those of the sidecar."""
+    """Check that columns, types and the number of records are those of the sidecar."""
     expected, found = [a.name for a in sidecar.attributes], list(table.schema.names)
     for names, what in (
         ([n for n in expected if n not in found], "lacks"),

@@ -10,7 +10,7 @@ from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
-    """The sidecar from its file and from the data's own metadata; where both exist they must agree."""
+    """Return the sidecar from its file or from the data's own metadata; where both exist they must agree."""
     beside: bytes | None = None
     if path is not None:
         files.reading(path)

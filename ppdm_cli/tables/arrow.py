@@ -69,7 +69,7 @@ def _damaged(name: str) -> DataError:
 
 
 def open_ipc_file(path: Path) -> ArrowTable:
-    """An Arrow IPC (Feather) file, memory-mapped."""
+    """Open an Arrow IPC (Feather) file, memory-mapped."""
 
     def reader() -> Any:
         return pa.ipc.open_file(pa.memory_map(str(path)))
@@ -90,7 +90,7 @@ def open_ipc_file(path: Path) -> ArrowTable:
 
 
 def open_ipc_stream(stream: IO[bytes], name: str) -> ArrowTable:
-    """An Arrow stream, read once."""
+    """Open an Arrow stream, which is read once."""
     try:
         reader = pa.ipc.open_stream(stream)
     except (pa.ArrowException, OSError):
@@ -102,7 +102,7 @@ AS_TABLE = "give a path, or a polars, pandas or pyarrow table whose columns have
 
 
 def _mixed(data: Any) -> str:
-    """The first column of a pandas table whose objects have no one Arrow type, for a message."""
+    """Return the first column of a pandas table whose objects have no one Arrow type, for a message."""
     for name in getattr(data, "columns", ()):
         try:
             pa.array(data[name], from_pandas=True)
@@ -112,7 +112,7 @@ def _mixed(data: Any) -> str:
 
 
 def from_arrow(data: Any) -> ArrowTable:
-    """Any object with `__arrow_c_stream__`: polars, pyarrow, pandas, DuckDB; a LazyFrame is collected."""
+    """Open any object with `__arrow_c_stream__`: polars, pyarrow, pandas, DuckDB; a LazyFrame is collected."""
     if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
         import polars as pl
 

@@ -63,13 +63,13 @@ class Target:
                 self._temporary.unlink(missing_ok=True)
 
     def put(self, content: bytes) -> None:
-        """All of a small file, on the disk."""
+        """Write all of a small file to the disk."""
         with writing(self.path):
             self._file.write(content)
         self.flush()
 
     def flush(self) -> None:
-        """Everything on the disk, so that what is renamed is whole."""
+        """Put everything on the disk, so that what is renamed is whole."""
         if self._file.closed:
             return
         with writing(self.path):
@@ -116,7 +116,7 @@ class Target:
 
     @contextmanager
     def _respecting_others(self) -> Iterator[None]:
-        """What another run put there in the meantime is not overwritten without --force."""
+        """Check that, without --force, nothing is overwritten that another run put there in the meantime."""
         try:
             yield
         except FileExistsError:
@@ -160,12 +160,12 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def spool(beside: Path | None = None) -> IO[bytes]:
-    """A nameless file for what is published anyway; gone when closed, or when the process dies."""
+    """Return a nameless file for what is published anyway; it is gone when closed, or when the process dies."""
     return tempfile.TemporaryFile(dir=beside, prefix=".ppdm-")
 
 
 def unwritable(path: Path | str, error: OSError) -> DataError:
-    """What the operating system says about writing a file, as an error of ours."""
+    """Return what the operating system says about writing a file, as an error of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataError(f"no space left for {quoted(path)}", "free some, or name another disk")
     reason = error.strerror or "it failed"
@@ -185,7 +185,7 @@ def _beside(path: Path) -> Path:
 
 
 def _nameless(path: Path, mode: int) -> tuple[IO[bytes], Path | None]:
-    """A file in the target's folder without a name, or, where there are none, with a hidden one."""
+    """Return a file in the target's folder without a name or, where there are none, with a hidden one."""
     with writing(path):
         if hasattr(os, "O_TMPFILE"):
             try:
@@ -209,7 +209,7 @@ def _named(file: IO[bytes], path: Path) -> Path:
 
 
 def _linked(path: Path, kept: Path) -> bool:
-    """A second name, so that the first is never without a file; not every disk has them."""
+    """Give the file a second name, so that the first is never without a file; not every disk can."""
     try:
         os.link(path, kept)
     except OSError:

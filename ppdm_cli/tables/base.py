@@ -91,7 +91,7 @@ def _load(partition: Partition) -> _Loaded:
 
 
 def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
-    """A schema of normal types, without metadata; columns that cannot be read are left as they are.
+    """Return a schema of normal types, without metadata; columns that cannot be read are left as they are.
 
     Whether an unreadable column matters is for those who use it: it may be dropped.
     """
@@ -134,7 +134,7 @@ def _is_text_view(kind: pa.DataType) -> bool:
 
 
 def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """A loaded batch with columns of normal types, each in one piece."""
+    """Return a loaded batch with columns of normal types, each in one piece."""
     columns = []
     for name, raw in zip(batch.schema.names, batch.columns, strict=True):
         array = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw

@@ -1,6 +1,6 @@
 """CSV in: cut into blocks at the ends of records, parsed in parallel, never guessed in silence.
 
-A row with too few or too many cells, a byte that is no text, or a column that changes its type
+A row with too few or too many cells, a byte that is not text, or a column that changes its type
 half-way is an error with the row's number. An empty cell is null, an empty cell in quotes is an
 empty string.
 """
@@ -97,7 +97,7 @@ class _Parser:
             raise self._unconverted(str(error), types) from None
 
     def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
-        """What pyarrow's message says of the place; never what it says of the cell."""
+        """Return what pyarrow's message says of the place, never what it says of the cell."""
         ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
         if ragged is not None:
             start = "first row" if self.options.header is False else "header"
@@ -188,7 +188,7 @@ class CsvTable:
         return str(source) if isinstance(source, Path) else self.name
 
     def _decoded(self, source: Path | IO[bytes]) -> Iterator[bytes]:
-        """The source in UTF-8, decompressed and without a byte order mark."""
+        """Return the source in UTF-8, decompressed and without a byte order mark."""
         label = self._label(source)
         decoder = (
             None
@@ -235,7 +235,7 @@ class CsvTable:
     # -- types
 
     def _infer(self, declared: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """Types over the whole file; of a stream, over its first block."""
+        """Infer the types from the whole file, or from the first block of a stream."""
         wanted: dict[str, pa.DataType | None] = {
             n: declared.get(n) for n in self._names if n not in self._unread
         }
@@ -274,13 +274,13 @@ class CsvTable:
             types = {f.name: _plain(f.type) for f in table.schema if wanted[f.name] is None}
             for name, kind in types.items():
                 if pa.types.is_binary(kind):
-                    self._parse(block, {name: pa.string()})  # says where it is no text
+                    self._parse(block, {name: pa.string()})  # says where it is not text
         except RowTrouble as trouble:
             return trouble
         return _Guess(types, table.num_rows, block)
 
     def _merged(self, name: str, before: pa.DataType, now: pa.DataType, block: bytes) -> pa.DataType:
-        """The type so far and a block's as one: what a column's first value is, all must be.
+        """Merge the type so far with a block's: what a column's first value is, all must be.
 
         So a number that text follows is trouble and not text, wherever the blocks are cut.
         """
@@ -297,7 +297,7 @@ class CsvTable:
         return before
 
     def _first_family(self, block: bytes, name: str) -> str:
-        """What a column's first value would be taken for, if it were alone."""
+        """Return what a column's first value would be taken for if it were alone."""
         column = self._parse(block, {name: pa.string()}).column(name)
         first = next((v.as_py() for v in column if v.is_valid), "")
         cell = '"' + first.replace('"', '""') + '"\n'
@@ -320,7 +320,7 @@ class _Guess:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Instants to the microsecond or, where they are whole seconds, the millisecond."""
+    """Return instants to the microsecond or, where they are whole seconds, the millisecond."""
     if not pa.types.is_timestamp(kind):
         return kind
     return pa.timestamp("us" if kind.unit == "ns" else "ms", kind.tz)

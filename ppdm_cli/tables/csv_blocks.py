@@ -38,7 +38,7 @@ def chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
-    """The header, and what came with it."""
+    """Read the header, and what came with it."""
     whole = b""
     for block in blocks:
         whole += block
@@ -55,7 +55,7 @@ def first_record(blocks: Iterator[bytes], where: str) -> tuple[bytes, bytes]:
 
 
 def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
-    """The same bytes, cut at the ends of records; a last one that is never closed comes as it is."""
+    """Yield the same bytes, cut at the ends of records; a last one that is never closed comes as it is."""
     carried = b""
     for block in blocks:
         if b'"' in block or b'"' in carried:
@@ -75,7 +75,7 @@ def whole_records(blocks: Iterator[bytes], where: str) -> Iterator[bytes]:
 
 
 def record_start(data: bytes, place: int) -> int:
-    """Where the record begins that `place` is in: after a newline that no open quote encloses."""
+    """Return where the record begins that `place` is in: after a newline that no open quote encloses."""
     quotes = data.count(b'"', 0, place) if b'"' in data else 0
     while place > 0:
         start = max(0, place - _LOOKED_AT)
@@ -88,7 +88,7 @@ def record_start(data: bytes, place: int) -> int:
 
 
 def _ends(data: bytes, start: int, stop: int, quotes: int) -> np.ndarray:
-    """The newlines in a part of the data that no open quote encloses; so many quotes come before it."""
+    """Return the newlines in a part of the data that no open quote encloses; so many quotes come before it."""
     part = np.frombuffer(data, np.uint8, stop - start, start)
     newlines = np.flatnonzero(part == ord("\n"))
     if quotes % 2 or data.find(b'"', start, stop) >= 0:
@@ -98,7 +98,7 @@ def _ends(data: bytes, start: int, stop: int, quotes: int) -> np.ndarray:
 
 
 def stray_quote(records: bytes, delimiter: str) -> int | None:
-    """Where the first quote is that neither opens nor closes a cell, nor is one of two in a row."""
+    """Return where the first quote is that neither opens nor closes a cell, nor is one of two in a row."""
     if b'"' not in records:
         return None
     data = np.frombuffer(b"\n" + records + b"\n", np.uint8)  # with the ends of lines around

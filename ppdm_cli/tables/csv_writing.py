@@ -30,7 +30,7 @@ class CsvWriter(Writer):
     def write(self, batch: pa.RecordBatch) -> None:
         import polars as pl
 
-        columns = [_said(c) for c in map(dictionary_free, batch.columns)]
+        columns = [_as_written(c) for c in map(dictionary_free, batch.columns)]
         for name, column in zip(batch.schema.names, columns, strict=True):
             _check_calendar(name, column)
         frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
@@ -48,7 +48,7 @@ class CsvWriter(Writer):
 
 
 def _check_calendar(name: str, column: pa.Array) -> None:
-    """DataError where a date is in no year from 1 to 9999: text has no place for it, and polars panics."""
+    """Refuse dates outside the years 1 to 9999: text has no place for them, and polars panics."""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         day = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] * 86400 if hasattr(kind, "unit") else 1
@@ -60,8 +60,8 @@ def _check_calendar(name: str, column: pa.Array) -> None:
             )
 
 
-def _said(column: pa.Array) -> pa.Array:
-    """Times of day as text, and instants in UTC: an offset in minutes would not say all zones."""
+def _as_written(column: pa.Array) -> pa.Array:
+    """Return times of day as text, and instants in UTC: an offset in minutes cannot express all zones."""
     if pa.types.is_time(column.type):
         return pc.cast(column, pa.string())
     if pa.types.is_timestamp(column.type) and column.type.tz:

@@ -42,7 +42,7 @@ class Writer(ABC):
 
     @abstractmethod
     def close(self, sidecar: bytes | None) -> None:
-        """End the file; a format that holds its sidecar inside takes it now, with the number of records."""
+        """Finish the file; a format that holds its sidecar inside takes it now, with the number of records."""
 
     def abandon(self) -> None:  # noqa: B027 - most have nothing to do
         """Let go of a file that will never be whole, so that Python does not end it later."""

@@ -72,13 +72,13 @@ def _opened_stream(source: str | Path, name: str) -> IO[bytes]:
             raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
     if sys.stdin is None:
         raise DataError("standard input is closed", "open it, or name a file")
-    with suppress(OSError):  # in a notebook it is no file
+    with suppress(OSError):  # in a notebook it is not a file
         files.reading(sys.stdin.fileno(), name)
     return sys.stdin.buffer
 
 
 def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
-    """The stream, which has something to read."""
+    """Return the stream, which has something to read."""
     peeked: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     try:
         empty = not peeked.peek(1)

@@ -116,7 +116,7 @@ class Output:
         return sidecar
 
     def send(self) -> None:
-        """What goes to standard output, all of it."""
+        """Send all that goes to standard output."""
         if self._standard is None:
             return
         assert self._file is not None
@@ -144,7 +144,7 @@ def publish(*outputs: Output | Target) -> None:
 
 
 def _standard_output() -> IO[bytes]:
-    """Standard output, which takes all that it is given: in unbuffered Python it may take a part only."""
+    """Return standard output as a file that takes all it is given: in unbuffered Python it may take a part."""
     if sys.stdout is None:
         raise DataError("standard output is closed", "name a file, or open it")
     out: IO[bytes] = sys.stdout.buffer
@@ -152,6 +152,6 @@ def _standard_output() -> IO[bytes]:
         out = open(out.fileno(), "wb", closefd=False)  # noqa: SIM115 - not ours to close
     with writing(Path("standard output")), suppress(io.UnsupportedOperation):
         os.write(out.fileno(), b"")  # a closed one is found before any work
-    with suppress(OSError):  # in a notebook it is no file
+    with suppress(OSError):  # in a notebook it is not a file
         files.claim(out.fileno(), "standard output")
     return out

@@ -73,7 +73,7 @@ class Shuffler:
 
 
 def _place(folder: Path | None) -> Path:
-    """For messages: where the spool is."""
+    """Return where the spool is, for messages."""
     return folder if folder is not None else Path("the folder for temporary files")
 
 

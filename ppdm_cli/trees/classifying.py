@@ -92,7 +92,7 @@ class Labeller:
         return pa.RecordBatch.from_arrays(columns, names=names), measured
 
     def _true(self, batch: Batch) -> np.ndarray:
-        """The codes of the class: -1 where the tree does not know the label, -2 where there is none."""
+        """Return the codes of the class: -1 where the tree does not know the label, -2 where there is none."""
         array = batch.column(self.tree.class_name)
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
@@ -118,7 +118,7 @@ def classify(
     table: Table,
     output: Output | None = None,
 ) -> Measured | None:
-    """Predict every record, and fill an output where there is one; what it measured, where it could."""
+    """Predict every record into an output, if there is one; return what was measured if the class is there."""
     work = Labeller(tree, table, written=output is not None)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
@@ -139,5 +139,5 @@ def classify(
 
 
 def figures(tree: Tree) -> dict[str, Any]:
-    """What --json says of the tree itself."""
+    """Return what --json says of the tree itself."""
     return {"size": tree.size, "leaves": tree.leaves, "depth": tree.depth, "class": tree.class_name}

@@ -16,7 +16,7 @@ from ppdm_cli.trees.tree import Feature, Tree
 
 
 def as_frame(tree: Tree) -> Any:
-    """A polars frame of the flat arrays, a row a node.
+    """Return a polars frame of the flat arrays, one row for each node.
 
     `cut` is for people, `threshold` for programs; the root's row has the options of the training.
     """
@@ -38,15 +38,15 @@ def as_frame(tree: Tree) -> Any:
         "child": pl.Series([c if c > 0 else None for c in tree.first_child.tolist()], dtype=pl.Int64),
         "label": pl.Series([str(tree.labels[i]) for i in tree.label.tolist()], dtype=pl.String),
     }
-    said = json.dumps(dict(tree.options))
-    columns["options"] = pl.Series([said] + [None] * (tree.size - 1), dtype=pl.String)
+    options = json.dumps(dict(tree.options))
+    columns["options"] = pl.Series([options] + [None] * (tree.size - 1), dtype=pl.String)
     for i in range(len(tree.labels)):
         columns[f"count_{i}"] = pl.Series(tree.counts[:, i], dtype=pl.Float64)
     return pl.DataFrame(columns)
 
 
 def sidecar_of(tree: Tree) -> Sidecar:
-    """What the table speaks of: attributes in the tree's order, the class last."""
+    """Return a sidecar for the table, with the attributes in the tree's order and the class last."""
     columns = [*tree.features, Feature(tree.class_name, tree.class_dtype, False, tree.labels)]
     try:
         attributes = [
@@ -63,7 +63,7 @@ def sidecar_of(tree: Tree) -> Sidecar:
             )
             for f in columns
         ]
-        said = Sidecar(
+        sidecar = Sidecar(
             format="ppdm-sidecar",
             version=1,
             tool=sidecars.tool(),
@@ -73,7 +73,7 @@ def sidecar_of(tree: Tree) -> Sidecar:
             class_=tree.class_name,
             attributes=attributes,
         )
-        sidecars.decode(said.encode(), "of the tree")
+        sidecars.decode(sidecar.encode(), "of the tree")
     except (ValueError, PpdmError):
         raise UsageError("a name or a category of the tree fits no sidecar", "store it as .json") from None
-    return said
+    return sidecar

@@ -43,15 +43,15 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
     matrices = [sample.channels[p].matrix for p in places]
     inverse = [m.solve(np.eye(m.outputs)) for m in matrices]
     right = np.zeros(len(rows))
-    said = {0: 0}
+    label = {0: 0}
     for node, region in regions(records, grown):
         if grown.counts[node].any():  # else its parent's
-            said[node] = int(majority(grown.counts[node]))
+            label[node] = int(majority(grown.counts[node]))
         if grown.feature[node] >= 0:
             first = int(grown.first_child[node])
-            said.update(dict.fromkeys(range(first, first + int(grown.children[node])), said[node]))
+            label.update(dict.fromkeys(range(first, first + int(grown.children[node])), label[node]))
             continue
-        weight = labels[said[node]].copy()
+        weight = labels[label[node]].copy()
         for axis, codes in region.items():
             weight *= (codes @ inverse[axis])[sample.codes[places[axis]][rows]]
         right += weight

@@ -17,7 +17,7 @@ from ppdm_cli.trees.tree import Tree
 
 
 def lines(tree: Tree) -> Iterator[str]:
-    """The tree as C4.5 and J48 print it, line by line, depth first."""
+    """Yield the tree as C4.5 and J48 print it, line by line, depth first."""
     if tree.feature[0] < 0:
         yield f": {label(tree, 0)} {cases(tree, 0)}"
         return
@@ -43,7 +43,7 @@ def text(tree: Tree) -> str:
 
 
 def dot(tree: Tree) -> str:
-    """A directed graph in Graphviz's language; nodes are named by number, so no name can clash."""
+    """Return a directed graph in Graphviz's language; nodes are named by number, so no name can clash."""
     out = [
         "digraph tree {",
         '  node [shape=box, style="rounded,filled", fillcolor="#f6f8fa", fontname="Helvetica"];',
@@ -63,7 +63,7 @@ def dot(tree: Tree) -> str:
 
 
 def _dot_string(shown: str) -> str:
-    """A quoted string: backslashes doubled, and `&`, so that no entity or escape is made of a name."""
+    """Return a quoted string with backslashes and `&` escaped, so that no name becomes an entity or escape."""
     escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;").replace("\n", "\\n")
     return f'"{escaped}"'
 

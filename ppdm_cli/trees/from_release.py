@@ -57,29 +57,29 @@ class FromRelease(Shown):
 
     def sentences(self) -> list[str]:
         """Return what to tell people."""
-        said = []
+        sentences = []
         if self.model == "joint":
-            said.append(
+            sentences.append(
                 f"Learnt from {counted(self.records, 'perturbed record')}: the joint distribution of "
                 f"{listed(self.attributes)} within each class."
             )
         elif self.model == "forest":
-            said.append(
+            sentences.append(
                 f"Learnt from {counted(self.records, 'perturbed record')}: pairs among "
                 f"{counted(len(self.attributes), 'attribute')} within each class."
             )
         e, counts = self.expected, self.tree.counts[0]
         share = f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} %"
         if e.low is None or e.high is None:
-            said.append(
+            sentences.append(
                 f"{share}, as the model itself estimates, usually too high for small releases; the "
                 "held-out records are too few for an interval within 10 points either way."
             )
         else:
             within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
-            said.append(f"{share} ({within}, from published records that were held out).")
+            sentences.append(f"{share} ({within}, from published records that were held out).")
         commonest = 100 * float(counts.max() / max(counts.sum(), 1e-300))
-        return [*said, f"The commonest class alone would be right on {commonest:.1f} %."]
+        return [*sentences, f"The commonest class alone would be right on {commonest:.1f} %."]
 
 
 def named_class(class_: str | None, sidecar: Sidecar | None) -> str:

@@ -127,7 +127,7 @@ def read(
 
 
 def _taken(class_: str, numeric: Mapping[str, bool], batch: Batch) -> dict[str, Any]:
-    """The columns of a batch: numbers as floats, others as they are; no record is without a class."""
+    """Return the columns of a batch: numbers as floats, others as they are; refuse a record without a class."""
     if batch.column(class_).null_count:
         row = int(np.flatnonzero(~_valid(batch.column(class_)))[0])
         raise DataError(

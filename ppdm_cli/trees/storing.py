@@ -71,7 +71,7 @@ class StoredTree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(tree: Tree) -> bytes:
-    """JSON of a tree: one attribute and one node a line."""
+    """Return the JSON of a tree, one attribute or node on each line."""
     head = {"format": FORMAT, "version": VERSION, "tool": sidecars.tool(), "options": dict(tree.options)}
     head["class"] = StoredClass(tree.class_name, tree.class_dtype, list(tree.labels))
     features = [StoredFeature(f.name, f.dtype, f.numeric, list(f.categories)) for f in tree.features]
@@ -85,7 +85,7 @@ def encode(tree: Tree) -> bytes:
 
 
 def _printable(found: re.Match[str]) -> str:
-    """What a terminal may obey, or show in another order, is written out."""
+    """Write out what a terminal may obey, or show in another order."""
     return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 

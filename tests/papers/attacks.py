@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 
 from ppdm_cli import attack, perturb
-from ppdm_cli.attacks.whole_record import TableMarginals
 from ppdm_cli.joint import JointTable
 from ppdm_cli.sidecar import Sidecar
 from tests.papers.by_class import DOMAINS, WHOLE, table
@@ -111,9 +110,9 @@ def exact_bayes(release: Any, original: pl.DataFrame, function: int, names: tupl
     joint = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape).astype(np.float64)
     joint /= joint.sum(axis=tuple(range(1, len(shape))), keepdims=True)
     matrices = tuple(known[n].matrix.dense() for n in names)
-    marginals = TableMarginals(JointTable(tuple(range(len(names))), matrices, joint))
+    model = JointTable(tuple(range(len(names))), matrices, joint)
     told = (release.frame["group"] == "B").to_numpy().astype(np.uint8)
-    belief = marginals(codes(release.frame), told)[0]
+    belief = model.marginals(codes(release.frame), told)[0]
     return float((belief.argmax(axis=1) == codes(original)[0]).mean())
 
 
