@@ -178,7 +178,9 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
             f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
         )
-    elif open_ones := [c.name for c in sidecar.channels if c.noise is None and not isfinite(c.matrix.amplification)]:
+    elif open_ones := [
+        c.name for c in sidecar.channels if c.noise is None and not isfinite(c.matrix.amplification)
+    ]:
         lines.append(f"Over a record no gamma holds, because none holds for {', '.join(open_ones)}.")
     if record["coins"] == "key-file":
         lines.append(

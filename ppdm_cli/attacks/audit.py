@@ -236,7 +236,9 @@ class Audit:
         n, level = self._records, _FAMILY / len(self._scores())
         # a code that stays more often than others counts as kept in part only
         tables = zip(self._laws, state.sums["tables"], strict=True)
-        shown = prod(float(law.kept / np.maximum(law.staying, law.kept) @ t.sum(axis=1)) / n for law, t in tables)
+        shown = prod(
+            float(law.kept / np.maximum(law.staying, law.kept) @ t.sum(axis=1)) / n for law, t in tables
+        )
         chance = float(self._number[-1])
         share = (evidence.betraying(n, chance, level) - chance) / max(shown - chance, 1e-300)
         own = [r["gamma_unseen"] / r["declared_gamma"] for r in attributes if "gamma_unseen" in r]

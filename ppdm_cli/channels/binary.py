@@ -39,7 +39,9 @@ def read_flips(value: Any) -> list[float]:
 class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_only=True):
     """What a sidecar says of a binary channel: the chance of each value to become the other."""
 
-    about = "Of two values the first becomes the second with one probability, the second the first with another."
+    about = (
+        "Of two values the first becomes the second with one probability, the second the first with another."
+    )
     options: ClassVar[Mapping[str, Any]] = {"flips": read_flips}
 
     flips: Annotated[list[Chance], Meta(min_length=2, max_length=2)]

@@ -85,11 +85,11 @@ class Block(Explicit, Substitution):
             if len(members) == 1 or not rows.size:
                 continue
 
-            def of_rows(retry: int, some: np.ndarray | None = None, rows: np.ndarray = rows) -> np.ndarray:
+            def of_block(retry: int, some: np.ndarray | None = None, *, rows: np.ndarray = rows) -> np.ndarray:
                 return blocks(retry, rows if some is None else rows[some])
 
             drawn = np.empty(len(rows), out.dtype)
-            GammaDiagonal(self.gamma, len(members)).sample(place[codes[rows]], of_rows, drawn)
+            GammaDiagonal(self.gamma, len(members)).sample(place[codes[rows]], of_block, drawn)
             out[rows] = np.array(members, out.dtype)[drawn]
 
 
@@ -98,7 +98,9 @@ def read_blocks(value: Any) -> tuple[tuple[str, ...], ...]:
     if isinstance(value, str):
         value = [part.split("|") for part in value.split(";")]
     if not isinstance(value, (list, tuple)) or not all(isinstance(b, (list, tuple)) and b for b in value):
-        raise UsageError("blocks are lists of values", 'such as blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]')
+        raise UsageError(
+            "blocks are lists of values", 'such as blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]'
+        )
     return tuple(tuple(str(v) for v in block) for block in value)
 
 
@@ -107,13 +109,17 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
     """What a sidecar says of blocks: gamma inside them, and the codes of each."""
 
     about = (
-        "A value is replaced only within its block of values, by a gamma-diagonal matrix of the block's size. The "
-        "block itself is published: between blocks no gamma holds."
+        "A value is replaced only within its block of values, by a gamma-diagonal matrix of the block's size. "
+        "The block itself is published: between blocks no gamma holds."
     )
     options: ClassVar[Mapping[str, Any]] = {"blocks": read_blocks}
 
     blocks: Annotated[
-        list[Annotated[list[Annotated[int, Meta(ge=0, lt=MOST_CODES)]], Meta(min_length=1, max_length=MOST_CODES)]],
+        list[
+            Annotated[
+                list[Annotated[int, Meta(ge=0, lt=MOST_CODES)]], Meta(min_length=1, max_length=MOST_CODES)
+            ]
+        ],
         Meta(min_length=1, max_length=MOST_CODES),
     ]
 

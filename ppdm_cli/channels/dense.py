@@ -61,7 +61,7 @@ class Weights(Explicit, Substitution):
 
     def __eq__(self, other: object) -> bool:
         same = isinstance(other, Weights) and self.scale == other.scale
-        return same and np.array_equal(self.weights, other.weights)  # type: ignore[attr-defined]
+        return same and np.array_equal(self.weights, other.weights)
 
     def __hash__(self) -> int:
         return hash((self.scale, self.weights.tobytes()))
@@ -103,7 +103,7 @@ class Weights(Explicit, Substitution):
 
     @cached_property
     def _aliases(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return by input and place: below which height the place's own code is drawn, and which other above."""
+        """Return by input and place: the height below which the place's own code is drawn, and the other."""
         N, S = self.inputs, self.scale
         first = np.empty((N, N), np.uint32)
         other = np.tile(np.arange(N, dtype=np.uint16), (N, 1))
@@ -152,7 +152,9 @@ def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
     except OSError as error:
         raise DataError(f"{where} cannot be read: {error.strerror}", "check its name and rights") from None
     except (UnicodeError, csv.Error):
-        raise UsageError(f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns") from None
+        raise UsageError(
+            f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns"
+        ) from None
     if not rows or any(len(r) != len(rows[0]) for r in rows) or len(rows) != len(rows[0]):
         raise UsageError(
             f"{where} has not as many rows as columns",

@@ -31,8 +31,8 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
         stays = 1 - (domain.size - 1) * each
         if stays <= each:
             raise RefusedError(
-                f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value is no "
-                "likelier to stay than to change: gamma must be above 1",
+                f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value is "
+                "no likelier to stay than to change: gamma must be above 1",
                 f"give each= below {1 / domain.size:.4g}",
             )
         return GammaDiagonal(stays / each, domain.size)
@@ -44,7 +44,9 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         each = request.options.get("each")
         if not each:
-            raise UsageError("a symmetric matrix needs the probability of each other value", "such as each=0.05")
+            raise UsageError(
+                "a symmetric matrix needs the probability of each other value", "such as each=0.05"
+            )
         spec = cls(attributes=[name], each=each)
         spec.matrix(domain)
         return spec, UNSET
