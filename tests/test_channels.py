@@ -38,13 +38,7 @@ DOMAINS: dict[str, Domain] = {
     "with null": Categories(pa.int16(), list(range(0, 50, 10)), True),
 }
 DOMAINS["two"] = Categories(pa.string(), ["no", "yes"], False)
-IMPOSSIBLE = [
-    ("additive", "with null"),
-    ("additive", "two"),
-    ("band", "two"),
-    ("block", "two"),
-    ("leaning", "two"),
-]
+IMPOSSIBLE = [("additive", "with null"), *((k, "two") for k in ("additive", "band", "block", "leaning"))]
 IMPOSSIBLE += [("binary", d) for d in DOMAINS if d != "two"]
 
 

@@ -85,12 +85,18 @@ class Block(Explicit, Substitution):
             if len(members) == 1 or not rows.size:
                 continue
 
-            def of_block(retry: int, some: np.ndarray | None = None, *, rows: np.ndarray = rows) -> np.ndarray:
-                return blocks(retry, rows if some is None else rows[some])
-
             drawn = np.empty(len(rows), out.dtype)
-            GammaDiagonal(self.gamma, len(members)).sample(place[codes[rows]], of_block, drawn)
+            GammaDiagonal(self.gamma, len(members)).sample(place[codes[rows]], _of_rows(blocks, rows), drawn)
             out[rows] = np.array(members, out.dtype)[drawn]
+
+
+def _of_rows(blocks: Blocks, part: np.ndarray) -> Blocks:
+    """Return the coins of some of the cells."""
+
+    def of_part(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
+        return blocks(retry, part if rows is None else part[rows])
+
+    return of_part
 
 
 def read_blocks(value: Any) -> tuple[tuple[str, ...], ...]:

@@ -60,8 +60,9 @@ class Weights(Explicit, Substitution):
             raise ValueError("the columns of a matrix are whole numbers from 0 that sum to its scale")
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, Weights) and self.scale == other.scale
-        return same and np.array_equal(self.weights, other.weights)
+        if not isinstance(other, Weights) or self.scale != other.scale:
+            return False
+        return np.array_equal(self.weights, other.weights)
 
     def __hash__(self) -> int:
         return hash((self.scale, self.weights.tobytes()))
@@ -75,7 +76,7 @@ class Weights(Explicit, Substitution):
         return np.arange(self.inputs)
 
     @cached_property
-    def amplification(self) -> float:  # type: ignore[override]
+    def amplification(self) -> float:
         least, largest = self.weights.min(axis=1), self.weights.max(axis=1)
         if (least[largest > 0] == 0).any():
             return inf

@@ -169,7 +169,7 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[str, D
         for name, own in perturbed.items():
             if not kind_for(own, plan).takes_gamma:
                 raise UsageError(
-                    f"the matrix of {quoted(name)} is given whole: no part of the record's epsilon can be its own",
+                    f"the matrix of {quoted(name)} is given whole: it takes no part of the record's epsilon",
                     "give --gamma, and see what `ppdm perturb` promises for the record",
                 )
         spent = sum(log(g) for g in given.values() if g is not None)
