@@ -60,6 +60,13 @@ def reading(file: Path | int, name: str = "") -> None:
         run.reads.setdefault(identity, name or str(file))
 
 
+def describing(file: Path) -> None:
+    """Say that a sidecar is made for data that lie beside it: no other output may have that name."""
+    run = _RUN.get()
+    for identity in _identities(file) if run is not None else ():
+        run.reads.pop(identity, None)  # type: ignore[union-attr]
+
+
 def claim(file: Path | int, name: str = "") -> None:
     """Say that this will be written or removed; refused where the run reads it or writes it already."""
     run, name, identities = _RUN.get(), name or str(file), _identities(file)

@@ -164,7 +164,9 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     for kind, channels in kinds.items():
         lines += KINDS[kind].warnings(channels)
     bounded = all(isfinite(c.matrix.amplification) for c in sidecar.channels)
-    if record["perturbed_gamma"] is None:
+    if record["coins"] == "unknown":
+        lines.append("Another tool perturbed it, and nothing is known of its coins: nothing is promised.")
+    elif record["perturbed_gamma"] is None:
         lines.append(
             "The coins came from a seed, which can be guessed and checked against the release: "
             "nothing is promised. For publishing, perturb without --seed."

@@ -33,7 +33,9 @@ METADATA_KEY = b"ppdm"
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
 Origin = Literal["declared", "data"]
-CoinsOrigin = Literal["system", "seeded", "key-file"]
+CoinsOrigin = Literal["system", "seeded", "key-file", "unknown"]
+UNPROMISED = ("seeded", "unknown")
+"""Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
 
 
 def named(name: str, make: Callable[[], Any]) -> Any:
@@ -204,8 +206,8 @@ class Sidecar(
             kept = [a.name for a in self.attributes if a.role == "kept"]
             if sorted(self.privacy.kept) != sorted(kept):
                 raise ValueError("privacy.kept is not the list of the kept attributes")
-            if (self.privacy.perturbed_gamma is None) != (self.privacy.coins == "seeded"):
-                raise ValueError("a gamma is promised just where the coins were not seeded")
+            if (self.privacy.perturbed_gamma is None) != (self.privacy.coins in UNPROMISED):
+                raise ValueError("a gamma is promised just where the coins are known, and no seed's")
             self._check_promise(self.privacy)
 
     def _check_channels(self) -> None:

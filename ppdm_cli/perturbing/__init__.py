@@ -6,48 +6,33 @@ sidecar out, whole or not at all.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from msgspec import UNSET
 
 from ppdm_cli import files
-from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import (
-    MismatchError,
     RefusedError,
     UsageError,
-    listed,
     quoted,
-    unknown_column,
 )
-from ppdm_cli.perturbing.bin_count import sized
+from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.resolving import (
-    MOST_LABELS,
-    ResolvedPlan,
-    check_columns,
-    like,
-    privacy,
-    resolve,
-    undeclared,
-)
+from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_id, resolved, sidecar_of
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
-from ppdm_cli.releases import is_promised, read_sidecar
+from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
-from ppdm_cli.sidecar import Recipe, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, sidecar_path
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,6 +42,7 @@ __all__ = [
     "OrderSample",
     "Plan",
     "Release",
+    "describe",
     "perturb",
     "telling",
 ]
@@ -119,15 +105,17 @@ def perturb(
     key, new_key = _key(seed, key_file, id)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     asked = Plan.of(plan, **settings)
-    earlier = _earlier(like, asked)
-    table = _original(data, _csv(csv, asked, earlier, id), from_)
+    earlier = earlier_sidecar(like, asked)
+    table = _original(data, csv_options(csv, asked, earlier, id), from_)
     with ExitStack() as stack:
         target = Output(stack, output, sidecar, force, to)
         kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
-        settled = _plan(table, asked, earlier, id)
+        settled = resolved(table, asked, earlier, id)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         review = Review(table, settled, clip, keep_order)
-        filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle)
+        filled = _fill(
+            target, work, sidecar_of(settled, key.origin, release_id(key, settled), table.rows), review, shuffle
+        )
         _publish(target, kept, key)
     return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
 
@@ -148,24 +136,6 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
             "perturb the original",
         )
     return table
-
-
-def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
-    """Return the sidecar of the release."""
-    sidecar = Sidecar(
-        format="ppdm-sidecar",
-        version=1,
-        tool=sidecars.tool(),
-        stage="perturbed",
-        release=_release_id(key, settled),
-        records=rows,
-        attributes=settled.attributes,
-        recipes=[Recipe(list(settled.specs))],
-        privacy=privacy(settled, key.origin),
-        class_=settled.class_ or UNSET,
-    )
-    _check_readable(sidecar)
-    return sidecar
 
 
 def _fill(
@@ -196,18 +166,6 @@ def _publish(target: Output, kept: list[Target], key: Key) -> None:
     publish(*kept, target)
 
 
-def _check_readable(release: Sidecar) -> None:
-    """Refuse to publish a release whose sidecar could not be read."""
-    try:
-        sidecars.decode(release.encode(), "to be written")
-    except MismatchError:
-        raise RefusedError(
-            "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
-            "characters, a category longer than 16,384, or there are too many of them",
-            "shorten or --drop them",
-        ) from None
-
-
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
     """Return the key, and where a new one is to be kept."""
     if seed is not None and key_file is not None:
@@ -225,65 +183,6 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
         files.reading(path)
         return key_from_file(path), None
     return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
-
-
-def _earlier(like: str | Path | Sidecar | None, asked: Plan) -> Sidecar | None:
-    """Return the sidecar of an earlier release, named by itself or by its data file."""
-    if isinstance(like, (str, Path)):
-        path = Path(like)
-        files.reading(path)
-        like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
-    if like is not None and asked != Plan():
-        raise UsageError(
-            "--like takes the whole plan of an earlier release",
-            "leave out the other settings, or give a --plan",
-        )
-    return like
-
-
-def _csv(csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
-    """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
-    csv = csv or CsvOptions()
-    known: dict[str, pa.DataType] = {}
-    only: frozenset[str] | None = None
-    if identifier is not None:
-        known[identifier] = pa.string()
-    if earlier is not None:
-        known |= {a.name: a.kind for a in earlier.attributes}
-        only = frozenset(known)
-    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
-
-
-def _plan(
-    table: Table,
-    asked: Plan,
-    earlier: Sidecar | None,
-    identifier: str | None,
-) -> ResolvedPlan:
-    if identifier is not None and identifier not in table.schema.names:
-        raise unknown_column(identifier, table.schema.names, "--id")
-    if earlier is not None:
-        return like(earlier, table.schema)
-    check_columns(table.schema, asked, identifier)
-    asked = sized(asked, table, identifier)
-    unknown = undeclared(table.schema, asked, identifier)
-    if unknown and not table.rewindable:
-        raise UsageError(
-            f"the domain of {listed(unknown)} is not declared, and standard input can be read "
-            "only once: private data is never stored on the way",
-            "declare it with --domain, or give a --plan or --like",
-        )
-    if asked.class_ in asked.keep and table.rewindable:
-        unknown[str(asked.class_)] = MOST_LABELS
-    facts = profile(table, unknown) if unknown else {}
-    return resolve(table.schema, asked, identifier, facts)
-
-
-def _release_id(key: Key, plan: ResolvedPlan) -> str:
-    """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
-    if key.origin != "seeded":
-        return str(uuid.uuid4())
-    return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
 
 
 def _shuffled(

@@ -23,7 +23,7 @@ from ppdm_cli.perturbing.channel_choice import chosen, kind_for, request
 from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.profile import Facts
-from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
+from ppdm_cli.sidecar import UNPROMISED, Attribute, CoinsOrigin, Privacy, Sidecar
 
 MOST_LABELS = 1000
 """A class of numbers may have so many values, and a kept class lists so many in the sidecar."""
@@ -280,10 +280,10 @@ def _nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(plan: ResolvedPlan, coins: Literal["system", "seeded", "key-file"]) -> Privacy:
+def privacy(plan: ResolvedPlan, coins: CoinsOrigin) -> Privacy:
     """Return the promise over a record: the product of its channels' amplifications."""
     kept = [a.name for a in plan.attributes if a.role == "kept"]
-    if coins == "seeded":
+    if coins in UNPROMISED:
         return Privacy("record", None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
     gammas = [channel.matrix.amplification for channel in plan.channels.values()]

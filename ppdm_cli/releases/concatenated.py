@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
-from ppdm_cli.sidecar import Attribute, Past, Sidecar
+from ppdm_cli.sidecar import UNPROMISED, Attribute, Past, Sidecar
 from ppdm_cli.tables import (
     ArrowTable,
     CsvOptions,
@@ -114,7 +114,7 @@ def _joined(promises: Sequence[Sidecar]) -> Sidecar:
     """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
     records = [p.records for p in promises]
     total = None if None in records else sum(r for r in records if r is not None)
-    seeded = [p for p in promises if p.privacy is not msgspec.UNSET and p.privacy.coins == "seeded"]
+    seeded = [p for p in promises if p.privacy is not msgspec.UNSET and p.privacy.coins in UNPROMISED]
     return msgspec.structs.replace(
         promises[0],
         records=total,
