@@ -22,8 +22,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli import files
 from ppdm_cli.arrays import Addresses, Codes, Words
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import RefusedError, UsageError, quoted
 
 BLOCK = 16
 CELLS = 1 << 16
@@ -56,19 +57,14 @@ class Key:
 
 def key_from_file(path: Path) -> Key:
     """Return the key in a file of 64 hex digits (--key-file)."""
-    try:
-        with path.open("rb") as file:
-            # where the mode does not tell users apart, as on Windows, it does not say who can read the file
-            if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise RefusedError(
-                    f"the key file {quoted(path)} can be read by others",
-                    "restrict it to yourself with chmod 600, and consider who may have read it",
-                )
-            text = file.read(200)
-    except OSError as error:
-        raise DataError(
-            f"the key file {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
-        ) from None
+    with files.readable(path, "the key file "), path.open("rb") as file:
+        # where the mode does not tell users apart, as on Windows, it does not say who can read the file
+        if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise RefusedError(
+                f"the key file {quoted(path)} can be read by others",
+                "restrict it to yourself with chmod 600, and consider who may have read it",
+            )
+        text = file.read(200)
     try:
         secret = bytes.fromhex(text.decode("ascii").strip())
     except ValueError:
@@ -109,8 +105,9 @@ class Coins:
         n = len(addresses)
         block = self._input[:n]
         block[:, 0] = addresses
-        block.view("<u4")[:, 2] = codes
-        block.view("<u4")[:, 3] = retry
+        block[:, 1] = codes
+        if np.ndim(retry) or retry:
+            block.view("<u4")[:, 3] = retry
         self._cipher.update_into(memoryview(block).cast("B"), self._output)
         words: Words = self._output[: n * BLOCK].view("<u4").reshape(n, 4)
         return words

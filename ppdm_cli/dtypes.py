@@ -19,27 +19,12 @@ import pyarrow.compute as pc
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 
 _SIMPLE = {
-    str(t): t
-    for t in (
-        pa.bool_(),
-        pa.int8(),
-        pa.int16(),
-        pa.int32(),
-        pa.int64(),
-        pa.uint8(),
-        pa.uint16(),
-        pa.uint32(),
-        pa.uint64(),
-        pa.float32(),
-        pa.float64(),
-        pa.string(),
-        pa.date32(),
-        pa.time32("s"),
-        pa.time32("ms"),
-        pa.time64("us"),
-        pa.time64("ns"),
+    name: pa.type_for_alias(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float", "double",
+        "string", "date32[day]", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]",
     )
-}
+}  # fmt: skip
 _FRIENDLY = {
     "int": pa.int64(),
     "integer": pa.int64(),
@@ -187,6 +172,20 @@ def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
         wide[:, 0], wide[:, 1] = values, values >> 63
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(wide)])
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def column(values: Any, kind: pa.DataType) -> pa.Array:
+    """Return the column that carrier values or categories stand for."""
+    return (
+        pa.array(values, kind)
+        if is_discrete(kind)
+        else from_carrier(np.array(values, carrier_type(kind)), kind)
+    )
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """Return a column's values, decoded where it is a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def taken(values: np.ndarray, codes: np.ndarray, kind: pa.DataType) -> pa.Array:

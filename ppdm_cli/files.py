@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import DataError, UsageError, quoted
 
 Identity = tuple[int, int] | str
 
@@ -65,6 +65,17 @@ def describing(file: Path) -> None:
     run = _RUN.get()
     for identity in _identities(file) if run is not None else ():
         run.reads.pop(identity, None)  # type: ignore[union-attr]
+
+
+@contextmanager
+def readable(file: Path | str, what: str = "") -> Iterator[None]:
+    """Turn what the operating system says about reading a file into an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{what}{quoted(file)} cannot be read: {error.strerror}", "check its name and rights"
+        ) from None
 
 
 def claim(file: Path | int, name: str = "") -> None:

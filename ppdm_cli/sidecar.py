@@ -334,6 +334,12 @@ def tool() -> str:
     return f"ppdm {__version__}"
 
 
+def new(stage: Stage, release: str, records: int | None, attributes: list[Attribute], **rest: Any) -> Sidecar:
+    """Return a sidecar as this version of the tool writes it."""
+    named: dict[str, Any] = {"release": release, "records": records, "attributes": attributes, **rest}
+    return Sidecar(format="ppdm-sidecar", version=1, tool=tool(), stage=stage, **named)
+
+
 def _channel(_: type, record: Any) -> Spec:
     """Return the spec that a channel's JSON object is."""
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
@@ -356,15 +362,10 @@ def decode(data: bytes, where: str) -> Sidecar:
         )
     try:
         return msgspec.json.decode(data, type=Sidecar, dec_hook=_channel)
-    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as error:
-        what = explained(data, error)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
+        what = error.what if isinstance(error, PpdmError) else explained(data, error)
         raise MismatchError(
             f"the sidecar {quoted(where)} is not valid: {what}",
-            "ask for the one that was published with the release, unedited",
-        ) from None
-    except PpdmError as error:
-        raise MismatchError(
-            f"the sidecar {quoted(where)} is not valid: {error.what}",
             "ask for the one that was published with the release, unedited",
         ) from None
 

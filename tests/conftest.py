@@ -14,10 +14,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from ppdm_cli.coins import Coins
 from ppdm_cli.commands import main
 from ppdm_cli.engine import map_partitions, running
 from ppdm_cli.tables import CsvOptions, Table, format_of, open_table
 
+Coins(bytes(32))  # loads the cipher, which takes longer than the deadline of an example
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 
 

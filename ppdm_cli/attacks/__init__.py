@@ -9,76 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ppdm_cli.attacks.audit import TESTED
 from ppdm_cli.attacks.pairing import Paired
-from ppdm_cli.attacks.report import fill, sentences
+from ppdm_cli.attacks.report import Attacked, fill, sentences
 from ppdm_cli.attacks.run import ATTACKS, Passes
-from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.inspection import PRIOR, of_record
-from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import open_original, open_releases, spooled
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Output, is_stream
 
-if TYPE_CHECKING:
-    import polars as pl
-
 __all__ = ["ATTACKS", "TESTED", "Attacked", "attack", "fill", "sentences"]
-
-
-@dataclass(frozen=True, repr=False)
-class Attacked(Shown):
-    """What `attack` gives."""
-
-    sidecar: Sidecar
-    measured: bool
-    """Whether the figures were measured against the original; otherwise they are expected values."""
-    rows: list[dict[str, Any]]
-    """One row for each attack and attribute."""
-    record: dict[str, Any]
-    """The product bound over a record."""
-    kept: list[dict[str, Any]]
-    audit: list[dict[str, Any]]
-    """One row for each attribute: its transitions compared with its matrix."""
-    coins: list[dict[str, Any]]
-    """One row for each family of tests: whether the coins depend on anything."""
-    unseen: dict[str, Any]
-    """The largest deviations that so many records would not reveal."""
-    repeat: list[dict[str, Any]]
-    order: list[dict[str, Any]]
-    remarks: list[str]
-    recovered: pl.DataFrame | None = None
-    """The best guesses as a polars DataFrame, if they were requested without a file."""
-
-    @property
-    def honest(self) -> bool | None:
-        """Return whether the audit found nothing; None without one."""
-        return all(r["honest"] for r in (*self.audit, *self.coins)) if self.audit else None
-
-    @property
-    def sentences(self) -> list[str]:
-        """Return what was learnt beyond the prior, and from which attack, in plain words."""
-        return sentences(self)
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        """Return a polars DataFrame, as `-o` writes it."""
-        import polars as pl
-
-        return pl.DataFrame(self.rows, infer_schema_length=None)
-
-    def _words(self) -> list[str]:
-        return ["measured" if self.measured else "expected", counted(len(self.rows), "row"), *self.sentences]
-
-    def _body(self) -> Any:
-        return self.frame if self.rows else self.sentences
 
 
 @one_run()
@@ -122,26 +66,8 @@ def attack(
         table = spooled(table, stack)
         asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
         passes = Passes(table, Paired(table, original, sidecar), sidecar, asked, original is not None)
-        passes.run()
+        done = passes.run()
         if target is not None:
             passes.write_recovered(target)
-    return Attacked(
-        sidecar=sidecar,
-        measured=original is not None,
-        rows=passes.rows,
-        record=_bound(sidecar, passes.adversary.gamma),
-        kept=passes.adversary.kept,
-        audit=passes.audit_rows,
-        coins=passes.coins_rows,
-        unseen=passes.unseen,
-        repeat=passes.repeat_rows,
-        order=passes.order_rows,
-        remarks=passes.adversary.remarks,
-        recovered=None if target is None else target.frame,
-    )
-
-
-def _bound(sidecar: Sidecar, gamma: float) -> dict[str, Any]:
-    """Return the bound over a record that follows from the matrices, whatever the coins promise."""
-    told = gamma if isfinite(gamma) else "inf"  # JSON has no infinity
-    return of_record(sidecar) | {"gamma": told, "bound": worst_posterior(gamma, PRIOR)}
+            done.recovered = target.frame
+    return done

@@ -162,8 +162,7 @@ def as_numbers(array: pa.Array, kind: pa.DataType) -> Floats:
     """Return a column as numbers; NaN where it is null."""
     if dtypes.is_discrete(kind):
         return np.full(len(array), np.nan)
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+    array = dtypes.plain(array)
     found = dtypes.carrier(array).astype(np.float64) * unit(kind)
     if array.null_count:
         found[array.is_null().to_numpy(zero_copy_only=False)] = np.nan

@@ -46,7 +46,7 @@ class State:
 
     sums: dict[str, list[np.ndarray]]
     lagged: np.ndarray
-    """Return for attributes a, b the sum over rows of the place of b in the next row minus a, on the circle."""
+    """For attributes a and b the sum over rows of the place of b in the next row minus a, on the circle."""
     first: np.ndarray
     last: np.ndarray
     window: list[np.ndarray]

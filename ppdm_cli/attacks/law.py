@@ -49,7 +49,7 @@ class Law:
         """Places below it count as kept: the same share of every code's cells."""
         own = self.row(np.arange(matrix.inputs))
         self.staying = np.bincount(own, self.stays) / np.bincount(own)
-        """Return the probability of each row to be published unchanged."""
+        """The probability of each row to be published unchanged."""
         moved = min(matrix.outputs, GROUPS) - 1 if self._noise is None else round(GROUPS * (1 - _LEAST_NOISE))
         self._moved = moved
         self.cells = np.concatenate([[self.kept], np.full(moved, (1 - self.kept) / moved)])

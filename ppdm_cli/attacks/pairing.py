@@ -13,6 +13,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, counted, quoted
 from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
@@ -72,7 +73,7 @@ class Paired:
         """Check that columns published unchanged equal the original's in the same rows."""
         for attribute in self._sidecar.kept:
             ours, theirs = batch.column(attribute.name), other.column(attribute.name).combine_chunks()
-            if not _plain(ours).equals(_plain(theirs)):
+            if not dtypes.plain(ours).equals(dtypes.plain(theirs)):
                 raise MismatchError(
                     f"the kept column {quoted(attribute.name)} is not the original's within rows "
                     f"{first_row + 1} to {first_row + batch.num_rows}: the rows do not pair",
@@ -101,7 +102,9 @@ class _Rows:
                 self._held = [batch.slice(rows)]
             rows -= taken[-1].num_rows
         # text may be a dictionary in one part and plain in the next
-        plain = [pa.RecordBatch.from_arrays([_plain(c) for c in b.columns], schema=self._schema) for b in taken]
+        plain = [
+            pa.RecordBatch.from_arrays([dtypes.plain(c) for c in b.columns], schema=self._schema) for b in taken
+        ]
         return pa.Table.from_batches(plain, self._schema).combine_chunks()
 
     def rest(self) -> int:
@@ -115,10 +118,6 @@ def _renamed(part: Partition) -> pa.RecordBatch:
 
 def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _other_rows(release: int, original: int) -> MismatchError:

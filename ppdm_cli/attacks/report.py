@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,60 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.errors import counted
 from ppdm_cli.percentages import percent
+from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
-    from ppdm_cli.attacks import Attacked
+    import polars as pl
+
+
+@dataclass(repr=False, kw_only=True)
+class Attacked(Shown):
+    """What `attack` gives."""
+
+    sidecar: Sidecar
+    measured: bool
+    """Whether the figures were measured against the original; otherwise they are expected values."""
+    record: dict[str, Any]
+    """The product bound over a record."""
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """One row for each attack and attribute."""
+    kept: list[dict[str, Any]] = field(default_factory=list)
+    audit: list[dict[str, Any]] = field(default_factory=list)
+    """One row for each attribute: its transitions compared with its matrix."""
+    coins: list[dict[str, Any]] = field(default_factory=list)
+    """One row for each family of tests: whether the coins depend on anything."""
+    unseen: dict[str, Any] = field(default_factory=dict)
+    """The largest deviations that so many records would not reveal."""
+    repeat: list[dict[str, Any]] = field(default_factory=list)
+    order: list[dict[str, Any]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    recovered: pl.DataFrame | None = None
+    """The best guesses as a polars DataFrame, if they were requested without a file."""
+
+    @property
+    def honest(self) -> bool | None:
+        """Return whether the audit found nothing; None without one."""
+        return all(r["honest"] for r in (*self.audit, *self.coins)) if self.audit else None
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return what was learnt beyond the prior, and from which attack, in plain words."""
+        return sentences(self)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Return a polars DataFrame, as `-o` writes it."""
+        import polars as pl
+
+        return pl.DataFrame(self.rows, infer_schema_length=None)
+
+    def _words(self) -> list[str]:
+        return ["measured" if self.measured else "expected", counted(len(self.rows), "row"), *self.sentences]
+
+    def _body(self) -> Any:
+        return self.frame if self.rows else self.sentences
 
 
 def described(attack: str, target: Target, records: int, measured: bool) -> dict[str, Any]:
@@ -31,14 +81,11 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
 def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:
     """Return a sidecar at stage "evaluated" with the same attributes."""
     matrices = [c.matrix for c in sidecar.channels]
-    return Sidecar(
-        format="ppdm-sidecar",
-        version=1,
-        tool=sidecars.tool(),
-        stage="evaluated",
-        release=sidecar.release,
-        records=rows,
-        attributes=sidecar.perturbed,
+    return sidecars.new(
+        "evaluated",
+        sidecar.release,
+        rows,
+        sidecar.perturbed,
         recipes=sidecar.recipes,
         evaluated=Evaluated(
             sorted({m.amplification for m in matrices} - {inf}), sorted({m.inputs for m in matrices})

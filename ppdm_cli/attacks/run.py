@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,13 +18,14 @@ from ppdm_cli.attacks.audit import Agreement, Audit, merged
 from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.repeat import Repeat
-from ppdm_cli.attacks.report import described
+from ppdm_cli.attacks.report import Attacked, described, evaluated
 from ppdm_cli.attacks.row_order import Order, State
 from ppdm_cli.attacks.scoring import Tally
 from ppdm_cli.attacks.whole_record import Beliefs
 from ppdm_cli.engine import Batch, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
-from ppdm_cli.inspection import noisy
+from ppdm_cli.inspection import PRIOR, noisy, of_record
+from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -142,14 +144,8 @@ class Passes:
         self._paired, self._sidecar = paired, sidecar
         self._asked, self._known = asked, known
         self.adversary = Adversary(table, sidecar, asked)
-        self.rows: list[dict[str, Any]] = []
-        self.audit_rows: list[dict[str, Any]] = []
-        self.coins_rows: list[dict[str, Any]] = []
-        self.unseen: dict[str, Any] = {}
-        self.repeat_rows: list[dict[str, Any]] = []
-        self.order_rows: list[dict[str, Any]] = []
 
-    def run(self) -> None:
+    def run(self) -> Attacked:
         self.adversary.learn()
         targets, asked = list(self.adversary.targets.values()), self._asked
         records, release = self.adversary.records, uuid.UUID(self._sidecar.release)
@@ -172,22 +168,24 @@ class Passes:
         seen = fold(self._paired, self._task, Seen.__add__, doing="attacking")
         assert seen is not None
         self._check_paired(seen)
-        self._conclude(seen)
+        return self._concluded(seen)
 
     def _check_paired(self, seen: Seen) -> None:
         """Check that the rows pair: rows that do not belong together would look like perfect privacy."""
         agreement = self._task.agreement
         if agreement is not None and not agreement.pairs(seen.agreement, self.adversary.counts):
-            raise MismatchError(
-                "the release agrees with the original's rows no more than by chance",
-                UNPAIRED,
-            )
+            raise MismatchError("the release agrees with the original's rows no more than by chance", UNPAIRED)
 
     # -- what comes out
 
-    def _conclude(self, seen: Seen) -> None:
+    def _concluded(self, seen: Seen) -> Attacked:
+        adversary, gamma = self.adversary, self.adversary.gamma
+        bound = {"gamma": gamma if isfinite(gamma) else "inf", "bound": worst_posterior(gamma, PRIOR)}
+        record = of_record(self._sidecar) | bound  # what follows from the matrices, whatever the coins promise
+        done = Attacked(sidecar=self._sidecar, measured=self._known, record=record)
+        done.kept, done.remarks = adversary.kept, adversary.remarks
         if self._task.order is not None:
-            self.order_rows = self._task.order.rows(seen.order, self._known)
+            done.order = self._task.order.rows(seen.order, self._known)
             if self._known and self._task.order.targets:
                 by_order = self._task.by_order
                 found = fold(self._paired, by_order, Seen.__add__)
@@ -212,15 +210,16 @@ class Passes:
             figures.items(), key=lambda item: (ATTACKS.index(item[0][0]), places[item[0][1]])
         ):
             own = beliefs.get(attack, {}).get(name, {})
-            self.rows.append(
+            done.rows.append(
                 described(attack, self._task.targets[name], self.adversary.records, self._known)
                 | found_figures
                 | own
             )
         if self._task.audit is not None and seen.audit is not None:
-            self.audit_rows, self.coins_rows, self.unseen = self._task.audit.verdicts(seen.audit)
+            done.audit, done.coins, done.unseen = self._task.audit.verdicts(seen.audit)
         if self._task.repeat is not None:
-            self.repeat_rows = self._task.repeat.rows(seen.repeat)
+            done.repeat = self._task.repeat.rows(seen.repeat)
+        return done
 
     # -- the guesses themselves
 
@@ -241,7 +240,5 @@ class Passes:
             for batch in map_partitions(self._paired, task, doing="guessing"):
                 rows += batch.num_rows
                 yield batch
-
-        from ppdm_cli.attacks.report import evaluated
 
         target.write(counted(), schema, evaluated(self._sidecar, self.adversary.records), lambda: rows)

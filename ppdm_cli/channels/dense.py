@@ -27,8 +27,8 @@ from ppdm_cli.channels.exact_draw import LARGEST_RANGE, uniform_below
 from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.matrix import Blocks, Substitution
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
-from ppdm_cli.files import reading
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.files import readable, reading
 
 MOST_CELLS = 1 << 20
 MOST_CODES = 1 << 10
@@ -145,13 +145,12 @@ def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
     path = Path(str(value))
     reading(path)
     where = f"the matrix {quoted(path)}"
-    try:
+    with readable(path, "the matrix "):
         if path.stat().st_size > LARGEST_FILE:
             raise UsageError(f"{where} is larger than {LARGEST_FILE >> 20} MiB", "use fewer values or bins")
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [r for r in csv.reader(file, strict=True) if r]
-    except OSError as error:
-        raise DataError(f"{where} cannot be read: {error.strerror}", "check its name and rights") from None
+        data = path.read_bytes()
+    try:
+        rows = [r for r in csv.reader(data.decode("utf-8-sig").splitlines(True), strict=True) if r]
     except (UnicodeError, csv.Error):
         raise UsageError(
             f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns"

@@ -11,6 +11,7 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     csv_options,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -34,9 +35,8 @@ rejects the release. Memory: proportional to the number of values; record also h
 release, a million records at most.""",
 )
 @click.argument("release", type=FILE)
-@click.option(
+@file_option(
     "--truth",
-    type=FILE,
     metavar="ORIGINAL",
     help="The original, to measure what each attack gets right; its rows must be in the release's order.",
 )
@@ -51,19 +51,11 @@ rule on the whole record and the class, with the joint distribution learnt from 
 perturbing again. order: the order of the rows. audit: whether the release was perturbed as its sidecar
 says, as far as that many records can show.""",
 )
-@click.option(
-    "--recovered",
-    type=FILE,
-    metavar="FILE",
-    help="Write the adversary's best guesses; they follow from the release and are public.",
+@file_option(
+    "--recovered", help="Write the adversary's best guesses; they follow from the release and are public."
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
-@click.option(
-    "--plot",
-    type=FILE,
-    metavar="FILE",
-    help="Each attack beside the prior, one panel per attribute: .svg, .png, .pdf or .html.",
-)
+@file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@file_option("--plot", help="Each attack beside the prior, one panel per attribute: .svg, .png, .pdf or .html.")
 @sidecar_option
 @csv_options
 @from_option

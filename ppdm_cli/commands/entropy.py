@@ -10,6 +10,7 @@ import click
 
 from ppdm_cli.commands.options import (
     FILE,
+    file_option,
     force_option,
     json_option,
     kinds,
@@ -69,9 +70,8 @@ that means nothing. Memory: constant.""",
     help="The designs whose expected error, for --records n, is at most E: gamma, N and the number of copies, "
     "the most private first.",
 )
-@click.option(
+@file_option(
     "--accuracy",
-    type=FILE,
     metavar="TABLE",
     help="The designs to choose from by a table of measured runs (columns gamma, N and accuracy), the paper's "
     "choice first: for each gamma of 5 to 12, or of --gamma, the best N.",
@@ -85,11 +85,9 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--gamma-max", type=float, metavar="G", help="Only designs that give away at most G, copies included."
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="The table as .csv, .parquet or .arrow.")
-@click.option(
+@file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@file_option(
     "--plot",
-    type=FILE,
-    metavar="FILE",
     help="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
     "N (at most six); without: H(M) over N for each gamma.",
 )
@@ -100,19 +98,16 @@ def command(
     release: Path | None,
     gamma: str | None,
     bins: str | None,
-    matrix: Any,
-    records: int | None,
     prior: str | None,
-    rho1: float,
     error: float | None,
     accuracy: Path | None,
     at_least: float | None,
     gamma_max: float | None,
     output: Path | None,
     plot: Path | None,
-    sidecar: Path | None,
     force: bool,
     as_json: bool,
+    **settings: Any,
 ) -> None:
     """Show what matrices cost and give, to choose gamma and N before perturbing.
 
@@ -139,28 +134,25 @@ def command(
     sizes = None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10")
     with show.progress():
         if (error, accuracy, at_least, gamma_max) != (None,) * 4:
-            if (release, matrix, prior, plot) != (None,) * 4:
+            if (release, settings["matrix"], settings["sidecar"], prior, plot) != (None,) * 5:
                 raise UsageError("designs go with no release, matrix, prior or picture", "leave those out")
             done = evaluating.designs(
                 error=error,
-                records=records,
+                records=settings["records"],
                 bins=sizes,
                 accuracy=accuracy,
                 at_least=at_least,
                 gamma=gammas,
                 gamma_max=gamma_max,
-                rho1=rho1,
+                rho1=settings["rho1"],
             )
         else:
             done = evaluating.entropy(
                 release,
                 gamma=gammas,
                 bins=sizes,
-                matrix=matrix,
-                records=records,
                 prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
-                rho1=rho1,
-                sidecar=sidecar,
+                **settings,
             )
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)

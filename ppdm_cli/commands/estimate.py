@@ -11,6 +11,7 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     csv_options,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -49,23 +50,15 @@ fit. Memory: proportional to the number of values, not of records.""",
 paper's grid (0.139 at 100,000 records), but it understates a value that most records have. simplex: the
 nearest possible counts (0.142). ml: the most likely counts (0.142), the default.""",
 )
-@click.option(
-    "--truth",
-    type=FILE,
-    metavar="ORIGINAL",
-    help="The original, if available: adds the true counts and the error E.",
+@file_option(
+    "--truth", metavar="ORIGINAL", help="The original, if available: adds the true counts and the error E."
 )
-@click.option(
-    "--plot",
-    type=FILE,
-    metavar="FILE",
-    help="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html.",
+@file_option(
+    "--plot", help="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html."
 )
-@click.option(
+@file_option(
     "-o",
     "--output",
-    type=FILE,
-    metavar="FILE",
     help="The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
 )
 @sidecar_option

@@ -25,11 +25,16 @@ class _File(click.Path):
 
 
 FILE = _File(path_type=Path)
+
+
+def file_option(*names: str, metavar: str = "FILE", **settings: Any) -> Callable[..., Any]:
+    """Return an option that names a file."""
+    return click.option(*names, type=FILE, metavar=metavar, **settings)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 force_option = click.option("--force", is_flag=True, help="Overwrite an existing output.")
-sidecar_option = click.option(
-    "--sidecar", type=FILE, metavar="FILE", help="The sidecar, if not beside the data as NAME.ppdm.json."
-)
+sidecar_option = file_option("--sidecar", help="The sidecar, if not beside the data as NAME.ppdm.json.")
 from_option = click.option(
     "--from",
     "from_",
@@ -38,17 +43,14 @@ from_option = click.option(
     help="The format of standard input.  [default: arrow]",
 )
 to_option = click.option(
-    "--to",
-    type=click.Choice(STREAMS),
-    default=None,
-    help="The format of standard output.  [default: arrow]",
+    "--to", type=click.Choice(STREAMS), default=None, help="The format of standard output.  [default: arrow]"
 )
 
 
 def output_option(what: str) -> Callable[..., Any]:
     """Return the option that names where a table goes, and says in which formats."""
     told = f"{what}: {TABLES}; - is standard output."
-    return click.option("-o", "--output", required=True, type=FILE, metavar="FILE", help=told)
+    return file_option("-o", "--output", required=True, help=told)
 
 
 def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

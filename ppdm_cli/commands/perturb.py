@@ -11,6 +11,7 @@ from ppdm_cli.commands.options import (
     FILE,
     attribute_settings,
     csv_options,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -81,10 +82,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     metavar="COL=DOMAIN",
     help="Declare a domain: age=0:120, level=low|high, or city=@FILE with one value per line; repeatable.",
 )
-@click.option("--plan", type=FILE, metavar="FILE", help="Take all of these settings from a TOML file.")
-@click.option(
-    "--like", type=FILE, metavar="RELEASE", help="Reuse the plan of an earlier release, for the next batch."
-)
+@file_option("--plan", help="Take all of these settings from a TOML file.")
+@file_option("--like", metavar="RELEASE", help="Reuse the plan of an earlier release, for the next batch.")
 @click.option(
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
@@ -125,10 +124,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
 )
-@click.option(
+@file_option(
     "--key-file",
-    type=FILE,
-    metavar="FILE",
     help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",
 )
 @click.option(
@@ -137,9 +134,7 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
 )
-@click.option(
-    "--sidecar", type=FILE, metavar="FILE", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]"
-)
+@file_option("--sidecar", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]")
 @csv_options
 @from_option
 @to_option

@@ -39,14 +39,7 @@ which must be reconstructed first. Memory: constant.""",
 @force_option
 @json_option
 def command(
-    tree: Path,
-    data: Path,
-    output: Path,
-    csv: Any,
-    from_: Any,
-    to: Any,
-    force: bool,
-    as_json: bool,
+    tree: Path, data: Path, output: Path, csv: Any, from_: Any, to: Any, force: bool, as_json: bool
 ) -> None:
     """Predict the class of every record of DATA with a TREE that train-tree wrote.
 

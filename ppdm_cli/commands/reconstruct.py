@@ -10,6 +10,7 @@ import click
 from ppdm_cli.commands.options import (
     FILE,
     cells_option,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -57,12 +58,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     help="Write the rows in a random order, a new one each time (uses temporary files). It hides nothing from "
     "anyone who has the release.",
 )
-@click.option(
-    "--output-sidecar",
-    type=FILE,
-    metavar="FILE",
-    help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]",
-)
+@file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
 @sidecar_option
 @from_option
 @to_option

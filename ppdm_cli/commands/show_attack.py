@@ -20,21 +20,9 @@ _GUESSES = (
 
 def figures(done: Attacked) -> dict[str, Any]:
     """Return the object that `--json` prints."""
-    return {
-        "release": done.sidecar.release,
-        "measured": done.measured,
-        "attacks": done.rows,
-        "record": done.record,
-        "kept": done.kept,
-        "repeat": done.repeat,
-        "order": done.order,
-        "audit": done.audit,
-        "coins": done.coins,
-        "unseen": done.unseen,
-        "honest": done.honest,
-        "remarks": done.remarks,
-        "sentences": done.sentences,
-    }
+    rest = ("record", "kept", "repeat", "order", "audit", "coins", "unseen", "honest", "remarks", "sentences")
+    told = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
+    return told | {name: getattr(done, name) for name in rest}
 
 
 def _interval(low: float | None, high: float | None) -> str:

@@ -11,6 +11,7 @@ from ppdm_cli.commands.options import (
     FILE,
     cells_option,
     csv_options,
+    file_option,
     force_option,
     from_option,
     json_option,
@@ -30,27 +31,15 @@ some numbers per record; for a release, the codes of a million records and the j
 )
 @click.argument("data", type=FILE)
 @click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=FILE,
-    metavar="FILE",
-    help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv.",
+@file_option(
+    "-o", "--output", required=True, help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv."
 )
-@click.option("--test", type=FILE, metavar="FILE", help="Records to measure the tree on.")
-@click.option(
-    "--predicted",
-    type=FILE,
-    metavar="FILE",
-    help="The test records (otherwise DATA) with the tree's predictions.",
-)
-@click.option(
+@file_option("--test", help="Records to measure the tree on.")
+@file_option("--predicted", help="The test records (otherwise DATA) with the tree's predictions.")
+@file_option(
     "--export",
     "exports",
     multiple=True,
-    type=FILE,
-    metavar="FILE",
     help="The tree as .txt (C4.5's look), .dot (Graphviz) or .svg (a drawing); repeatable.",
 )
 @click.option("--drop", multiple=True, metavar="COL", help="A column to leave out; repeatable.")

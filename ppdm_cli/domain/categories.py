@@ -59,9 +59,7 @@ class Categories(Domain):
 
     @cached_property
     def _array(self) -> pa.Array:
-        if dtypes.is_discrete(self.kind):
-            return pa.array(self.values, self.kind)
-        return dtypes.from_carrier(np.array(self.values, dtypes.carrier_type(self.kind)), self.kind)
+        return dtypes.column(self.values, self.kind)
 
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
         if pa.types.is_dictionary(array.type):

@@ -23,11 +23,7 @@ Group = tuple[Channel, ...]
 
 
 def count(
-    table: Table,
-    groups: Sequence[Group],
-    *,
-    original: bool = False,
-    outside: str = FETCH_AGAIN,
+    table: Table, groups: Sequence[Group], *, original: bool = False, outside: str = FETCH_AGAIN
 ) -> list[Floats]:
     """Return a table of counts for each group of channels, an axis a channel.
 

@@ -47,10 +47,7 @@ def _columns(table: Estimated) -> dict[str, Any]:
             "upper": upper[places[-1]],
         }
     interval = table.interval
-    columns |= {
-        "observed": table.unchanged.ravel(),
-        "estimate": table.estimate.ravel(),
-    }
+    columns |= {"observed": table.unchanged.ravel(), "estimate": table.estimate.ravel()}
     for name in ("std_error", "low", "high"):  # null where there is no interval
         columns[name] = pl.Series(getattr(interval, name).ravel(), nan_to_null=True)
     if table.truth is not None:

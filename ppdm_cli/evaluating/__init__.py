@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT, checked_kind
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.evaluating.designs import best, measured, reaching
 from ppdm_cli.evaluating.surfaces import of_grid, of_release
-from ppdm_cli.evaluating.writing import fill
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_release
 from ppdm_cli.shown import Shown
-from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar import Evaluated, Sidecar
+from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,6 +127,21 @@ def designs(
         raise UsageError("an error depends on the number of records", "say --records n")
     sizes = BINS if bins is None else [int(n) for n in _several(bins)]
     return Entropy(reaching(error, records, sizes, gamma_max, rho1), None)
+
+
+def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:
+    """Write the rows, and a sidecar at stage "evaluated"."""
+    import polars as pl
+
+    sidecar = sidecars.new(
+        "evaluated",
+        release.release if release is not None else str(uuid.uuid4()),
+        len(rows),
+        release.perturbed if release is not None else [],
+        recipes=release.recipes if release is not None else [],
+        evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
+    )
+    output.fill_frame(pl.DataFrame(rows, infer_schema_length=None), sidecar)
 
 
 def _several(numbers: Any) -> tuple[Any, ...]:

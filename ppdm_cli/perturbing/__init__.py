@@ -17,11 +17,7 @@ import pyarrow as pa
 from ppdm_cli import files
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.errors import (
-    RefusedError,
-    UsageError,
-    quoted,
-)
+from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
@@ -37,15 +33,7 @@ from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_ta
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = [
-    "AttributePlan",
-    "OrderSample",
-    "Plan",
-    "Release",
-    "describe",
-    "perturb",
-    "telling",
-]
+__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "describe", "perturb", "telling"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,10 +101,11 @@ def perturb(
         settled = resolved(table, asked, earlier, id)
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
         review = Review(table, settled, clip, keep_order)
-        filled = _fill(
-            target, work, sidecar_of(settled, key.origin, release_id(key, settled), table.rows), review, shuffle
-        )
-        _publish(target, kept, key)
+        made = sidecar_of(settled, key.origin, release_id(key, settled), table.rows)
+        filled = _fill(target, work, made, review, shuffle)
+        for file in kept:  # a new key comes before the release
+            file.put(key.secret.hex().encode() + b"\n")
+        publish(*kept, target)
     return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
 
 
@@ -138,13 +127,7 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
     return table
 
 
-def _fill(
-    target: Output,
-    work: Substituter,
-    sidecar: Sidecar,
-    review: Review,
-    shuffle: bool,
-) -> Sidecar:
+def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, shuffle: bool) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     table = review.table
     done = review.passed(map_partitions(table, work, columns=work.columns, doing="perturbing"))
@@ -157,13 +140,6 @@ def _fill(
         filled = target.fill(batches, work.schema, sidecar, review.judge)
     assert filled is not None
     return filled
-
-
-def _publish(target: Output, kept: list[Target], key: Key) -> None:
-    """Put the release in its place, and before it the key where it is a new one."""
-    for file in kept:
-        file.put(key.secret.hex().encode() + b"\n")
-    publish(*kept, target)
 
 
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:

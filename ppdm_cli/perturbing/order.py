@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
 
 FALSE_ALARM = 1e-4
@@ -108,8 +109,7 @@ def _short(column: Column) -> Column:
     """Return a column that can be ranked and takes a bounded space."""
     if isinstance(column, np.ndarray):
         return column
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = dtypes.plain(column)
     return pc.utf8_slice_codeunits(column, 0, _TEXT) if pa.types.is_string(column.type) else column
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, schemes
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
-from ppdm_cli.files import reading
+from ppdm_cli.files import readable, reading
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
 
@@ -286,11 +286,8 @@ def _domain(value: Any) -> dict[str, Any]:
 def _lines(path: Path) -> list[str]:
     reading(path)
     try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise DataError(
-            f"the domain file {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
-        ) from None
+        with readable(path, "the domain file "):
+            text = path.read_text("utf-8")
     except UnicodeError:
         raise DataError(f"the domain file {quoted(path)} is not in UTF-8", "convert it") from None
     lines = text.split("\n")
@@ -301,7 +298,7 @@ def _toml(path: Path) -> dict[str, Any]:
     """Return the settings in a plan file: some for all, and a table `attributes.NAME` for each."""
     reading(path)
     try:
-        with path.open("rb") as file:
+        with readable(path, "the plan "), path.open("rb") as file:
             data = file.read(LARGEST_PLAN + 1)
         if len(data) > LARGEST_PLAN:
             raise UsageError(f"the plan {quoted(path)} is larger than {LARGEST_PLAN >> 20} MiB", "shorten it")
@@ -309,10 +306,6 @@ def _toml(path: Path) -> dict[str, Any]:
         if _LONG_KEY.search(text):  # tomllib takes the square of its length
             raise UsageError(f"the plan {quoted(path)} has a key of too many parts", "mend that line")
         return tomllib.loads(text)
-    except OSError as error:
-        raise DataError(
-            f"the plan {quoted(path)} cannot be read: {error.strerror}", "check its name and rights"
-        ) from None
     except UnicodeError:
         raise UsageError(f"the plan {quoted(path)} is not in UTF-8", "convert it") from None
     except RecursionError:

@@ -82,14 +82,11 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
 
 def sidecar_of(plan: ResolvedPlan, coins: CoinsOrigin, release: str, rows: int | None) -> Sidecar:
     """Return the sidecar of a release."""
-    sidecar = Sidecar(
-        format="ppdm-sidecar",
-        version=1,
-        tool=sidecars.tool(),
-        stage="perturbed",
-        release=release,
-        records=rows,
-        attributes=plan.attributes,
+    sidecar = sidecars.new(
+        "perturbed",
+        release,
+        rows,
+        plan.attributes,
         recipes=[Recipe(list(plan.specs))],
         privacy=privacy(plan, coins),
         class_=plan.class_ or UNSET,

@@ -181,18 +181,12 @@ def given(value: Any) -> Any:
 
 def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
     """Return a dictionary without the entries that no row uses: they may be values of rows left out."""
-    indices = array.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    used = np.bincount(
-        indices[array.is_valid().to_numpy(zero_copy_only=False)], minlength=len(array.dictionary)
-    )
-    places = np.cumsum(used > 0) - 1
-    return pa.DictionaryArray.from_arrays(
-        pa.array(
-            places[indices].astype(np.int32) if len(places) else np.zeros(len(array), np.int32),
-            mask=array.is_null().to_numpy(zero_copy_only=False),
-        ),
-        array.dictionary.filter(pa.array(used > 0)),
-    )
+    indices = array.indices.drop_null() if array.null_count else array.indices
+    used = np.bincount(indices.to_numpy(), minlength=len(array.dictionary)) > 0
+    if used.all():
+        return array
+    places = pa.array((np.cumsum(used) - 1).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.filter(pa.array(used)))
 
 
 def _places(coins: Coins, addresses: Addresses) -> Addresses:

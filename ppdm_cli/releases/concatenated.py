@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
+from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
 from ppdm_cli.sidecar import UNPROMISED, Attribute, Past, Sidecar
@@ -28,18 +29,7 @@ from ppdm_cli.tables import (
     writing,
 )
 
-_COMPARED = (
-    "name",
-    "role",
-    "type",
-    "dtype",
-    "N",
-    "edges",
-    "categories",
-    "nulls",
-    "representative",
-    "beyond",
-)
+_COMPARED = ("name", "role", "type", "dtype", "N", "edges", "categories", "nulls", "representative", "beyond")
 
 
 class Concatenated:
@@ -85,7 +75,7 @@ def open_releases(
     opened = [open_release(s, None, from_) for s in sources]
     for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, sidecar)
-    return Concatenated([t for t, _ in opened]), _joined([p for _, p in opened])
+    return Concatenated([t for t, _ in opened]), _joined([s for _, s in opened])
 
 
 def open_data(
@@ -110,17 +100,17 @@ def open_data(
     return open_release(source, sidecar, from_, ("perturbed", "reconstructed"))
 
 
-def _joined(promises: Sequence[Sidecar]) -> Sidecar:
+def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
     """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
-    records = [p.records for p in promises]
+    records = [s.records for s in sidecars]
     total = None if None in records else sum(r for r in records if r is not None)
-    seeded = [p for p in promises if p.privacy is not msgspec.UNSET and p.privacy.coins in UNPROMISED]
+    seeded = [s for s in sidecars if s.privacy is not msgspec.UNSET and s.privacy.coins in UNPROMISED]
     return msgspec.structs.replace(
-        promises[0],
+        sidecars[0],
         records=total,
-        privacy=(seeded or promises)[0].privacy,
+        privacy=(seeded or sidecars)[0].privacy,
         blake2b=msgspec.UNSET,
-        history=[Past.of(p) for p in promises],
+        history=[Past.of(s) for s in sidecars],
     )
 
 
@@ -168,7 +158,7 @@ def _loaded(partition: Partition) -> pa.RecordBatch:
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the same columns as plain values."""
-    columns = [c.dictionary_decode() if pa.types.is_dictionary(c.type) else c for c in batch.columns]
+    columns = [dtypes.plain(c) for c in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from msgspec import UNSET
 
+from ppdm_cli import files
 from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
 from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.sidecar import Sidecar
@@ -108,10 +109,9 @@ def _with_sidecar(
 
 def has_sidecar_beside(source: Any) -> bool:
     """Whether a path, or one of several, has its sidecar beside it."""
-    files = source if isinstance(source, (list, tuple)) else [source]
-    return any(
-        isinstance(f, (str, Path)) and not is_stream(f) and sidecar_path(Path(f)).exists() for f in files
-    )
+    sources = source if isinstance(source, (list, tuple)) else [source]
+    paths = (Path(s) for s in sources if isinstance(s, (str, Path)) and not is_stream(s))
+    return any(sidecar_path(p).exists() for p in paths)
 
 
 def is_promised(table: Table) -> bool:
@@ -143,11 +143,8 @@ def open_original(data: Any, kinds: Mapping[str, pa.DataType], csv: CsvOptions |
 def _check_digest(path: Path, sidecar: Sidecar) -> None:
     if sidecar.blake2b is UNSET:
         return
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
-    except OSError as error:
-        raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
+    with files.readable(path), path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     if digest != sidecar.blake2b:
         raise MismatchError(
             f"the bytes of {quoted(path)} are not those its sidecar was made with",

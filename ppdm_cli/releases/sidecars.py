@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, quoted
+from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
 
 
@@ -15,13 +15,8 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar
     if path is not None:
         files.reading(path)
     if path is not None and path.exists():
-        try:
-            with path.open("rb") as file:
-                beside = file.read(LARGEST + 1)
-        except OSError as error:
-            raise DataError(
-                f"the sidecar {quoted(path)} cannot be read: {error.strerror}", "check its rights"
-            ) from None
+        with files.readable(path, "the sidecar "), path.open("rb") as file:
+            beside = file.read(LARGEST + 1)
     if beside is None and carried is None:
         raise MismatchError(
             f"{quoted(name)} has no sidecar",

@@ -28,7 +28,7 @@ Steps = list[Callable[[], object]]
 class Target:
     """A file to be written under its name by `publish`, and never otherwise.
 
-    A `promise` is a sidecar: an old one goes before the data do, whether a new one comes or not.
+    An old `sidecar` goes before the data do, whether a new one comes or not.
     """
 
     def __init__(self, path: Path, force: bool, *, sidecar: bool = False, mode: int = 0o666) -> None:
@@ -137,7 +137,7 @@ def placed(*targets: Target) -> Iterator[None]:
             target.place(undo)
         yield
     except BaseException:
-        with suppress(OSError):  # a step back that fails is the last: better no promise than a wrong one
+        with suppress(OSError):  # a step back that fails is the last: better no sidecar than a wrong one
             for step in reversed(undo):
                 step()
         raise

@@ -137,9 +137,9 @@ def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Record
     """Return a loaded batch with columns of normal types, each in one piece."""
     columns = []
     for name, raw in zip(batch.schema.names, batch.columns, strict=True):
-        array = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw
-        if isinstance(array, pa.ChunkedArray):  # too large for one array, or without chunks
-            array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+        array = raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) and raw.num_chunks != 1 else raw
+        if isinstance(array, pa.ChunkedArray):  # one piece, or too large for one array
+            array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
         if pa.types.is_dictionary(array.type) and _is_text_view(array.type.value_type):
             # polars' categories: few kernels know the types of their labels
             labels = array.dictionary.cast(pa.string())

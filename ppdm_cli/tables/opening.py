@@ -66,10 +66,8 @@ def is_stream(source: Any) -> bool:
 
 def _opened_stream(source: str | Path, name: str) -> IO[bytes]:
     if str(source) != STANDARD:
-        try:
+        with files.readable(name):
             return Path(source).open("rb")
-        except OSError as error:
-            raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
     if sys.stdin is None:
         raise DataError("standard input is closed", "open it, or name a file")
     with suppress(OSError):  # in a notebook it is not a file
@@ -80,10 +78,8 @@ def _opened_stream(source: str | Path, name: str) -> IO[bytes]:
 def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
     """Return the stream, which has something to read."""
     peeked: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-    try:
+    with files.readable(name):
         empty = not peeked.peek(1)
-    except OSError as error:
-        raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "name a file, or a pipe") from None
     if empty:
         if stream is not getattr(sys.stdin, "buffer", None):
             peeked.close()
@@ -116,10 +112,8 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     for file, name in zip(parts, names, strict=True):
         files.reading(file, name)
         files.reading(sidecar_path(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
-        try:
+        with files.readable(name):
             file.open("rb").close()
-        except OSError as error:
-            raise DataError(f"{quoted(name)} cannot be read: {error.strerror}", "check its rights") from None
     form = forms.pop()
     if len(parts) > 1 and form.parts == "one":
         others = [f.name for f in FORMATS if f.parts != "one"]

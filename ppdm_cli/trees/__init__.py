@@ -28,12 +28,7 @@ from ppdm_cli.trees.growing import Options, grow
 from ppdm_cli.trees.labels import plain
 from ppdm_cli.trees.measuring import Measured, importance
 from ppdm_cli.trees.packing import packed
-from ppdm_cli.trees.predicting import (
-    Descent,
-    Predicted,
-    as_columns,
-    predict_table,
-)
+from ppdm_cli.trees.predicting import Descent, Predicted, as_columns, predict_table
 from ppdm_cli.trees.pruning import Pruner, collapse
 from ppdm_cli.trees.records import Records, read
 from ppdm_cli.trees.storing import TreeFile, load

@@ -26,10 +26,7 @@ PREDICTED, CONFIDENCE = "predicted", "confidence"
 
 
 def open_records(
-    data: Any,
-    like: Tree | Table,
-    csv: CsvOptions | None = None,
-    from_: Literal["arrow", "csv"] | None = None,
+    data: Any, like: Tree | Table, csv: CsvOptions | None = None, from_: Literal["arrow", "csv"] | None = None
 ) -> Table:
     """Open what a tree may be applied to, an original or a reconstruction: a release's single values lie.
 
@@ -76,11 +73,7 @@ class Labeller:
         added = [pa.field(PREDICTED, self._kind), pa.field(CONFIDENCE, pa.float64())]
         self.schema = pa.schema(fields + added)
         self.has_class = tree.class_name in table.schema.names
-        values = [dtypes.from_json(v, self._kind) for v in tree.labels]
-        if dtypes.is_discrete(self._kind):
-            self._labels = pa.array(values, self._kind)
-        else:
-            self._labels = dtypes.from_carrier(np.array(values), self._kind)
+        self._labels = dtypes.column([dtypes.from_json(v, self._kind) for v in tree.labels], self._kind)
 
     def __call__(self, batch: Batch) -> tuple[pa.RecordBatch, Measured | None]:
         predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
@@ -93,9 +86,7 @@ class Labeller:
 
     def _true(self, batch: Batch) -> np.ndarray:
         """Return the codes of the class: -1 where the tree does not know the label, -2 where there is none."""
-        array = batch.column(self.tree.class_name)
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
+        array = dtypes.plain(batch.column(self.tree.class_name))
         if array.type != self._kind:
             try:
                 if dtypes.is_discrete(self._kind) != dtypes.is_discrete(array.type):
@@ -113,11 +104,7 @@ class Labeller:
         return codes
 
 
-def classify(
-    tree: Tree,
-    table: Table,
-    output: Output | None = None,
-) -> Measured | None:
+def classify(tree: Tree, table: Table, output: Output | None = None) -> Measured | None:
     """Predict every record into an output, if there is one; return what was measured if the class is there."""
     work = Labeller(tree, table, written=output is not None)
     none = np.zeros((len(tree.labels),) * 2, np.int64)

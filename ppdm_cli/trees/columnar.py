@@ -6,8 +6,6 @@ import json
 import uuid
 from typing import Any
 
-import numpy as np
-
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.sidecar import Attribute, Sidecar
@@ -23,26 +21,18 @@ def as_frame(tree: Tree) -> Any:
     import polars as pl
 
     tests = [None if f < 0 else tree.features[f] for f in tree.feature.tolist()]
-    numeric = [f is not None and f.numeric for f in tests]
-    columns: dict[str, Any] = {
-        "node": pl.Series(np.arange(tree.size), dtype=pl.Int64),
-        "test": pl.Series([None if f is None else f.name for f in tests], dtype=pl.String),
-        "cut": pl.Series(
-            [cut_text(f, t) if f and f.numeric else None for f, t in zip(tests, tree.threshold, strict=True)],
-            dtype=pl.String,
-        ),
-        "threshold": pl.Series(
-            [t if n else None for n, t in zip(numeric, tree.threshold.tolist(), strict=True)],
-            dtype=pl.Float64,
-        ),
-        "child": pl.Series([c if c > 0 else None for c in tree.first_child.tolist()], dtype=pl.Int64),
-        "label": pl.Series([str(tree.labels[i]) for i in tree.label.tolist()], dtype=pl.String),
+    tested = list(zip(tests, tree.threshold.tolist(), strict=True))
+    columns: dict[str, tuple[Any, Any]] = {
+        "node": (range(tree.size), pl.Int64),
+        "test": ([None if f is None else f.name for f in tests], pl.String),
+        "cut": ([cut_text(f, t) if f and f.numeric else None for f, t in tested], pl.String),
+        "threshold": ([t if f and f.numeric else None for f, t in tested], pl.Float64),
+        "child": ([c if c > 0 else None for c in tree.first_child.tolist()], pl.Int64),
+        "label": ([str(tree.labels[i]) for i in tree.label.tolist()], pl.String),
+        "options": ([json.dumps(dict(tree.options))] + [None] * (tree.size - 1), pl.String),
     }
-    options = json.dumps(dict(tree.options))
-    columns["options"] = pl.Series([options] + [None] * (tree.size - 1), dtype=pl.String)
-    for i in range(len(tree.labels)):
-        columns[f"count_{i}"] = pl.Series(tree.counts[:, i], dtype=pl.Float64)
-    return pl.DataFrame(columns)
+    columns |= {f"count_{i}": (tree.counts[:, i], pl.Float64) for i in range(len(tree.labels))}
+    return pl.DataFrame({n: pl.Series(values, dtype=kind) for n, (values, kind) in columns.items()})
 
 
 def sidecar_of(tree: Tree) -> Sidecar:
@@ -63,16 +53,7 @@ def sidecar_of(tree: Tree) -> Sidecar:
             )
             for f in columns
         ]
-        sidecar = Sidecar(
-            format="ppdm-sidecar",
-            version=1,
-            tool=sidecars.tool(),
-            stage="tree",
-            release=str(uuid.uuid4()),
-            records=tree.size,
-            class_=tree.class_name,
-            attributes=attributes,
-        )
+        sidecar = sidecars.new("tree", str(uuid.uuid4()), tree.size, attributes, class_=tree.class_name)
         sidecars.decode(sidecar.encode(), "of the tree")
     except (ValueError, PpdmError):
         raise UsageError("a name or a category of the tree fits no sidecar", "store it as .json") from None

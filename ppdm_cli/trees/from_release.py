@@ -110,11 +110,7 @@ def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
 
 
 def from_release(
-    table: Table,
-    sidecar: Sidecar,
-    class_: str | None = None,
-    *,
-    cells: int = CELLS,
+    table: Table, sidecar: Sidecar, class_: str | None = None, *, cells: int = CELLS
 ) -> FromRelease:
     """Train a tree on a release itself, by the estimated joint distribution of class and attributes.
 

@@ -297,10 +297,5 @@ def _subtraction(
     place = np.cumsum(many) - 1
     after = np.append(first, counted.sum())
     return _Subtraction(
-        counted,
-        own[many],
-        place[largest[good]],
-        of[good],
-        after[starts[good]],
-        after[ends[good]],
+        counted, own[many], place[largest[good]], of[good], after[starts[good]], after[ends[good]]
     )

@@ -85,13 +85,8 @@ def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
         return floats(array)
     kind = dtypes.parse(feature.dtype)
     values = [dtypes.from_json(c, kind) for c in feature.categories]
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if dtypes.is_discrete(kind):
-        known = pa.array(values, kind)
-    else:
-        known = dtypes.from_carrier(np.array(values, dtypes.carrier_type(kind)), kind)
-    return pc.index_in(array, value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
+    known = dtypes.column(values, kind)
+    return pc.index_in(dtypes.plain(array), value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
 
 
 class Descent:
@@ -234,9 +229,5 @@ def _add(
 def as_columns(tree: Tree, predicted: Predicted) -> dict[str, Any]:
     """Return the columns `predicted` (of the class's type) and `confidence`."""
     kind = dtypes.parse(tree.class_dtype)
-    values = [dtypes.from_json(v, kind) for v in tree.labels]
-    if dtypes.is_discrete(kind):
-        labels = pa.array(values, kind)
-    else:
-        labels = dtypes.from_carrier(np.array(values, dtypes.carrier_type(kind)), kind)
+    labels = dtypes.column([dtypes.from_json(v, kind) for v in tree.labels], kind)
     return {"predicted": labels.take(pa.array(predicted.label)), "confidence": pa.array(predicted.confidence)}

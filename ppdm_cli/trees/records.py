@@ -134,7 +134,7 @@ def _taken(class_: str, numeric: Mapping[str, bool], batch: Batch) -> dict[str, 
             f"the class {quoted(class_)} is null in {batch.where(row)}",
             "remove the records without a class, or give them one",
         )
-    return {n: (floats if as_floats else _plain)(batch.column(n)) for n, as_floats in numeric.items()}
+    return {n: (floats if as_floats else dtypes.plain)(batch.column(n)) for n, as_floats in numeric.items()}
 
 
 def _weights(weights: np.ndarray | None, rows: int) -> np.ndarray | None:
@@ -153,13 +153,9 @@ def _valid(array: pa.Array) -> np.ndarray:
     return pc.is_valid(array).to_numpy(zero_copy_only=False)
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-
-
 def floats(array: pa.Array) -> np.ndarray:
     """Return carriers as floats, missing ones as NaN; an infinity is a value like others, at the ends."""
-    array = _plain(array)
+    array = dtypes.plain(array)
     values = dtypes.carrier(array).astype(np.float64)
     if array.null_count:
         values[~_valid(array)] = np.nan

@@ -109,14 +109,9 @@ def decode(data: bytes, where: str) -> Tree:
     try:
         stored = msgspec.json.decode(data, type=StoredTree)
         return _built(stored)
-    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, TypeError) as error:
-        raise _invalid(where, explained(data, error, FORMAT, VERSION)) from None
-    except PpdmError as error:
-        raise _invalid(where, error.what) from None
-
-
-def _invalid(where: str, what: str) -> MismatchError:
-    return MismatchError(f"{quoted(where)} is not a valid tree: {what}", AGAIN)
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError, TypeError, PpdmError) as error:
+        what = error.what if isinstance(error, PpdmError) else explained(data, error, FORMAT, VERSION)
+        raise MismatchError(f"{quoted(where)} is not a valid tree: {what}", AGAIN) from None
 
 
 def _built(stored: StoredTree) -> Tree:
@@ -193,9 +188,6 @@ def load(path: str | Path) -> Tree:
     if not path.is_file():
         raise DataError(f"{quoted(path)} does not exist, or is not a file", "name a tree that train-tree wrote")
     files.reading(path)
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except OSError as error:
-        raise DataError(f"{quoted(path)} cannot be read: {error.strerror}", "check its rights") from None
+    with files.readable(path), path.open("rb") as file:
+        data = file.read(LARGEST + 1)
     return decode(data, str(path))
