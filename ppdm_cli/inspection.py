@@ -100,6 +100,7 @@ def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dic
         "epsilon": _finite(epsilon(gamma)),
         "staying": matrix.staying if closed else None,
         "condition_number": _finite(matrix.condition_number) if whole else None,
+        "candidates": matrix.candidates if closed else None,
         "entropy": matrix.entropy() if closed else None,
         "prior": prior,
         "worst_posterior": worst_posterior(gamma, prior),

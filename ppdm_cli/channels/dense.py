@@ -167,7 +167,7 @@ def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
                 chance = Decimal(entry.strip())
             except InvalidOperation:
                 chance = Decimal("NaN")
-            if not 0 <= chance <= 1:
+            if not (chance.is_finite() and 0 <= chance <= 1):
                 raise UsageError(f"{where} has an entry in line {row} that is no probability", "give 0 to 1")
             if (published, original) in found:
                 raise UsageError(f"{where} names a value twice (line {row})", "name each once")
