@@ -19,7 +19,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec
+from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec, together
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, counted, quoted
 from ppdm_cli.shown import Shown
@@ -28,6 +28,7 @@ from ppdm_cli.version import __version__
 FORMAT, VERSION = "ppdm-sidecar", 1
 LARGEST = 64 << 20
 """The most bytes of JSON that are read."""
+MOST_COPIES = 64
 SUFFIX = ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
@@ -142,6 +143,15 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coins: CoinsOrigin
 
 
+class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which of several independent releases of the same records this is."""
+
+    of: Annotated[int, Meta(ge=2, le=MOST_COPIES)]
+    number: Annotated[int, Meta(ge=1, le=MOST_COPIES)]
+    release: Annotated[str, Meta(max_length=36)]
+    """The id that the copies share."""
+
+
 class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stage that came before: which release, how many records, made by what."""
 
@@ -187,6 +197,7 @@ class Sidecar(
     recipes: Annotated[list[Recipe], Meta(max_length=1)] = []
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
+    copy: Copy | UnsetType = UNSET
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     evaluated: Evaluated | UnsetType = UNSET
     reconstruction: Reconstruction | UnsetType = UNSET
@@ -227,7 +238,8 @@ class Sidecar(
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        epsilon = sum(log(c.matrix.amplification) for c in self.channels)
+        times = 1 if self.copy is UNSET else self.copy.of
+        epsilon = times * sum(log(c.matrix.amplification) for c in self.channels)
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -274,6 +286,11 @@ class Sidecar(
         """Return the channels of the perturbed attributes, in the order of the columns."""
         return [self.axis(a.name) for a in self.perturbed]
 
+    def take_together(self, copies: int) -> None:
+        """Let the channels be those of so many copies, read side by side."""
+        for attribute in self.perturbed:
+            self._axes[attribute.name] = together(self.axis(attribute.name), copies)
+
     @cached_property
     def perturbed(self) -> list[Attribute]:
         return [a for a in self.attributes if a.role == "perturbed"]
@@ -315,6 +332,7 @@ _ORDER = (
     "records",
     "class",
     "privacy",
+    "copy",
     "blake2b",
     "evaluated",
     "reconstruction",

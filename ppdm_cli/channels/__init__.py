@@ -15,6 +15,7 @@ from ppdm_cli.channels.beyond import Beyond, Scalar
 from ppdm_cli.channels.binary import BinarySpec
 from ppdm_cli.channels.block import BlockSpec
 from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
 from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
@@ -50,4 +51,5 @@ __all__ = [
     "kinds",
     "register",
     "schemes",
+    "together",
 ]

@@ -141,6 +141,10 @@ class Matrix(ABC):
         shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
         return shown
 
+    def seen(self, observed: Floats, axis: int = 0) -> Floats:
+        """Return along an axis how many records were published as each input code."""
+        return observed.take(self.unchanged, axis)
+
     @property
     def candidates(self) -> int:
         """Return K(M): the least number of codes that a published one may stand for."""

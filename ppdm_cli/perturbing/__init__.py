@@ -27,8 +27,8 @@ from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish
+from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
+from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,6 +72,7 @@ def perturb(
     clip: bool = False,
     shuffle: bool = False,
     keep_order: bool = False,
+    copies: int = 1,
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
@@ -88,25 +89,48 @@ def perturb(
     `Plan`, a mapping of its settings, or a TOML file; settings that are named besides are laid over it: gamma,
     rho1, rho2, record_epsilon, bins, representative, matrix, scheme, noise, sd, keep, drop, class_, rare, and
     attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
-    command's options (see `ppdm perturb --help`).
+    command's options (see `ppdm perturb --help`). Of several `copies`, what comes back is the first.
     """
     key, new_key = _key(seed, key_file, id)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
     table = _original(data, csv_options(csv, asked, earlier, id), from_)
+    names = _names(output, copies, sidecar, table)
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to)
+        targets = [Output(stack, name, sidecar, force, to) for name in names]
         kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
         settled = resolved(table, asked, earlier, id)
+        group, filled = release_id(key, settled), []
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
-        review = Review(table, settled, clip, keep_order)
-        made = sidecar_of(settled, key.origin, release_id(key, settled), table.rows)
-        filled = _fill(target, work, made, review, shuffle)
+        for number, target in enumerate(targets, 1):
+            review = Review(table, settled, clip, keep_order)
+            copy = Copy(copies, number, group) if copies > 1 else None
+            made = sidecar_of(settled, key.origin, release_id(key, settled, number), table.rows, copy)
+            filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         for file in kept:  # a new key comes before the release
             file.put(key.secret.hex().encode() + b"\n")
-        publish(*kept, target)
-    return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
+        publish(*kept, *targets)
+    found = review.found(id)
+    return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
+
+
+def _names(
+    output: str | Path | None, copies: int, sidecar: str | Path | None, table: Table
+) -> list[str | Path | None]:
+    """Return where each copy goes: r.1.parquet, r.2.parquet, ..."""
+    if copies == 1:
+        return [output]
+    if not 2 <= copies <= MOST_COPIES:
+        raise UsageError(f"the number of copies must be from 1 to {MOST_COPIES}", "such as --copies 2")
+    if output is None or str(output) == "-" or sidecar is not None:
+        raise UsageError("copies go to files of their own, each with its sidecar beside it", "name one with -o")
+    if not table.rewindable:
+        raise UsageError("standard input can be read only once", "name a file to make copies of")
+    path = Path(output)
+    suffix = next((s for s in suffixes() if path.name.lower().endswith(s)), path.suffix)
+    stem = path.name[: len(path.name) - len(suffix)]
+    return [path.with_name(f"{stem}.{i}{path.name[len(stem) :]}") for i in range(1, copies + 1)]
 
 
 def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:

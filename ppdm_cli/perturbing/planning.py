@@ -26,7 +26,7 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.releases import read_sidecar
-from ppdm_cli.sidecar import CoinsOrigin, Recipe, Sidecar
+from ppdm_cli.sidecar import CoinsOrigin, Copy, Recipe, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, sidecar_path
 
 
@@ -80,7 +80,9 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
     return resolve(table.schema, asked, identifier, facts)
 
 
-def sidecar_of(plan: ResolvedPlan, coins: CoinsOrigin, release: str, rows: int | None) -> Sidecar:
+def sidecar_of(
+    plan: ResolvedPlan, coins: CoinsOrigin, release: str, rows: int | None, copy: Copy | None = None
+) -> Sidecar:
     """Return the sidecar of a release."""
     sidecar = sidecars.new(
         "perturbed",
@@ -88,7 +90,8 @@ def sidecar_of(plan: ResolvedPlan, coins: CoinsOrigin, release: str, rows: int |
         rows,
         plan.attributes,
         recipes=[Recipe(list(plan.specs))],
-        privacy=privacy(plan, coins),
+        privacy=privacy(plan, coins, 1 if copy is None else copy.of),
+        copy=copy or UNSET,
         class_=plan.class_ or UNSET,
     )
     _check_readable(sidecar)
@@ -107,8 +110,8 @@ def _check_readable(release: Sidecar) -> None:
         ) from None
 
 
-def release_id(key: Key, plan: ResolvedPlan) -> str:
+def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
     """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())
-    return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
+    return str(uuid.UUID(bytes=key.derive("release", plan.attributes, *[number][: number > 1])[:16], version=4))

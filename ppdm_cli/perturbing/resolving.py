@@ -280,13 +280,13 @@ def _nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(plan: ResolvedPlan, coins: CoinsOrigin) -> Privacy:
-    """Return the promise over a record: the product of its channels' amplifications."""
+def privacy(plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1) -> Privacy:
+    """Return the promise over a record: the product of its channels' amplifications, over all copies."""
     kept = [a.name for a in plan.attributes if a.role == "kept"]
     if coins in UNPROMISED:
         return Privacy("record", None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    gammas = [channel.matrix.amplification for channel in plan.channels.values()]
+    gammas = [channel.matrix.amplification for channel in plan.channels.values()] * copies
     if inf in gammas:
         return Privacy("record", "inf", "inf", kept, coins)
     # both rounded up: a promise is never better than the matrices
