@@ -31,6 +31,7 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.by_class
 	$(BIN)/python -m tests.papers.accuracy
 	$(BIN)/python -m tests.papers.fig4
+	$(BIN)/python -m tests.papers.bins
 	$(BIN)/python -m tests.papers.joint
 	$(BIN)/python -m tests.papers.attacks
 

@@ -59,6 +59,16 @@ def test_each_column_has_the_bins_of_its_own_gamma_and_matrix() -> None:
     assert (found["few"], found["town"]) == (3, 2), "few values stay as they are"
 
 
+@pytest.mark.parametrize("matrix", ["gamma-diagonal", "band"])
+def test_bins_that_fit_may_be_fewer_where_records_are_few(matrix: str) -> None:
+    core = {"x": {"domain": [0, 100], "core": [0, 100]}, "y": {"domain": [0, 100], "core": [20, 80]}}
+    found = bins(perturb(table(), gamma=5, bins="auto", matrix=matrix, seed=1, attributes=core).sidecar)
+    equal = best_bins(5, KINDS[matrix], 10_000)
+    assert found["x"] == best_bins(5, KINDS[matrix], 10_000, fits=True) < equal
+    assert found["y"] == found["x"] + 1, "beyond a core there is a bin"
+    assert best_bins(5, KINDS[matrix], 10**6, fits=True) == best_bins(5, KINDS[matrix], 10**6)
+
+
 def test_what_is_said_of_a_column_wins(tmp_path: Path, here: Run) -> None:
     table().write_csv(tmp_path / "t.csv")
     args = ("perturb", "t.csv", "--gamma", "5", "--bins", "auto", "--domain", "x=0:100", "--domain", "y=0:100")

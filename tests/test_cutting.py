@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from ppdm_cli import estimate, perturb
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing import attribute_plan
+from ppdm_cli.perturbing import AttributePlan
 from ppdm_cli.perturbing.domain_from_data import declared
 from ppdm_cli.releases import read_sidecar
 from tests.conftest import Run
 
 
 def domain(kind: pa.DataType, bins: int, **said: Any) -> Domain:
-    return declared("x", kind, attribute_plan(said), bins, "center")
+    return declared("x", kind, AttributePlan.of(said), bins, "center")
 
 
 def edges(kind: pa.DataType, bins: int, **said: Any) -> list[Any]:

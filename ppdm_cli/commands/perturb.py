@@ -72,8 +72,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "attributes",
     multiple=True,
     metavar="COL:KEY=V,...",
-    help="Settings of one column: gamma, rho1, rho2, bins, domain, nulls, representative, matrix, half_width, "
-    "sd; repeatable.",
+    help="Settings of one column: gamma, rho1, rho2, bins, domain, scale, core, nulls, representative, matrix, "
+    "half_width, sd; repeatable.",
 )
 @click.option(
     "--domain",

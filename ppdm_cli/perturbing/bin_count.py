@@ -4,7 +4,8 @@ More bins place a threshold better, by about 1/N; fewer are estimated better, an
 makes the more are worth having. The smallest N among the best was measured on five functions at five
 gammas and two sizes (docs/papers.md). With gamma-diagonal matrices it is near 10 ((gamma-1)/4)^0.2
 (n/100,000)^0.15. A band keeps neighbours together, so that more bins cost little: 20 (n/100,000)^0.1, whatever
-gamma is. How many attributes there are matters through gamma only.
+gamma is. How many attributes there are matters through gamma only. Few records are better off with fewer bins
+still, if those fit: where equal widths may leave most values in one bin, only more of them tell values apart.
 """
 
 from __future__ import annotations
@@ -38,13 +39,17 @@ def sized(plan: Plan, table: Table, identifier: str | None) -> Plan:
     for name, own in perturbed.items():
         binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
         if own.bins is None and binned:
-            attributes[name] = replace(own, bins=best_bins(gammas[name], kind_for(own, plan), records))
+            fits, has_ends = own.cut != (None, None), own.core not in (None, own.interval)
+            bins = best_bins(gammas[name], kind_for(own, plan), records, fits) + has_ends
+            attributes[name] = replace(own, bins=bins)
     return replace(plan, bins=None, attributes=attributes)
 
 
-def best_bins(gamma: Decimal | float, kind: type[Spec], records: int) -> int:
-    """Return the smallest number of bins among the best."""
-    return min(max(round(kind.best_bins(float(gamma), max(records, 1) / 100_000)), LEAST), MOST)
+def best_bins(gamma: Decimal | float, kind: type[Spec], records: int, fits: bool = False) -> int:
+    """Return the smallest number of bins among the best; `fits`: the owner declared where values lie."""
+    size = max(records, 1) / 100_000
+    best = kind.best_bins(float(gamma), size) * (min(size, 1.0) ** 0.1 if fits else 1.0)
+    return min(max(round(best), LEAST), MOST)
 
 
 def _records(table: Table) -> int:
