@@ -34,6 +34,7 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.bins
 	$(BIN)/python -m tests.papers.joint
 	$(BIN)/python -m tests.papers.attacks
+	$(BIN)/python -m tests.papers.intervals
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

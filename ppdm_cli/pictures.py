@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ppdm_cli.errors import DataError, UsageError, one_line, quoted
+from ppdm_cli.percentages import percent
 from ppdm_cli.tables import Target
 
 MOST_LINES = 6
@@ -176,7 +177,7 @@ def attacks(rows: list[dict[str, Any]], target: Target) -> None:
     save(chart.properties(title=title), target)
 
 
-_SERIES = {"observed": "#cfd4da", "estimated, 95% interval": "#0b5cad", "true": "#c8102e"}
+_SERIES = {"observed": "#cfd4da", "estimated, {} interval": "#0b5cad", "true": "#c8102e"}
 _MOST_LABELS = 25
 """The most labels below a panel; of more, every second, third, ... is shown."""
 _MOST_VALUES = 100
@@ -185,7 +186,7 @@ _BIN = re.compile(r"\[[^,]*, [^,]*[\])]")
 """The label of a bin of dates or times; its beginning is shown."""
 
 
-def distributions(rows: list[dict[str, Any]], target: Target) -> None:
+def distributions(rows: list[dict[str, Any]], target: Target, level: float = 0.95) -> None:
     """Draw observed, estimated (with intervals) and, if known, true counts, one panel per attribute.
 
     Bins of numbers stand on an axis of numbers, categories side by side.
@@ -195,10 +196,11 @@ def distributions(rows: list[dict[str, Any]], target: Target) -> None:
     for row in rows:
         title = row["attribute"] + (f", class {row['class']}" if "class" in row else "")
         panels.setdefault(title, []).append(row)
+    colors = {s.format(percent(level)): c for s, c in _SERIES.items() if s != "true" or "true" in rows[0]}
     classes = len({row["class"] for row in rows}) if "class" in rows[0] else 0
     columns = classes if 2 <= classes <= 4 else min(len(panels), 3 if len(panels) > 4 else 2)
     charts = [
-        _panel(alt, title, panel, 480 if columns == 1 else 300, place % columns == 0)
+        _panel(alt, title, panel, 480 if columns == 1 else 300, place % columns == 0, colors)
         for place, (title, panel) in enumerate(panels.items())
     ]
     chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 32}).configure(
@@ -215,13 +217,13 @@ def distributions(rows: list[dict[str, Any]], target: Target) -> None:
     save(chart.resolve_scale(color="shared", x="independent", y="independent"), target)
 
 
-def _panel(alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmost: bool) -> Any:
-    series = [s for s in _SERIES if s != "true" or "true" in rows[0]]
-    scale = alt.Scale(domain=series, range=[_SERIES[s] for s in series])
+def _panel(
+    alt: Any, title: str, rows: list[dict[str, Any]], width: int, leftmost: bool, colors: dict[str, str]
+) -> Any:
+    series, scale = list(colors), alt.Scale(domain=list(colors), range=list(colors.values()))
     legend = alt.Legend(
         orient="top", symbolType="square", symbolSize=90, symbolStrokeWidth=0, symbolOpacity=1, labelLimit=300
     )
-
     color = alt.Color("series:N", title=None, scale=scale, legend=legend)
 
     def y(field: str) -> Any:
@@ -284,7 +286,8 @@ def _commonest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _shown(rows: list[dict[str, Any]]) -> list[str]:
-    return [n for n in ("label", "observed", "estimate", "low", "high", "true") if rows[0].get(n) is not None]
+    names = ("label", "observed", "estimate", "low", "high", "true")
+    return [n for n in names if any(r.get(n) is not None for r in rows)]
 
 
 def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

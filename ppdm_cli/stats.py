@@ -6,10 +6,16 @@ Clopper and Pearson 1934, Wilson 1927; the incomplete beta and gamma functions a
 from __future__ import annotations
 
 from math import sqrt
+from statistics import NormalDist
 from typing import Any
 
 Z = 1.959963984540054
 """The half-width, in standard deviations, of the interval that holds 95 % of a normal distribution."""
+
+
+def normal_quantile(share: float) -> float:
+    """Return what a standard normal variable exceeds with a probability of 1 - `share`."""
+    return NormalDist().inv_cdf(share)
 
 
 def wilson(hits: float, trials: float) -> tuple[float, float]:

@@ -79,21 +79,6 @@ class Leaning(Substitution):
     def backward(self, values: Floats, axis: int = 0) -> Floats:
         return applied(self._matrix.T, values, axis)
 
-    @cached_property
-    def _inverse(self) -> Floats:
-        inverse: Floats = np.linalg.inv(self._matrix)
-        return inverse
-
-    def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(self._inverse, observed, axis)
-
-    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(self._inverse**2, observed, axis)
-
-    def own_variance(self) -> Floats:
-        own: Floats = np.einsum("ih,hi->i", self._inverse**2, self._matrix)
-        return own
-
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
         """Draw exactly: of R = gamma + 2 + N - 2 numbers gamma keep the code, 2 are the next, 1 each other."""
         u = uniform_below(self.gamma + LEAN + self.N - 2, blocks).astype(np.int64)

@@ -98,7 +98,7 @@ def test_products_along_any_axis_are_those_of_the_matrix(band: Band, axis: int, 
     A = np.linalg.pinv(weights[:, None] * M, rcond=1e-13) * weights  # weighted least squares
     size = np.abs(A).max() * 1000
     np.testing.assert_allclose(band.solve(seen, axis), times(A, seen), atol=1e-6 * size)
-    np.testing.assert_allclose(band.solve_squared(seen, axis), times(A * A, seen), rtol=1e-4)
+    np.testing.assert_allclose(band.solve_power(seen, 2, axis), times(A * A, seen), rtol=1e-4)
     np.testing.assert_allclose(band.solve(band.forward(counts, axis), axis), counts, atol=1e-8 * size)
     np.testing.assert_allclose(band.own_variance(), np.diag((A * A) @ M), rtol=1e-4)
     np.testing.assert_allclose(band.solve(seen, axis).sum(axis=axis), seen.sum(axis=axis), rtol=1e-6)

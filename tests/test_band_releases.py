@@ -19,12 +19,11 @@ from ppdm_cli.channels.band import Band, best_half_width, information
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
-from ppdm_cli.estimating.intervals import score_interval
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Attribute, Sidecar, decode
 from tests.conftest import Run, read_table
 from tests.strategies import NUMBER_KINDS, column
-from tests.test_intervals import holds, off_by_five_hundredths, skewed
+from tests.test_intervals import holds, off_by_five_hundredths, skewed, uncut
 
 ROWS = 400
 
@@ -370,7 +369,7 @@ def test_intervals_cover_the_true_counts(N: int, nulls: bool) -> None:
             b = min(max(1, best_half_width(Decimal(gamma), ordered)), ordered // 2)
             band = Band(Decimal(gamma), ordered, b, nulls)
             original, observed = simulated(band, n)
-            for found, intervals in ((right, score_interval), (wrong, off_by_five_hundredths)):
+            for found, intervals in ((right, uncut), (wrong, off_by_five_hundredths)):
                 interval = intervals(observed, [None, band])
                 covered = (interval.low <= original) & (original <= interval.high)
                 found.append(covered.mean())

@@ -116,7 +116,9 @@ def test_the_products_are_those_of_the_matrix(kind: str, domain: str) -> None:
     A = matrix.solve(np.eye(matrix.outputs))
     np.testing.assert_allclose(A @ M, np.eye(matrix.inputs), atol=1e-6)
     np.testing.assert_allclose(A.sum(axis=0), 1, atol=1e-6)
-    np.testing.assert_allclose(matrix.solve_squared(np.eye(matrix.outputs)), A**2, rtol=1e-6, atol=1e-9)
+    for power in (2, 3):
+        found = matrix.solve_power(np.eye(matrix.outputs), power)
+        np.testing.assert_allclose(found, A**power, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(matrix.own_variance(), np.einsum("ih,hi->i", A**2, M), rtol=1e-6)
     u = rng.random(matrix.inputs)
     np.testing.assert_allclose(M.T @ matrix.scores(u), u, atol=1e-6)

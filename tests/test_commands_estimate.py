@@ -170,7 +170,7 @@ def test_outputs_appear_whole_or_not_at_all(release: Path, here: Run) -> None:
 
 
 def test_too_few_records_are_said_to_be_too_few(tmp_path: Path, here: Run) -> None:
-    perturb(people(60), tmp_path / "few.parquet", gamma=2, keep=["group"], attributes=DOMAINS, rare="merge")
+    perturb(people(200), tmp_path / "few.parquet", gamma=2, keep=["group"], attributes=DOMAINS, rare="merge")
     done = here("estimate", "few.parquet", "--attribute", "age")
     text = " ".join(done.stdout.decode().split())
     assert "The intervals for age are wider than the counts: there are too few records" in text

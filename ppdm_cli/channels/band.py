@@ -30,7 +30,6 @@ from ppdm_cli.channels.beyond import Beyond, beyond, extended
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.channels.least_squares import applied, left_inverse
 from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError
@@ -211,16 +210,6 @@ class Band(Substitution):
         """Return M^T diag(weights) M."""
         return self.backward(weights[:, None] * self.dense())
 
-    def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(_left_inverse(self), observed, axis)
-
-    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(_left_inverse(self) ** 2, observed, axis)
-
-    def own_variance(self) -> Floats:
-        own: Floats = np.einsum("ih,hi->i", _left_inverse(self) ** 2, self.dense())
-        return own
-
     def stays(self) -> Floats:
         stays = super().stays()
         if self.nulls:
@@ -235,11 +224,6 @@ class Band(Substitution):
     @property
     def own_outputs(self) -> tuple[float, float]:
         return float(self.width), float(self._all - self.width)
-
-
-@lru_cache(maxsize=8)
-def _left_inverse(band: Band) -> Floats:
-    return left_inverse(band.dense())
 
 
 @lru_cache(maxsize=1 << 12)

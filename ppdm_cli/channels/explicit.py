@@ -68,16 +68,6 @@ class Explicit(Matrix):
     def backward(self, values: Floats, axis: int = 0) -> Floats:
         return applied(self.entries.T, values, axis)
 
-    def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(self._inverse, observed, axis)
-
-    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
-        return applied(self._inverse**2, observed, axis)
-
-    def own_variance(self) -> Floats:
-        own: Floats = np.einsum("ih,hi->i", self._inverse**2, self.entries)
-        return own
-
     def stays(self) -> Floats:
         stays: Floats = self.entries[self.unchanged, np.arange(self.inputs)]
         return stays
@@ -86,7 +76,7 @@ class Explicit(Matrix):
         return self.entries.copy()
 
     @cached_property
-    def _inverse(self) -> Floats:
+    def inverse(self) -> Floats:
         if not self.invertible:
             raise RefusedError(
                 "the matrix blurs so much that the unbiased estimate says nothing: its condition number is "

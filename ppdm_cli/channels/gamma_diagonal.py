@@ -126,11 +126,11 @@ class GammaDiagonal(Substitution):
         estimate: Floats = ((g + self.N - 1) * observed - total) / (g - 1)
         return estimate
 
-    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
+    def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
         g = float(self.gamma)  # A has (D-1)/(gamma-1) on its diagonal, -1/(gamma-1) elsewhere
-        total = observed.sum(axis=axis, keepdims=True)
-        squared: Floats = (((g + self.N - 2) ** 2 - 1) * observed + total) / (g - 1) ** 2
-        return squared
+        itself, other = ((g + self.N - 2) / (g - 1)) ** power, (-1 / (g - 1)) ** power
+        solved: Floats = (itself - other) * observed + other * observed.sum(axis=axis, keepdims=True)
+        return solved
 
     def own_variance(self) -> Floats:
         g, N = float(self.gamma), self.N

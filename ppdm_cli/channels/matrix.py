@@ -8,12 +8,14 @@ by `dense`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from math import log2
 from typing import ClassVar, Protocol
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels.least_squares import applied, left_inverse
 
 
 class Blocks(Protocol):
@@ -77,17 +79,23 @@ class Matrix(ABC):
     def backward(self, values: Floats, axis: int = 0) -> Floats:
         """Return M^T v along one axis."""
 
-    @abstractmethod
+    @cached_property
+    def inverse(self) -> Floats:
+        """Return A with A M = I, by least squares; for small ones."""
+        return left_inverse(self.dense())
+
     def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        """Return the unbiased estimate A y along one axis, with A M = I."""
+        """Return the unbiased estimate A y along one axis."""
+        return applied(self.inverse, observed, axis)
 
-    @abstractmethod
-    def solve_squared(self, observed: Floats, axis: int = 0) -> Floats:
-        """Return (A o A) y along one axis, with the entries of A squared: what variances are made of."""
+    def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
+        """Return A y along one axis, with the entries of A to a power: what moments are made of."""
+        return applied(self.inverse**power, observed, axis)
 
-    @abstractmethod
     def own_variance(self) -> Floats:
         """Return for each code i the diagonal of (A o A) M: what a record of code i adds to E(A y)_i^2."""
+        own: Floats = np.einsum("ih,hi->i", self.inverse**2, self.dense())
+        return own
 
     def dense(self) -> Floats:
         """Return the matrix itself; for small ones."""
@@ -109,7 +117,7 @@ class Matrix(ABC):
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
         """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records (maths 2)."""
         shares = np.full(self.inputs, 1 / self.inputs) if prior is None else prior
-        return float(np.sqrt(records * (self.solve_squared(self.forward(shares)).sum() - shares.sum())))
+        return float(np.sqrt(records * (self.solve_power(self.forward(shares), 2).sum() - shares.sum())))
 
     def kang_bound(self, records: float) -> float | None:
         """Return Kang's bound on sigma/||X||, or None where it does not apply."""
@@ -117,7 +125,7 @@ class Matrix(ABC):
 
     def scores(self, values: Floats) -> Floats:
         """Return w with M^T w = values; of all such the one of least variance under equal shares."""
-        found: Floats = values @ self.solve(np.eye(self.outputs))
+        found: Floats = values @ self.inverse
         return found
 
     def repeated(self, times: int) -> list[dict[str, float]]:

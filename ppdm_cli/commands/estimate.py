@@ -30,6 +30,8 @@ _ROWS = 40
 Examples:
   ppdm estimate release.parquet --plot distributions.svg
   ppdm estimate january.parquet february.parquet --by outcome -o estimates.csv
+  ppdm estimate release.parquet --joint relationship,sex --simultaneous
+  ppdm estimate release.parquet --attribute income --by age --bins 5 --level 0.9 --population
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
@@ -39,8 +41,18 @@ fit. Memory: proportional to the number of values, not of records.""",
 @click.option(
     "--attribute", "attributes", multiple=True, metavar="COL", help="Only this attribute; repeatable."
 )
-@click.option("--by", metavar="CLASS", help="One distribution for each label of a kept or perturbed class.")
-@click.option("--joint", metavar="A,B[,C]", help="The combinations of two or three attributes.")
+@click.option(
+    "--by", metavar="COL", help="One distribution for each label of a class, or value of any other column."
+)
+@click.option(
+    "--joint", metavar="A,B[,C]", help="The combinations of two or three columns, not all of them kept."
+)
+@click.option(
+    "--bins",
+    type=int,
+    metavar="N",
+    help="Cross kept numbers in at most N bins of a round width.  [default: value by value]",
+)
 @click.option(
     "--estimator",
     type=click.Choice(["inverse", "set-scale", "simplex", "ml"]),
@@ -49,6 +61,24 @@ fit. Memory: proportional to the number of values, not of records.""",
     help="""inverse: unbiased, may be negative. set-scale: the paper's, with the smallest mean error on the
 paper's grid (0.139 at 100,000 records), but it understates a value that most records have. simplex: the
 nearest possible counts (0.142). ml: the most likely counts (0.142), the default.""",
+)
+@click.option(
+    "--level",
+    type=float,
+    default=0.95,
+    show_default=True,
+    metavar="P",
+    help="The probability with which an interval holds the true count.",
+)
+@click.option(
+    "--simultaneous",
+    is_flag=True,
+    help="Wider intervals: with that probability all counts of a table are in theirs.",
+)
+@click.option(
+    "--population",
+    is_flag=True,
+    help="Wider intervals: the records are a random sample, and the shares of its population are meant.",
 )
 @file_option(
     "--truth", metavar="ORIGINAL", help="The original, if available: adds the true counts and the error E."
@@ -69,26 +99,21 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
 @json_option
 def command(
     release: tuple[Path, ...],
-    attributes: tuple[str, ...],
-    by: str | None,
     joint: str | None,
-    estimator: str,
-    truth: Path | None,
     plot: Path | None,
     output: Path | None,
-    sidecar: Path | None,
-    csv: Any,
-    from_: Any,
     to: Any,
     force: bool,
     as_json: bool,
+    **wishes: Any,
 ) -> None:
     """Estimate the original distributions from a RELEASE and its sidecar.
 
     Counts the published values in one pass and inverts the matrices. Each count has a standard error and a
-    95% interval (low, high), always of the unbiased estimate; they refer to these records, not to a
-    population that the records were drawn from. Several releases made with the same plan (perturb --like)
-    are estimated together. The CSV options are for --truth; the sidecar says how to read a release.
+    95% interval (low, high), always of the unbiased estimate; they refer to these records unless
+    --population asks for more. Columns that were kept may be crossed with others, and are exact. Several
+    releases made with the same plan (perturb --like) are estimated together. The CSV options are for
+    --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
     from ppdm_cli.commands import show
@@ -104,21 +129,12 @@ def command(
     table = Output(stack, output, force=force, to=to) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress():
-        done = estimate(
-            [str(r) for r in release],
-            sidecar=sidecar,
-            attributes=attributes,
-            by=by,
-            joint=tuple(joint.split(",")) if joint else (),
-            estimator=estimator,
-            truth=truth,
-            csv=csv,
-            from_=from_,
-        )
+        names = tuple(joint.split(",")) if joint else ()
+        done = estimate([str(r) for r in release], joint=names, **wishes)
     if table is not None:
         fill(done, table)
     if picture is not None:
-        pictures.distributions(done.frame.to_dicts(), picture)
+        pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level)
     publish(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json(_figures(done)))
@@ -132,6 +148,9 @@ def _figures(done: Any) -> dict[str, Any]:
         "release": done.sidecar.release,
         "records": int(done.tables[0].observed.sum()),
         "estimator": done.estimator,
+        "level": done.coverage.level,
+        "simultaneous": done.coverage.simultaneous,
+        "population": done.coverage.population,
         "tables": tables,
         "remarks": done.remarks,
         "rows": done.frame.to_dicts(),
@@ -146,7 +165,7 @@ def _show(done: Any, in_file: bool) -> None:
     out = show.console(stderr=in_file)
     if not in_file:
         records = counted(int(done.tables[0].observed.sum()), "record")
-        show.say(out, [f"{records}; estimator {done.estimator}; low to high is the 95% interval."])
+        show.say(out, [f"{records}; estimator {done.estimator}; low to high is the {done.coverage}."])
     for table in done.tables if not in_file else []:
         rows = as_frame([table])
         labels = [c for c in rows.columns if c in ("class", "label") or c in {a.name for a in table.group}]

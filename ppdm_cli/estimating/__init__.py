@@ -7,16 +7,15 @@ intervals that cover what they say.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ppdm_cli.channels import Channel
-from ppdm_cli.domain import Bins
-from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
-from ppdm_cli.estimating.counts import MOST_CELLS, Group, count, encoded, joint_codes
+from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
+from ppdm_cli.estimating.counts import MOST_CELLS, count, encoded, joint_codes
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
     ESTIMATORS,
@@ -25,7 +24,9 @@ from ppdm_cli.estimating.estimators import (
     maximum_likelihood,
 )
 from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
-from ppdm_cli.estimating.intervals import Interval, intervals, no_intervals
+from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
+from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
+from ppdm_cli.estimating.remarks import remarks
 from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import OWN, open_original, open_releases
@@ -42,6 +43,7 @@ __all__ = [
     "ESTIMATORS",
     "MOST_CELLS",
     "TINY",
+    "Coverage",
     "Estimate",
     "Estimated",
     "Steps",
@@ -101,7 +103,8 @@ class Estimated(Shown):
     def says_nothing(self) -> bool:
         """Return whether the intervals are wider than the counts that they are about."""
         # by their standard errors: cut to [0, n], an interval of two values could never be so wide
-        return Z * float(self.interval.std_error.mean()) > float(self.observed.mean())
+        known = self.interval.std_error[~np.isnan(self.interval.std_error)]
+        return known.size > 0 and Z * float(known.mean()) > float(self.observed.mean())
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,6 +114,8 @@ class Estimate(Shown):
     tables: list[Estimated]
     sidecar: Sidecar
     estimator: str
+    coverage: Coverage
+    """What the intervals are to cover, and how often."""
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -134,29 +139,40 @@ def estimate(
     attributes: Sequence[str] = (),
     by: str | None = None,
     joint: Sequence[str] = (),
+    bins: int | None = None,
     estimator: str = DEFAULT,
+    level: float = 0.95,
+    simultaneous: bool = False,
+    population: bool = False,
     truth: Any = None,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Estimate:
     """Estimate the original counts of a release, or of several with the same plan.
 
-    `attributes` picks some; `by` names a class; `joint` asks for the combinations of two or three;
-    `truth` is the original, where one has it, to measure the error.
+    `attributes` picks some; `by` names a class or another column, perturbed or kept; `joint` asks for the
+    combinations of two or three. `bins` is for kept numbers that are crossed so. Intervals cover with a
+    probability of `level`: each, or all of a table together (`simultaneous`); these records' counts, or those
+    of a sample's `population`. `truth` is the original, where one has it, to measure the error.
     """
     if estimator not in ESTIMATORS:
         raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
-    table, sidecar = open_releases(data, sidecar, from_)
-    groups = _groups(sidecar, attributes, by, joint)
-    observed = count(table, groups)
+    coverage = Coverage(level, simultaneous, population)
+    with ExitStack() as stack:
+        table, sidecar = open_releases(data, sidecar, from_)
+        check_names(sidecar, attributes, by, joint)
+        crossed = [*joint, *([by, *attributes] if by else [])]
+        table, sidecar = with_kept(table, sidecar, crossed, bins, stack)
+        groups = groups_of(sidecar, attributes, by, joint)
+        observed = count(table, groups)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
         true_counts = _true_counts(truth, groups, observed, csv)
     tables = [
-        _estimated(g, by is not None, y, estimator, x)
+        _estimated(g, by is not None, y, estimator, coverage, x)
         for g, y, x in zip(groups, observed, true_counts, strict=True)
     ]
-    return Estimate(tables, sidecar, estimator, _remarks(tables, estimator))
+    return Estimate(tables, sidecar, estimator, coverage, remarks(tables, estimator))
 
 
 def matrices_of(group: Group) -> Matrices:
@@ -165,54 +181,24 @@ def matrices_of(group: Group) -> Matrices:
 
 
 def _estimated(
-    group: Group, by: bool, observed: np.ndarray, estimator: str, truth: np.ndarray | None
+    group: Group,
+    by: bool,
+    observed: np.ndarray,
+    estimator: str,
+    coverage: Coverage,
+    truth: np.ndarray | None,
 ) -> Estimated:
     matrices = matrices_of(group)
-    estimate, interval = ESTIMATORS[estimator](observed, matrices), intervals(observed, matrices)
+    estimate = ESTIMATORS[estimator](observed, matrices)
+    likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
+    interval = intervals(observed, matrices, coverage, likeliest)
     if any(c.noise is not None for c in group):
         # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
         # likeliest counts show it whichever estimator is asked for
-        likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
-        if interval.without(likeliest) or interval.without(np.maximum(estimate, 0.0)):
+        usual = intervals(observed, matrices, Coverage(), likeliest)
+        if usual.without(likeliest) or usual.without(np.maximum(estimate, 0.0)):
             interval = no_intervals(estimate.shape)
     return Estimated(group, by, observed, estimate, interval, truth)
-
-
-def _groups(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
-    known = {a.name: a for a in sidecar.attributes}
-    for option, asked in (("--attribute", names), ("--joint", joint), ("--by", [by] if by else [])):
-        for name in asked:
-            if name not in known:
-                raise unknown_column(name, known, option)
-    if joint:
-        if names or by:
-            raise UsageError("--joint goes with neither --attribute nor --by", "name the class in --joint")
-        if len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3:
-            raise UsageError("--joint takes two or three different attributes", "such as --joint age,salary")
-        return [tuple(_axis(sidecar, n) for n in joint)]
-    chosen = [known[n] for n in dict.fromkeys(names)] if names else sidecar.perturbed
-    for attribute in chosen:
-        if attribute.role == "kept" and not by:
-            raise UsageError(
-                f"{quoted(attribute.name)} was published unchanged: there is nothing to estimate",
-                "name a perturbed attribute",
-            )
-    if by is None:
-        return [(sidecar.axis(a.name),) for a in chosen]
-    label = _axis(sidecar, by)
-    rest = [sidecar.axis(a.name) for a in chosen if a.name != by and a.role == "perturbed"]
-    if not rest:
-        raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
-    return [(label, a) for a in rest]
-
-
-def _axis(sidecar: Sidecar, name: str) -> Channel:
-    if not sidecar.by_name[name].has_domain:
-        raise MismatchError(
-            f"the sidecar lists no values of {quoted(name)}",
-            "ask the owner for a release whose class is named (perturb --class), from a file",
-        )
-    return sidecar.axis(name)
 
 
 def _true_counts(
@@ -231,43 +217,3 @@ def _true_counts(
             OWN,
         )
     return counts
-
-
-def _remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
-    remarks = []
-    channels = {c.name: c for t in tables for c in t.group if not c.kept}
-    blind = [n for n, c in channels.items() if not c.matrix.invertible]
-    if blind:
-        remarks.append(
-            f"No intervals where {', '.join(blind)} takes part: the noise is too wide for an unbiased estimate "
-            "(inspect shows the condition number), so only the EM estimate is given."
-        )
-    rest = [t for t in tables if not {a.name for a in t.group} & set(blind)]
-    under_noise = [t for t in rest if any(c.noise is not None for c in t.group)]
-    heaped = [t.name for t in under_noise if np.isnan(t.interval.low).any()]
-    if heaped:
-        remarks.append(
-            f"No intervals for {', '.join(heaped)}: some would exclude their own estimate, so none can be "
-            "trusted. With additive noise they assume that originals are spread evenly within their bins."
-        )
-    binned = [t for t in under_noise if any(isinstance(a.domain, Bins) for a in t.group)]
-    even = [t.name for t in binned if t.name not in heaped]
-    if even:
-        remarks.append(
-            f"The intervals for {', '.join(even)} hold if the originals are spread evenly within their bins. "
-            "If they are heaped, as ages or hours are, most intervals may be wrong without any sign of it."
-        )
-    outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
-    if estimator != "inverse" and any(outside.values()):
-        which = ", ".join(f"{n} ({count})" for n, count in outside.items() if count)
-        remarks.append(
-            f"Estimates outside their interval: {which}. Intervals belong to the unbiased estimate, which "
-            "--estimator inverse shows."
-        )
-    vague = [t.name for t in tables if t.says_nothing]
-    if vague:
-        remarks.append(
-            f"The intervals for {', '.join(vague)} are wider than the counts: there are too few records for so "
-            "many values at this gamma or noise. Combine fewer attributes, or use more records."
-        )
-    return remarks

@@ -9,17 +9,16 @@ from math import prod
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, UsageError, listed, quoted
+from ppdm_cli.estimating.groups import Group
 from ppdm_cli.tables import Table
 
 MOST_CELLS = 1 << 21
 """Cells of all tables of several attributes: estimates take 150 bytes each, and would be noise long before."""
 
 FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
-Group = tuple[Channel, ...]
 
 
 def count(

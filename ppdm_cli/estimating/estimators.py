@@ -69,11 +69,6 @@ def perturbed_axes(matrices: Matrices) -> tuple[int, ...]:
     return tuple(i for i, m in enumerate(matrices) if m is not None)
 
 
-def blurred(matrices: Matrices) -> bool:
-    """Return whether some matrix publishes a value as one near it."""
-    return any(m is not None and m.stop_gain > 0 for m in matrices)
-
-
 def _by_slice(
     table: Floats, observed: Floats, matrices: Matrices, work: Callable[[Floats, float], Floats]
 ) -> Floats:

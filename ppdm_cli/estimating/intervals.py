@@ -1,8 +1,8 @@
-"""Standard errors and 95 % intervals of the original counts, about these records (maths 1 and 2).
+"""Standard errors and intervals of the original counts (maths 1 and 2).
 
-Var(Xhat_i) = [(A o A) M X]_i - X_i, which is linear in X_i; the score interval solves for the X_i at
-which the unbiased estimate is 1.96 standard deviations away. Always centred on the inverse, never on
-an estimator that is biased.
+Always of the unbiased estimate, never of one that is biased. What its error would be is told by the most
+likely counts: Var(Xhat_i) = [(A o A) M X]_i - X_i, which is linear in X_i. The score interval holds the X_i
+from which Xhat_i is no further away than chance has it, once the skewness of its law is taken off.
 """
 
 from __future__ import annotations
@@ -13,14 +13,44 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.errors import counted
-from ppdm_cli.estimating.estimators import Matrices, blurred, inverse, perturbed_axes, set_scale
+from ppdm_cli.errors import UsageError, counted
+from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood, perturbed_axes
+from ppdm_cli.estimating.together import largest_error
 from ppdm_cli.shown import Shown
-from ppdm_cli.stats import Z
+from ppdm_cli.stats import normal_quantile
+
+FEWEST = 8.0
+"""The least number of changed records that an error must be made of, as `tests.papers.intervals` measures.
+
+With fewer its steps are so coarse, and its law so far from a normal one, that no interval covers what it says.
+"""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What intervals are to cover, and how often."""
+
+    level: float = 0.95
+    simultaneous: bool = False
+    """Whether all cells of a table are covered together."""
+    population: bool = False
+    """Whether the records are a sample, and the shares of its population are meant, times the records."""
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.level <= 0.9999:
+            raise UsageError("a level is a share from 0.5 to 0.9999", "such as --level 0.9")
+
+    def __str__(self) -> str:
+        """Return what `low` and `high` are, for people."""
+        cells = " for all counts of a table together" if self.simultaneous else ""
+        whom = ", of the population that the records are a sample of" if self.population else ""
+        return f"{100 * self.level:.6g}% interval{cells}{whom}"
 
 
 @dataclass(frozen=True, repr=False)
 class Interval(Shown):
+    """Standard errors and intervals; NaN where there is none."""
+
     std_error: Floats
     low: Floats
     high: Floats
@@ -36,49 +66,116 @@ class Interval(Shown):
         """Return how many cells' estimates lie outside their intervals, by more than rounding shows."""
         return int(((estimate < self.low - 0.5) | (estimate > self.high + 0.5)).sum())
 
+    @property
+    def missing(self) -> int:
+        """Return how many cells have no interval."""
+        return int(np.isnan(self.low).sum())
+
 
 def no_intervals(shape: Sequence[int]) -> Interval:
     """Return NaN for every cell."""
     return Interval(*(np.full(shape, np.nan) for _ in range(3)))
 
 
-def intervals(observed: Floats, matrices: Matrices) -> Interval:
-    """Return the interval of every cell of a table of counts; NaN if noise allows no unbiased estimate."""
+def intervals(
+    observed: Floats, matrices: Matrices, coverage: Coverage = Coverage(), likeliest: Floats | None = None
+) -> Interval:
+    """Return the interval of every cell of a table of counts; NaN where none can be trusted.
+
+    `likeliest` are the most likely original counts, where they are known already.
+    """
+    if likeliest is None:
+        likeliest = maximum_likelihood(observed, matrices)
     if any(m is not None and not m.invertible for m in matrices):
-        shape = [size if m is None else m.inputs for size, m in zip(observed.shape, matrices, strict=True)]
-        return no_intervals(shape)
-    records = observed.sum(axis=perturbed_axes(matrices), keepdims=True)
-    return score_interval(observed, matrices).possible(records)
-
-
-def score_interval(observed: Floats, matrices: Matrices) -> Interval:
-    """Return the score interval of every cell of a table of counts."""
+        return no_intervals(likeliest.shape)
     axes = perturbed_axes(matrices)
-    estimate = inverse(observed, matrices)
-    squared = observed
-    own = np.ones((1,) * observed.ndim)
-    for axis in axes:
-        matrix = matrices[axis]
-        assert matrix is not None
-        squared = matrix.solve_squared(squared, axis)
-        own = own * np.expand_dims(matrix.own_variance(), [i for i in range(observed.ndim) if i != axis])
-    n = np.broadcast_to(observed.sum(axis=axes, keepdims=True), estimate.shape)
-    # squared estimates [(A o A) M X]; of it a record of the cell itself adds `own`, any other `others`
-    # (for one gamma-diagonal exactly; a band's estimate is too wild to part the two, a possible one does)
-    possible = set_scale(observed, matrices) if blurred(matrices) else estimate
-    rest = n - possible
-    told = np.abs(rest) > 1e-9 * n
-    others = np.divide(squared - own * possible, rest, out=np.zeros_like(rest), where=told)
-    others = np.clip(others, 0.0, None)
-    # a cell that seems to hold all records tells nothing of the others: it takes the other cells' mean,
-    # which for one gamma-diagonal is exact
-    mean = others.sum(axis=axes, keepdims=True) / np.maximum(told.sum(axis=axes, keepdims=True), 1)
-    others = np.where(told, others, mean)
-    at_zero = np.maximum(n * others, 0.0)
-    slope = own - 1 - others
-    middle = estimate + Z**2 * slope / 2
-    half = np.sqrt(np.maximum(middle**2 - estimate**2 + Z**2 * at_zero, 0.0))
-    at_estimate = np.clip(estimate, 0.0, n)
-    return Interval(
-        std_error=np.sqrt(np.maximum(at_zero + slope * at_estimate, 0.0)), low=middle - half, high=middle + half
-    )
+    records = observed.sum(axis=None if coverage.population else axes, keepdims=True)
+    error = Error.of(likeliest, matrices, records, coverage.population)
+    z = normal_quantile((1 + coverage.level) / 2)
+    if coverage.simultaneous:
+        cells = np.where(error.steps >= FEWEST, error.variance, 0.0)
+        z = largest_error(likeliest, matrices, cells, coverage.level, coverage.population)
+    found = error.interval(inverse(observed, matrices), z).possible(records)
+    coarse = (error.variance > 0) & (error.steps < FEWEST)
+    return Interval(*(np.where(coarse, np.nan, part) for part in (found.std_error, found.low, found.high)))
+
+
+def _through(table: Floats, matrices: Matrices, power: int) -> Floats:
+    """Return what is to be expected of a published table, by A with its entries to a power: (A^power) M X."""
+    for axis, matrix in enumerate(matrices):
+        if matrix is not None:
+            table = matrix.solve_power(matrix.forward(table, axis), power, axis)
+    return table
+
+
+@dataclass(frozen=True)
+class Error:
+    """The law of the error of each cell's unbiased estimate, where the cell has x of n records.
+
+    Its variance is at_zero + slope x - curve x^2; `variance`, `skew` (the third moment by the variance) and
+    `steps` (how many changed records it is made of) are at the most likely x.
+    """
+
+    n: Floats
+    at_zero: Floats
+    slope: Floats
+    curve: Floats
+    variance: Floats
+    skew: Floats
+    steps: Floats
+
+    @classmethod
+    def of(cls, possible: Floats, matrices: Matrices, records: Floats, population: bool) -> Error:
+        """Return the errors of estimates, about `records` themselves or about their population."""
+        n = np.broadcast_to(records, possible.shape)
+        own = np.ones((1,) * possible.ndim)
+        for axis, matrix in enumerate(matrices):
+            if matrix is not None:
+                rest = [i for i in range(possible.ndim) if i != axis]
+                own = own * np.expand_dims(matrix.own_variance(), rest)
+        squared, cubed, fourth = (_through(possible, matrices, power) for power in (2, 3, 4))
+        # of `squared` a record of the cell itself adds `own`, any other `others`; where the cell seems to
+        # hold all records they are taken from the other cells
+        told = n - possible > 1e-9 * n
+        others = np.divide(squared - own * possible, n - possible, out=np.zeros_like(possible), where=told)
+        others = np.maximum(others, 0.0)
+        axes = perturbed_axes(matrices)
+        mean = others.sum(axis=axes, keepdims=True) / np.maximum(told.sum(axis=axes, keepdims=True), 1)
+        others = np.where(told, others, mean)
+        # what is known is taken off: that the cell has x records, or in a population a share x/n of them
+        known = np.divide(possible, n, out=np.zeros_like(possible), where=n > 0) if population else 1.0
+        variance = np.maximum(squared - known * possible, 0.0)
+        variance[variance < 1e-9 * squared] = 0.0
+        third = cubed - 3 * known * (squared if population else own * possible) + 2 * known**2 * possible
+        positive = variance > 0
+        return cls(
+            n=n,
+            at_zero=n * others,
+            slope=own - others - (not population),
+            curve=np.divide(population, n, out=np.zeros_like(possible), where=n > 0),
+            variance=variance,
+            skew=np.divide(third, variance, out=np.zeros_like(possible), where=positive),
+            steps=np.divide(variance * squared, fourth, out=np.zeros_like(possible), where=positive),
+        )
+
+    def at(self, x: Floats) -> Floats:
+        """Return the variance where the cells have x records."""
+        return np.maximum(self.at_zero + self.slope * x - self.curve * x**2, 0.0)
+
+    def interval(self, estimate: Floats, z: float) -> Interval:
+        """Return all x from which the estimate is at most z standard errors away, as those are at x."""
+        # Cornish and Fisher: a skewed error's quantiles are those of a normal one, moved
+        reach = np.sqrt(self.variance)
+        centre = estimate - np.clip((z**2 - 1) / 6 * self.skew, -reach, reach)
+        shrink = 1 + z**2 * self.curve
+        middle = (centre + z**2 * self.slope / 2) / shrink
+        half = np.sqrt(np.maximum(middle**2 - (centre**2 - z**2 * self.at_zero) / shrink, 0.0))
+        # an estimate too far below 0, or above n, is of no x; one that more spread would allow is no better
+        ends = np.zeros_like(self.n), self.n
+        below, above = (z * np.sqrt(self.at(end)) for end in ends)
+        nowhere = (centre < -below) | (centre > self.n + above)
+        return Interval(
+            std_error=np.sqrt(self.at(np.clip(estimate, *ends))),
+            low=np.where(nowhere, centre, middle - half),
+            high=np.where(nowhere, centre, middle + half),
+        )

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
-from math import ceil, floor
 from typing import Any
 
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
+from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative, nice_edges
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted, word
+from ppdm_cli.facts import Facts
 from ppdm_cli.perturbing.cutting import cut
 from ppdm_cli.perturbing.plan import AttributePlan, Rare
-from ppdm_cli.perturbing.profile import Facts
 
 FEW = 10
 """A category of fewer records is rare."""
@@ -157,29 +154,6 @@ def _pooled(counts: Counter[Any]) -> list[Any]:
     while rising and (rising[0][0] < FEW or pool < FEW):
         pool += rising.pop(0)[0]
     return sorted([v for _, v in rising] + [OTHER])
-
-
-def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
-    """Return the edges of 2 to `bins` bins of a round width that cover [low, high], from a multiple of it."""
-    whole = dtypes.is_whole(kind)
-    a, b = Fraction(low), Fraction(high)
-    span = b - a or Fraction(1)
-    power = floor((Decimal(span.numerator) / Decimal(span.denominator)).log10()) - 7
-    if whole:
-        power = max(power, 0)
-    lowest, highest = map(Fraction, dtypes.limits(kind))
-    while True:
-        for digits in (Fraction(1), Fraction(2), Fraction(5, 2), Fraction(5)):
-            width = digits * Fraction(10) ** power
-            if whole and width.denominator != 1:
-                continue
-            first, last = floor(a / width), max(ceil(b / width), floor(a / width) + 1)
-            if last - first <= bins:
-                if last - first == 1:  # one bin has nothing to perturb: an empty one beside it
-                    first, last = (first, last + 1) if last * width < highest else (first - 1, last)
-                exact = [min(max(i * width, lowest), highest) for i in range(first, last + 1)]
-                return [int(e) if whole else float(e) for e in exact]
-        power += 1
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

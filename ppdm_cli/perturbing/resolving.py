@@ -19,10 +19,10 @@ from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
+from ppdm_cli.facts import Facts
 from ppdm_cli.perturbing.channel_choice import chosen, kind_for, request
 from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.profile import Facts
 from ppdm_cli.sidecar import UNPROMISED, Attribute, CoinsOrigin, Privacy, Sidecar
 
 MOST_LABELS = 1000

@@ -1,0 +1,100 @@
+"""Which tables of counts are asked for: the axes of each, kept columns among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+
+import msgspec
+
+from ppdm_cli import dtypes
+from ppdm_cli.channels import Channel
+from ppdm_cli.domain import nice_edges
+from ppdm_cli.errors import UsageError, quoted, unknown_column
+from ppdm_cli.facts import Facts, facts_of
+from ppdm_cli.releases import spooled
+from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.tables import Table
+
+Group = tuple[Channel, ...]
+MOST_KEPT = 1000
+"""The most values of a kept column that are crossed with others one by one."""
+
+
+def check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> None:
+    """Check that what is asked for exists, and means something."""
+    for option, asked in (("--attribute", names), ("--joint", joint), ("--by", [by] if by else [])):
+        for name in asked:
+            if name not in sidecar.by_name:
+                raise unknown_column(name, sidecar.by_name, option)
+    if joint and (names or by):
+        raise UsageError("--joint goes with neither --attribute nor --by", "name the class in --joint")
+    if joint and (len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3):
+        raise UsageError("--joint takes two or three different attributes", "such as --joint age,salary")
+    kept = [n for n in (*names, *joint) if sidecar.by_name[n].role == "kept"]
+    if kept and (
+        (not by and not joint) or len(kept) == len(joint) or (by and sidecar.by_name[by].role == "kept")
+    ):
+        raise UsageError(
+            f"{quoted(kept[0])} was published unchanged: there is nothing to estimate",
+            "name a perturbed attribute",
+        )
+
+
+def groups_of(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
+    """Return the axes of each table; the first is `by`, where one is given."""
+    if joint:
+        return [tuple(sidecar.axis(n) for n in joint)]
+    chosen = list(dict.fromkeys(names)) or [a.name for a in sidecar.perturbed]
+    if by is None:
+        return [(sidecar.axis(n),) for n in chosen]
+    rest = [n for n in chosen if n != by]
+    if not rest:
+        raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
+    return [(sidecar.axis(by), sidecar.axis(n)) for n in rest]
+
+
+def with_kept(
+    table: Table, sidecar: Sidecar, crossed: Iterable[str], bins: int | None, stack: ExitStack
+) -> tuple[Table, Sidecar]:
+    """Return the release and its sidecar with a domain for each of these columns.
+
+    A kept column of which the sidecar lists no values is public as it is: its domain is what it holds,
+    numbers in at most `bins` bins of a round width.
+    """
+    unlisted = [a for n in dict.fromkeys(crossed) if not (a := sidecar.by_name[n]).has_domain]
+    if bins is not None and (bins < 2 or all(dtypes.is_discrete(a.kind) for a in unlisted)):
+        raise UsageError(
+            "--bins takes 2 or more, for kept columns of numbers that others are crossed with",
+            "such as --by age --bins 10",
+        )
+    if not unlisted:
+        return table, sidecar
+    table = spooled(table, stack)
+    limits = {a.name: bins if bins and not dtypes.is_discrete(a.kind) else MOST_KEPT for a in unlisted}
+    facts = facts_of(table, limits)
+    found = {a.name: _listed(a, facts.get(a.name), bins) for a in unlisted}
+    attributes = [found.get(a.name, a) for a in sidecar.attributes]
+    return table, msgspec.structs.replace(sidecar, attributes=attributes)
+
+
+def _listed(attribute: Attribute, facts: Facts | None, bins: int | None) -> Attribute:
+    """Return a kept attribute with the domain that its column shows."""
+    name, kind = attribute.name, attribute.kind
+    if facts is None or (facts.values is not None and not facts.values):
+        raise UsageError(f"the kept column {quoted(name)} has no values", "cross another column")
+    nulls = facts.nulls > 0
+    if facts.values is not None:
+        values = [dtypes.to_json(v, kind) for v in sorted(facts.values)]
+        return msgspec.structs.replace(
+            attribute, type="discrete", categories=values, N=len(values) + nulls, nulls=nulls
+        )
+    if bins is None or dtypes.is_discrete(kind):
+        raise UsageError(
+            f"the kept column {quoted(name)} has more than {MOST_KEPT} values, too many to cross with others",
+            "cross another column" if dtypes.is_discrete(kind) else "say in how many bins, such as --bins 10",
+        )
+    edges = [dtypes.to_json(e, kind) for e in nice_edges(facts.low, facts.high, bins, kind)]
+    return msgspec.structs.replace(
+        attribute, type="continuous", edges=edges, N=len(edges) - 1 + nulls, nulls=nulls
+    )
