@@ -26,6 +26,7 @@ from ppdm_cli.shown import Shown
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
+TOOL = f"ppdm {__version__}"
 LARGEST = 64 << 20
 """The most bytes of JSON that are read."""
 MOST_COPIES = 64
@@ -238,8 +239,8 @@ class Sidecar(
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        times = 1 if self.copy is UNSET else self.copy.of
-        epsilon = times * sum(log(c.matrix.amplification) for c in self.channels)
+        one = sum(log(c.matrix.amplification) for c in self.channels)
+        epsilon = one if self.copy is UNSET else one * self.copy.of
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -348,14 +349,10 @@ def _line(spec: Spec) -> bytes:
     return _ENCODER.encode({"attributes": fields.pop("attributes"), **fields})
 
 
-def tool() -> str:
-    return f"ppdm {__version__}"
-
-
 def new(stage: Stage, release: str, records: int | None, attributes: list[Attribute], **rest: Any) -> Sidecar:
     """Return a sidecar as this version of the tool writes it."""
     named: dict[str, Any] = {"release": release, "records": records, "attributes": attributes, **rest}
-    return Sidecar(format="ppdm-sidecar", version=1, tool=tool(), stage=stage, **named)
+    return Sidecar(format="ppdm-sidecar", version=1, tool=TOOL, stage=stage, **named)
 
 
 def _channel(_: type, record: Any) -> Spec:
@@ -363,12 +360,6 @@ def _channel(_: type, record: Any) -> Spec:
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
         raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
     return msgspec.convert(record, type=KINDS[record["kind"]])
-
-
-def _channel_schema(_: type) -> dict[str, Any]:
-    """Return the JSON Schema of a channel: one of the registered kinds."""
-    schemas, components = msgspec.json.schema_components(KINDS.values())
-    return {"anyOf": [components[s["$ref"].rsplit("/", 1)[1]] for s in schemas]}
 
 
 def decode(data: bytes, where: str) -> Sidecar:
@@ -399,12 +390,6 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
     if head.get("version") != version:
         return f"it has another major version; this ppdm reads version {version}"
     return str(error)[:300]
-
-
-def json_schema() -> bytes:
-    """Return the JSON Schema of sidecars, as shipped in `sidecar.schema.json`."""
-    schema = msgspec.json.schema(Sidecar, schema_hook=_channel_schema)
-    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
 def display_json(value: Any) -> bytes:

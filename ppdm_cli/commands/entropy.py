@@ -99,10 +99,6 @@ def command(
     gamma: str | None,
     bins: str | None,
     prior: str | None,
-    error: float | None,
-    accuracy: Path | None,
-    at_least: float | None,
-    gamma_max: float | None,
     output: Path | None,
     plot: Path | None,
     force: bool,
@@ -130,30 +126,18 @@ def command(
     stack = click.get_current_context().with_resource(ExitStack())
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
+    wanted = {k: settings.pop(k) for k in ("error", "accuracy", "at_least", "gamma_max")}
     gammas = None if gamma is None else numbers(gamma, "--gamma 2:21")
     sizes = None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10")
     with show.progress():
-        if (error, accuracy, at_least, gamma_max) != (None,) * 4:
+        if any(v is not None for v in wanted.values()):
             if (release, settings["matrix"], settings["sidecar"], prior, plot) != (None,) * 5:
                 raise UsageError("designs go with no release, matrix, prior or picture", "leave those out")
-            done = evaluating.designs(
-                error=error,
-                records=settings["records"],
-                bins=sizes,
-                accuracy=accuracy,
-                at_least=at_least,
-                gamma=gammas,
-                gamma_max=gamma_max,
-                rho1=settings["rho1"],
-            )
+            common = {k: settings[k] for k in ("records", "rho1")}
+            done = evaluating.designs(gamma=gammas, bins=sizes, **wanted, **common)
         else:
-            done = evaluating.entropy(
-                release,
-                gamma=gammas,
-                bins=sizes,
-                prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
-                **settings,
-            )
+            shares = None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")]
+            done = evaluating.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)
     if picture is not None:
