@@ -76,6 +76,14 @@ SETTINGS: dict[str, Any] = {
 KEPT_ORDER = {**SETTINGS, "shuffle": False, "keep_order": True}
 
 
+def test_one_release_at_the_same_price_is_better() -> None:
+    """What help and documents say."""
+    for N in range(4, 11):
+        two = channel("gamma-diagonal", N, 3, 2).matrix.one.expected_error(1) / np.sqrt(2)  # type: ignore[attr-defined]
+        one = channel("gamma-diagonal", N, 9, 2).matrix.one.expected_error(1)  # type: ignore[attr-defined]
+        assert two**2 / one**2 > 3
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     people(6000).write_parquet(tmp_path / "o.parquet")
