@@ -15,6 +15,7 @@ import pytest
 from ppdm_cli import attack, estimate, perturb, reconstruct, train_tree
 from ppdm_cli.channels import KINDS, Channel, Request, together
 from ppdm_cli.channels.copies import Copies
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import read_sidecar
@@ -79,8 +80,8 @@ KEPT_ORDER = {**SETTINGS, "shuffle": False, "keep_order": True}
 def test_one_release_at_the_same_price_is_better() -> None:
     """What help and documents say."""
     for N in range(4, 11):
-        two = channel("gamma-diagonal", N, 3, 2).matrix.one.expected_error(1) / np.sqrt(2)  # type: ignore[attr-defined]
-        one = channel("gamma-diagonal", N, 9, 2).matrix.one.expected_error(1)  # type: ignore[attr-defined]
+        two = GammaDiagonal(Decimal(3), N).expected_error(1) / np.sqrt(2)
+        one = GammaDiagonal(Decimal(9), N).expected_error(1)
         assert two**2 / one**2 > 3
 
 
