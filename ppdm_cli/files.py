@@ -60,6 +60,13 @@ def reading(file: Path | int, name: str = "") -> None:
         run.reads.setdefault(identity, name or str(file))
 
 
+def describing(file: Path) -> None:
+    """Say that a sidecar is made for data that lie beside it: no other output may have that name."""
+    run = _RUN.get()
+    for identity in _identities(file) if run is not None else ():
+        run.reads.pop(identity, None)  # type: ignore[union-attr]
+
+
 @contextmanager
 def readable(file: Path | str, what: str = "") -> Iterator[None]:
     """Turn what the operating system says about reading a file into an error of ours."""

@@ -100,6 +100,7 @@ def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dic
         "epsilon": _finite(epsilon(gamma)),
         "staying": matrix.staying if closed else None,
         "condition_number": _finite(matrix.condition_number) if whole else None,
+        "candidates": matrix.candidates if closed else None,
         "entropy": matrix.entropy() if closed else None,
         "prior": prior,
         "worst_posterior": worst_posterior(gamma, prior),
@@ -159,25 +160,10 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             f"{row}, and many of its values are right. Anyone who has the release can make the same guesses: "
             "handle this file as you would the release."
         )
-    many = len(sidecar.perturbed)
     kinds = _by_kind(sidecar)
     for kind, channels in kinds.items():
         lines += KINDS[kind].warnings(channels)
-    bounded = all(isfinite(c.matrix.amplification) for c in sidecar.channels)
-    if record["perturbed_gamma"] is None:
-        lines.append(
-            "The coins came from a seed, which can be guessed and checked against the release: "
-            "nothing is promised. For publishing, perturb without --seed."
-        )
-    elif bounded:
-        attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
-        worst = at_most(record["worst_posterior"])
-        worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
-        lines.append(
-            f"Over the {attributes} of a record, gamma is {record['perturbed_gamma']} "
-            f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
-            f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
-        )
+    lines += _over_a_record(sidecar, record, prior)
     if record["coins"] == "key-file":
         lines.append(
             "The coins follow from a key and an identifier: an unchanged value gets the same answer in "
@@ -198,6 +184,31 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             "Domains taken from the private data, and published with the sidecar: " + ", ".join(from_data) + "."
         )
     return lines
+
+
+def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> list[str]:
+    """Say what is promised over all perturbed attributes of a record, in all copies."""
+    if record["coins"] == "unknown":
+        return ["Another tool perturbed it, and nothing is known of its coins: nothing is promised."]
+    if record["perturbed_gamma"] is None:
+        return [
+            "The coins came from a seed, which can be guessed and checked against the release: "
+            "nothing is promised. For publishing, perturb without --seed."
+        ]
+    open_ones = [c for c in sidecar.channels if not isfinite(c.matrix.amplification)]
+    if open_ones:
+        names = ", ".join(c.name for c in open_ones if c.noise is None)
+        return [f"Over a record no gamma holds, because none holds for {names}."] * bool(names)
+    many = len(sidecar.perturbed)
+    attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
+    of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
+    worst = at_most(record["worst_posterior"])
+    worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
+    return [
+        f"Over the {attributes} of a record{of_copies or ','} gamma is {record['perturbed_gamma']} "
+        f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
+        f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
+    ]
 
 
 def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:

@@ -13,6 +13,8 @@ from ppdm_cli.errors import DataError, UsageError, one_line, quoted
 from ppdm_cli.percentages import percent
 from ppdm_cli.tables import Target
 
+MOST_LINES = 6
+"""The most lines of a picture; each has a colour of its own."""
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
@@ -52,6 +54,9 @@ def entropy(rows: list[dict[str, Any]], target: Target) -> None:
                 tooltip=["attribute:N", "gamma:Q", "N:Q", "entropy:Q"],
             )
         )
+    elif "expected_error" in rows[0]:
+        save(_decision(alt, rows), target)
+        return
     else:
         gammas = sorted({r["gamma"] for r in rows})
         chart = (
@@ -64,6 +69,34 @@ def entropy(rows: list[dict[str, Any]], target: Target) -> None:
             )
         )
     save(chart.properties(title="Entropy of the perturbation matrix"), target)
+
+
+def _decision(alt: Any, rows: list[dict[str, Any]]) -> Any:
+    """Return what an owner decides by: over gamma, the error for each N, and what a belief becomes."""
+    sizes = sorted({r["N"] for r in rows})
+    wanted = [sizes[0] * (sizes[-1] / sizes[0]) ** (i / (MOST_LINES - 1)) for i in range(MOST_LINES)]
+    taken = {min(sizes, key=lambda n: abs(math.log(n / w))) for w in wanted}  # as far apart as can be
+    lines = [r | {"line": f"N = {r['N']}"} for r in rows if r["N"] in taken]
+    order = [f"N = {n}" for n in sorted(taken)]
+    x = alt.X("gamma:Q", title="gamma", scale=alt.Scale(zero=False))
+    of_lines = alt.Chart(alt.Data(values=lines), width=520, height=260).encode(
+        x=x,
+        y=alt.Y(
+            "expected_error:Q", title="error, |estimate - truth| / n", scale=alt.Scale(type="log", nice=False)
+        ),
+        color=alt.Color("line:N", sort=order, legend=None, scale=alt.Scale(scheme="tableau10")),
+    )
+    last = max(r["gamma"] for r in lines)
+    ends = alt.Chart(alt.Data(values=[r for r in lines if r["gamma"] == last])).encode(
+        x=x, y="expected_error:Q", text="line:N", color=alt.Color("line:N", sort=order, legend=None)
+    )
+    belief = (
+        alt.Chart(alt.Data(values=lines), width=520, height=140)
+        .mark_line()
+        .encode(x=x, y=alt.Y("rho2:Q", title=f"{rows[0]['rho1']:.0%} becomes", axis=alt.Axis(format="%")))
+    )
+    error = of_lines.mark_line() + ends.mark_text(align="left", dx=6)
+    return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")
 
 
 def save(chart: Any, target: Target) -> None:

@@ -19,21 +19,25 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec
+from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec, together
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, counted, quoted
 from ppdm_cli.shown import Shown
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
+TOOL = f"ppdm {__version__}"
 LARGEST = 64 << 20
 """The most bytes of JSON that are read."""
+MOST_COPIES = 64
 SUFFIX = ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
 Origin = Literal["declared", "data"]
-CoinsOrigin = Literal["system", "seeded", "key-file"]
+CoinsOrigin = Literal["system", "seeded", "key-file", "unknown"]
+UNPROMISED = ("seeded", "unknown")
+"""Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
 
 
 def named(name: str, make: Callable[[], Any]) -> Any:
@@ -140,6 +144,15 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coins: CoinsOrigin
 
 
+class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which of several independent releases of the same records this is."""
+
+    of: Annotated[int, Meta(ge=2, le=MOST_COPIES)]
+    number: Annotated[int, Meta(ge=1, le=MOST_COPIES)]
+    release: Annotated[str, Meta(max_length=36)]
+    """The id that the copies share."""
+
+
 class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stage that came before: which release, how many records, made by what."""
 
@@ -185,6 +198,7 @@ class Sidecar(
     recipes: Annotated[list[Recipe], Meta(max_length=1)] = []
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
+    copy: Copy | UnsetType = UNSET
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     evaluated: Evaluated | UnsetType = UNSET
     reconstruction: Reconstruction | UnsetType = UNSET
@@ -204,8 +218,8 @@ class Sidecar(
             kept = [a.name for a in self.attributes if a.role == "kept"]
             if sorted(self.privacy.kept) != sorted(kept):
                 raise ValueError("privacy.kept is not the list of the kept attributes")
-            if (self.privacy.perturbed_gamma is None) != (self.privacy.coins == "seeded"):
-                raise ValueError("a gamma is promised just where the coins were not seeded")
+            if (self.privacy.perturbed_gamma is None) != (self.privacy.coins in UNPROMISED):
+                raise ValueError("a gamma is promised just where the coins are known, and no seed's")
             self._check_promise(self.privacy)
 
     def _check_channels(self) -> None:
@@ -225,7 +239,8 @@ class Sidecar(
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        epsilon = sum(log(c.matrix.amplification) for c in self.channels)
+        one = sum(log(c.matrix.amplification) for c in self.channels)
+        epsilon = one if self.copy is UNSET else one * self.copy.of
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -272,6 +287,11 @@ class Sidecar(
         """Return the channels of the perturbed attributes, in the order of the columns."""
         return [self.axis(a.name) for a in self.perturbed]
 
+    def take_together(self, copies: int) -> None:
+        """Let the channels be those of so many copies, read side by side."""
+        for attribute in self.perturbed:
+            self._axes[attribute.name] = together(self.axis(attribute.name), copies)
+
     @cached_property
     def perturbed(self) -> list[Attribute]:
         return [a for a in self.attributes if a.role == "perturbed"]
@@ -313,6 +333,7 @@ _ORDER = (
     "records",
     "class",
     "privacy",
+    "copy",
     "blake2b",
     "evaluated",
     "reconstruction",
@@ -328,14 +349,10 @@ def _line(spec: Spec) -> bytes:
     return _ENCODER.encode({"attributes": fields.pop("attributes"), **fields})
 
 
-def tool() -> str:
-    return f"ppdm {__version__}"
-
-
 def new(stage: Stage, release: str, records: int | None, attributes: list[Attribute], **rest: Any) -> Sidecar:
     """Return a sidecar as this version of the tool writes it."""
     named: dict[str, Any] = {"release": release, "records": records, "attributes": attributes, **rest}
-    return Sidecar(format="ppdm-sidecar", version=1, tool=tool(), stage=stage, **named)
+    return Sidecar(format="ppdm-sidecar", version=1, tool=TOOL, stage=stage, **named)
 
 
 def _channel(_: type, record: Any) -> Spec:
@@ -343,12 +360,6 @@ def _channel(_: type, record: Any) -> Spec:
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
         raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
     return msgspec.convert(record, type=KINDS[record["kind"]])
-
-
-def _channel_schema(_: type) -> dict[str, Any]:
-    """Return the JSON Schema of a channel: one of the registered kinds."""
-    schemas, components = msgspec.json.schema_components(KINDS.values())
-    return {"anyOf": [components[s["$ref"].rsplit("/", 1)[1]] for s in schemas]}
 
 
 def decode(data: bytes, where: str) -> Sidecar:
@@ -379,12 +390,6 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
     if head.get("version") != version:
         return f"it has another major version; this ppdm reads version {version}"
     return str(error)[:300]
-
-
-def json_schema() -> bytes:
-    """Return the JSON Schema of sidecars, as shipped in `sidecar.schema.json`."""
-    schema = msgspec.json.schema(Sidecar, schema_hook=_channel_schema)
-    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
 def display_json(value: Any) -> bytes:

@@ -25,7 +25,7 @@ from ppdm_cli.errors import PpdmError
 from ppdm_cli.perturbing.channel_choice import chosen
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan, described, privacy
-from ppdm_cli.sidecar import Attribute, Recipe, Sidecar, tool
+from ppdm_cli.sidecar import TOOL, Attribute, Recipe, Sidecar
 
 WHOLE_KINDS: list[pa.DataType] = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
@@ -182,7 +182,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
     return Sidecar(
         format="ppdm-sidecar",
         version=1,
-        tool=tool(),
+        tool=TOOL,
         stage="perturbed",
         release=str(draw(st.uuids())),
         records=draw(st.none() | st.integers(0, 2**53)),

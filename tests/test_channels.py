@@ -37,10 +37,39 @@ DOMAINS: dict[str, Domain] = {
     "numbers": Categories(pa.int64(), list(range(7)), False),
     "with null": Categories(pa.int16(), list(range(0, 50, 10)), True),
 }
-REQUESTS: dict[str, dict[str, Any]] = {
-    "additive": {"noise": "normal", "sd": Sd(0.08, True)},
-    "band": {"half_width": 1},
-}
+DOMAINS["two"] = Categories(pa.string(), ["no", "yes"], False)
+IMPOSSIBLE = [("additive", "with null"), *((k, "two") for k in ("additive", "band", "block", "leaning"))]
+IMPOSSIBLE += [("binary", d) for d in DOMAINS if d != "two"]
+
+
+def table(N: int, shift: float) -> list[list[Decimal]]:
+    """A matrix by column, of nine decimals, with a zero: N = 2 has none."""
+    rng = np.random.default_rng(N)
+    entries = np.eye(N) * (2 + shift) + rng.random((N, N))
+    entries[0, 1] *= N == 2
+    whole = np.floor(entries / entries.sum(axis=0) * 10**9)
+    whole[-1] += 10**9 - whole.sum(axis=0)
+    return [[Decimal(int(w)) / 10**9 for w in column] for column in whole.T]
+
+
+def requested(kind: str, domain: Domain, shift: float = 0.0) -> dict[str, Any]:
+    """What an owner asks of a kind besides gamma; `shift` makes it another law."""
+    labels = [*domain.labels()[: domain.ordinary], *[""] * domain.nulls]
+    every: dict[str, dict[str, Any]] = {
+        "additive": {"noise": "normal", "sd": Sd(0.08 + shift / 100, True)},
+        "band": {"half_width": 1},
+        "binary": {"flips": [round(0.1 + shift / 50, 6), 0.25]},
+        "symmetric": {"each": round(0.05 + shift / 50, 6)},
+        "block": {"blocks": (tuple(domain.labels()[::2]), tuple(domain.labels()[1::2]))},
+        "dense": {
+            "table": {
+                (h, k): entry
+                for k, column in zip(labels, table(len(labels), shift), strict=True)
+                for h, entry in zip(labels, column, strict=True)
+            }
+        },
+    }
+    return every.get(kind, {})
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -51,15 +80,14 @@ def only_here() -> Iterator[None]:
     del KINDS[LeaningSpec.kind]
 
 
-def made(kind: str, domain: Domain, gamma: int = 9) -> tuple[Spec, Any]:
-    spec, beyond = KINDS[kind].asked("x", domain, Request(Decimal(gamma), REQUESTS.get(kind, {})))
+def made(kind: str, domain: Domain, gamma: int = 9, shift: float = 0.0) -> tuple[Spec, Any]:
+    spec, beyond = KINDS[kind].asked("x", domain, Request(Decimal(gamma), requested(kind, domain, shift)))
     return spec, beyond
 
 
 def cases() -> list[Any]:
-    names = ["additive", "band", "gamma-diagonal", "leaning"]
-    pairs = product(names, DOMAINS)
-    return [pytest.param(k, d, id=f"{k}, {d}") for k, d in pairs if (k, d) != ("additive", "with null")]
+    names = ["additive", "band", "binary", "block", "dense", "gamma-diagonal", "leaning", "symmetric"]
+    return [pytest.param(k, d, id=f"{k}, {d}") for k, d in product(names, DOMAINS) if (k, d) not in IMPOSSIBLE]
 
 
 every = pytest.mark.parametrize(("kind", "domain"), cases())
@@ -107,13 +135,14 @@ def test_the_promise_is_what_the_matrix_gives(kind: str, domain: str) -> None:
         assert (M.min(axis=1) < 1e-9 * M.max(axis=1)).any()
     columns = np.arange(matrix.inputs)
     np.testing.assert_allclose(matrix.stays(), M[matrix.unchanged, columns], rtol=1e-9)
-    assert matrix.staying == pytest.approx(matrix.stays()[: DOMAINS[domain].ordinary].mean(), rel=0.2)
+    assert matrix.staying == pytest.approx(matrix.stays()[: DOMAINS[domain].ordinary].mean(), rel=0.25)
     assert spec.published(DOMAINS[domain], matrix, beyond).size == matrix.outputs
     bits = -(M * np.log2(np.where(M > 0, M, 1))).sum(axis=0)
     assert matrix.entropy() == pytest.approx(bits.mean(), rel=1e-6)
     prior = np.arange(1, matrix.inputs + 1) / np.arange(1, matrix.inputs + 1).sum()
     assert matrix.entropy(prior) == pytest.approx(bits @ prior, rel=1e-6)
-    if isinstance(matrix, Substitution):  # around: what gamma is for, at the odds that it promises
+    assert matrix.candidates == (M > 0).sum(axis=1).min()
+    if matrix.own_outputs is not None:  # around: what gamma is for, at the odds that it promises
         h, k = np.divmod(np.arange(M.size), matrix.inputs)
         inside = np.where(matrix.around(k, h), M[h, k], 0).reshape(M.shape).sum(axis=0)
         own, others = matrix.own_outputs
@@ -139,14 +168,16 @@ def test_the_law_of_the_sampler_is_the_matrix(kind: str, domain: str) -> None:
         return  # numbers: their law is tested in test_additive
     gamma = 20
     matrix = made(kind, DOMAINS[domain], gamma)[0].matrix(DOMAINS[domain])
-    wrong = made(kind, DOMAINS[domain], gamma + 1)[0].matrix(DOMAINS[domain])
+    wrong = made(kind, DOMAINS[domain], gamma + 1, 0.1)[0].matrix(DOMAINS[domain])
     assert isinstance(matrix, Substitution)
     codes = np.repeat(np.arange(matrix.inputs, dtype=np.uint8), 600_000)
     found = drawn(matrix, codes, 5)
     counts = np.bincount(found.astype(np.int64) * matrix.inputs + codes, minlength=matrix.dense().size)
     counts = counts.reshape(matrix.dense().shape)
-    assert chi_square(counts, matrix.dense(), matrix.inputs) > LEVEL
-    assert chi_square(counts, wrong.dense(), matrix.inputs) < LEVEL
+    possible = matrix.dense() > 0
+    assert (counts[~possible] == 0).all(), "never what the matrix rules out"
+    assert chi_square(counts[possible], matrix.dense()[possible], matrix.inputs) > LEVEL
+    assert chi_square(counts[possible], wrong.dense()[possible], matrix.inputs) < LEVEL
 
 
 @every
@@ -157,8 +188,7 @@ def test_it_is_said_what_it_is(kind: str, domain: str) -> None:
     matrix = spec.matrix(DOMAINS[domain])
     figures = spec.figures(matrix, DOMAINS[domain])
     assert set(figures) <= set(FIGURES)
-    other = {**REQUESTS, "additive": {"noise": "normal", "sd": Sd(0.09, True)}}.get(kind, {})
-    differs = KINDS[kind].asked("x", DOMAINS[domain], Request(Decimal(10), other))[0]
+    differs = made(kind, DOMAINS[domain], 10, 1.0)[0]
     assert differs.decides != spec.decides, "other laws have other coins"
     if kind != LeaningSpec.kind:
         assert spec.about in (DOCS / "sidecar.md").read_text(), "the page on sidecars has every kind"
@@ -174,6 +204,8 @@ def test_nothing_outside_asks_which_kind_a_channel_is() -> None:
         for node in ast.walk(tree):
             where = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if where.startswith("perturbing/order.py") and node.value == "dense":
+                    continue  # pyarrow's word for ranks without gaps
                 assert node.value not in KINDS, f"{where} names a kind"
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
                 asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}

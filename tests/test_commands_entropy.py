@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from math import log2
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from ppdm_cli import perturb, pictures
+from ppdm_cli import entropy, perturb, pictures
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
+from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.tables import Target, publish
 from tests.conftest import Run, listing, people, read_table
@@ -116,3 +120,58 @@ def test_numbers_that_mean_nothing_are_refused(args: str, code: int, tmp_path: P
     done = here("entropy", *args.split(), code=code)
     assert done.stdout == b"" and b"inside ppdm" not in done.stderr
     assert listing(tmp_path) == {}
+
+
+def test_designs_reach_the_error_that_is_asked_for(ppdm: Run) -> None:
+    """One release at gamma^k is more private than k at gamma; run, each reaches the error within 5 %."""
+    found = rows(ppdm, "--error", "0.02", "--records", "20000", "--bins", "4,12", "--gamma-max", "200")
+    assert [r["gamma_together"] for r in found] == sorted(r["gamma_together"] for r in found)
+    assert {(r["N"], r["copies"]) for r in found} >= {(n, k) for n in (4, 12) for k in (1, 2, 4)}
+    assert (found[0]["N"], found[0]["copies"]) == (4, 1)
+    for r in found:
+        assert r["expected_error"] <= 0.02 and r["gamma_together"] == pytest.approx(r["gamma"] ** r["copies"])
+        assert r["rho2"] == pytest.approx(worst_posterior(r["gamma_together"], 0.05))
+        squares, N = [], int(r["N"])
+        matrix = GammaDiagonal(Decimal(repr(r["gamma"])), N)
+        rng, originals = np.random.default_rng(7), np.full(N, 20000 // N)
+        for _ in range(400):  # the mean of squares is off by sqrt(2 / (400 (N-1))) or so: under 5 % of the root
+            copies = [
+                matrix.solve(
+                    sum(rng.multinomial(c, m) for c, m in zip(originals, matrix.dense().T, strict=True))
+                )
+                for _ in range(int(r["copies"]))
+            ]
+            squares.append(((np.mean(copies, axis=0) - originals) ** 2).sum())
+        assert np.sqrt(np.mean(squares)) / originals.sum() == pytest.approx(r["expected_error"], rel=0.05)
+    assert (
+        b"no design reaches"
+        in ppdm("entropy", "--error", "0.001", "--records", "99", "--gamma-max", "3", code=4).stderr
+    )
+
+
+def test_measured_accuracies_choose_as_the_paper_does(tmp_path: Path, ppdm: Run) -> None:
+    runs = [(4, 5, 0.7), (5, 10, 0.8), (5, 20, 0.84), (5, 20, 0.86), (9, 10, 0.9), (9, 20, 0.88), (12, 5, 0.89)]
+    text = "".join(f"{g},{n},{a}\n" for g, n, a in [*runs, (12, 10, 0.91), (21, 4, 0.95)])
+    (tmp_path / "runs.csv").write_text("gamma,N,accuracy\n" + text)
+    found = rows(ppdm, "--accuracy", "runs.csv")
+    assert [(r["gamma"], r["N"]) for r in found] == [(9, 10), (12, 10), (5, 20)]
+    assert found[2]["accuracy"] == pytest.approx(0.85), "the mean of its runs"
+    found = rows(ppdm, "--accuracy", "runs.csv", "--at-least", "0.87", "--gamma-max", "12")
+    assert [(r["gamma"], r["N"]) for r in found] == [(12, 5), (9, 10), (12, 10), (9, 20)]
+    found = rows(ppdm, "--accuracy", "runs.csv", "--at-least", "0.99")
+    assert [(r["gamma"], r["N"]) for r in found] == [(21, 4)], "the highest there is"
+    assert (
+        b"no run of the table" in ppdm("entropy", "--accuracy", "runs.csv", "--gamma-max", "3", code=4).stderr
+    )
+    assert b"either an error or" in ppdm("entropy", "--at-least", "0.9", code=2).stderr
+    (tmp_path / "bad.csv").write_text("gamma,N\n5,10\n")
+    assert b"no column 'accuracy'" in ppdm("entropy", "--accuracy", "bad.csv", code=1).stderr
+
+
+def test_an_owner_sees_what_to_decide_by(tmp_path: Path) -> None:
+    grid = entropy(gamma=range(2, 22), records=1000).rows
+    with Target(tmp_path / "p.svg", force=False) as target:
+        pictures.entropy(grid, target)
+        publish(target)
+    drawn = (tmp_path / "p.svg").read_text()
+    assert drawn.count(">N = ") == 6 and "5% becomes" in drawn

@@ -20,7 +20,8 @@ from ppdm_cli.errors import Exit, UsageError
 from ppdm_cli.perturbing.domain_from_data import FEW, OTHER
 from ppdm_cli.perturbing.order import FALSE_ALARM, LAGS, TELLING
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.sidecar import LARGEST, decode, json_schema
+from ppdm_cli.sidecar import LARGEST, decode
+from ppdm_cli.sidecar_schema import json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from ppdm_cli import inspection, perturb
 from ppdm_cli.errors import MismatchError, PpdmError
 from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import LARGEST, Sidecar, decode, json_schema
+from ppdm_cli.sidecar import LARGEST, Sidecar, decode
+from ppdm_cli.sidecar_schema import json_schema
 from tests.conftest import people
 from tests.strategies import sidecars
 

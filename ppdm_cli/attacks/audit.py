@@ -147,11 +147,15 @@ class Audit:
             p = transitions
             row |= {"declared_sd": target.channel.noise.noise_variance**0.5}
         else:
-            chance, odds = _declared(target.matrix)
-            low, high = clopper_pearson(around, n)
-            staying_p = binomial_p(around, n, chance)
             each = zip(stayed.tolist(), table.sum(axis=1).tolist(), law.staying.tolist(), strict=True)
             codes_p = min(1.0, len(stayed) * min(binomial_p(k, m, s) for k, m, s in each))
+            p = min(1.0, 2 * min(transitions, codes_p))
+            row |= {"codes_p": codes_p}
+        declared = _declared(target.matrix)
+        if declared is not None:
+            chance, odds = declared
+            low, high = clopper_pearson(around, n)
+            staying_p = binomial_p(around, n, chance)
             p = min(1.0, 3 * min(transitions, staying_p, codes_p))
             row |= {
                 "declared_gamma": target.matrix.amplification,
@@ -162,7 +166,6 @@ class Audit:
                 "stayed": around / n,
                 "stayed_declared": chance,
                 "stayed_p": staying_p,
-                "codes_p": codes_p,
             }
         return row | {"transitions_p": transitions, "p": p, "honest": p >= level}
 
@@ -233,7 +236,9 @@ class Audit:
         n, level = self._records, _FAMILY / len(self._scores())
         # a code that stays more often than others counts as kept in part only
         tables = zip(self._laws, state.sums["tables"], strict=True)
-        shown = prod(float(law.kept / law.staying @ t.sum(axis=1)) / n for law, t in tables)
+        shown = prod(
+            float(law.kept / np.maximum(law.staying, law.kept) @ t.sum(axis=1)) / n for law, t in tables
+        )
         chance = float(self._number[-1])
         share = (evidence.betraying(n, chance, level) - chance) / max(shown - chance, 1e-300)
         own = [r["gamma_unseen"] / r["declared_gamma"] for r in attributes if "gamma_unseen" in r]
@@ -248,8 +253,8 @@ class Audit:
         def seen(factor: float) -> bool:
             kept = self._kept.copy()
             for j, target in enumerate(self._targets):
-                if target.channel.noise is None:
-                    chance, odds = _declared(target.matrix)
+                if (declared := _declared(target.matrix)) is not None:
+                    chance, odds = declared
                     gamma = factor * target.matrix.amplification
                     kept[j] *= gamma / (gamma + odds) / chance
             return evidence.betrayed(self._records, self._number, evidence.number_law(kept), level)
@@ -275,8 +280,10 @@ def _table(rows: np.ndarray, cells: np.ndarray, height: int, width: int) -> np.n
     return np.bincount(rows * width + cells, minlength=height * width).reshape(height, width)
 
 
-def _declared(matrix: Matrix) -> tuple[float, float]:
-    """Return the chance of what gamma is for, and o with chance = gamma / (gamma + o)."""
+def _declared(matrix: Matrix) -> tuple[float, float] | None:
+    """Return the chance of what gamma is for, and o with chance = gamma / (gamma + o), if all have one."""
+    if matrix.own_outputs is None:
+        return None
     own, others = matrix.own_outputs
     gamma, odds = matrix.amplification, others / own
     return gamma / (gamma + odds), odds

@@ -26,6 +26,9 @@ _LARGEST = 1 << 20
 _LEAST_NOISE = 1 / 16
 """Noise counts as absent where it is among so many of the smallest values."""
 
+_LEAST_KEPT = 1 / 64
+"""The least share of places that counts as kept: a matrix may rule it out that a value stays."""
+
 
 class Law:
     """One attribute's law."""
@@ -42,7 +45,7 @@ class Law:
             self._build(matrix)
         else:
             self.stays = np.full(matrix.inputs, _LEAST_NOISE)
-        self.kept = float(self.stays.min())
+        self.kept = max(float(self.stays.min()), _LEAST_KEPT)
         """Places below it count as kept: the same share of every code's cells."""
         own = self.row(np.arange(matrix.inputs))
         self.staying = np.bincount(own, self.stays) / np.bincount(own)
@@ -69,8 +72,9 @@ class Law:
             return self._of_noise(self._noise, rows.noisy[self._target.name], original.numbers, within)
         group = self._group[published] + 1
         group[published == self._target.matrix.unchanged[original.codes]] = 0
-        places = self._below[original.codes, group] + within * self._shares[original.codes, group]
-        return np.minimum(places, 1 - 2.0**-53), 0
+        shares = self._shares[original.codes, group]
+        places = self._below[original.codes, group] + within * shares
+        return np.minimum(places, 1 - 2.0**-53), int(np.count_nonzero(shares <= 0))
 
     @staticmethod
     def _of_noise(noise: Noisy, published: Floats, original: Floats, within: Floats) -> tuple[Floats, int]:

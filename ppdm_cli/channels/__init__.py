@@ -12,10 +12,15 @@ from ppdm_cli.channels.asking import DEFAULT, SUBSTITUTION, checked_kind, kinds,
 from ppdm_cli.channels.band import BandSpec
 from ppdm_cli.channels.base import FIGURES, KINDS, Cells, Name, Recorded, Request, Spec, register
 from ppdm_cli.channels.beyond import Beyond, Scalar
+from ppdm_cli.channels.binary import BinarySpec
+from ppdm_cli.channels.block import BlockSpec
 from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.copies import together
+from ppdm_cli.channels.dense import DenseSpec
 from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
+from ppdm_cli.channels.symmetric import SymmetricSpec
 
 __all__ = [
     "DEFAULT",
@@ -25,9 +30,12 @@ __all__ = [
     "AdditiveSpec",
     "BandSpec",
     "Beyond",
+    "BinarySpec",
+    "BlockSpec",
     "Blocks",
     "Cells",
     "Channel",
+    "DenseSpec",
     "GammaDiagonalSpec",
     "Matrix",
     "Name",
@@ -37,9 +45,11 @@ __all__ = [
     "Scalar",
     "Spec",
     "Substitution",
+    "SymmetricSpec",
     "checked_gamma",
     "checked_kind",
     "kinds",
     "register",
     "schemes",
+    "together",
 ]

@@ -24,7 +24,7 @@ from ppdm_cli.arrays import Addresses, Codes, Floats, Words
 from ppdm_cli.channels.base import Cells, Request, Spec, register
 from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.channel import Channel
-from ppdm_cli.channels.least_squares import applied, left_inverse
+from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.matrix import Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
@@ -34,10 +34,6 @@ Noise = Literal["uniform", "normal"]
 MOST_INPUTS = 1 << 10
 MOST_BEYOND = 1 << 9
 """The most bins of z past either end of the domain; they resolve the noise whatever its size."""
-MOST_DECOMPOSED = 1 << 8
-"""The most inputs of a matrix whose singular values are taken from itself, not from its square."""
-LARGEST_CONDITION = 1e5
-"""The largest usable condition number: beyond it the unbiased estimate is noise for any number of records."""
 _NORMAL_REACH = 9.0
 """The reach of normal noise in standard deviations; the sampler's largest is 8.6."""
 _EXTREME = 1e6
@@ -46,7 +42,7 @@ _NARROW = 1e-4
 
 
 @dataclass(frozen=True)
-class Additive(Noisy):
+class Additive(Explicit, Noisy):
     """Noise of standard deviation `sd` on codes whose values lie within `extents`."""
 
     stop_gain = 0.03
@@ -116,24 +112,6 @@ class Additive(Noisy):
         return inf
 
     @property
-    def staying(self) -> float:
-        """Return the chance that z is in the bin of x, for a bin taken at random."""
-        return float(self.stays().mean())
-
-    @cached_property
-    def condition_number(self) -> float:
-        """Return the largest singular value over the least; with many inputs, inf if above a million."""
-        if self.inputs > MOST_DECOMPOSED:
-            values = np.linalg.eigvalsh(self._matrix.T @ self._matrix)  # a tenth of the time, half the digits
-            return sqrt(values[-1] / values[0]) if values[0] > 1e-12 * values[-1] else inf
-        values = np.linalg.svd(self._matrix, compute_uv=False)
-        return float(values[0] / values[-1]) if values[-1] > 0 else inf
-
-    @property
-    def invertible(self) -> bool:  # type: ignore[override]
-        return self.condition_number <= LARGEST_CONDITION
-
-    @property
     def noise_variance(self) -> float:
         return self.sd**2
 
@@ -157,36 +135,8 @@ class Additive(Noisy):
             return values + self.reach * (2 * u[:, 0] - 1)
         return values + self.sd * np.sqrt(-2 * np.log(u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
 
-    def entropy(self, prior: Floats | None = None) -> float:
-        M = self._matrix
-        bits = -(M * np.log2(np.where(M > 0, M, 1))).sum(axis=0)
-        return float(bits.mean() if prior is None else bits @ prior)
-
-    def forward(self, original: Floats, axis: int = 0) -> Floats:
-        return applied(self._matrix, original, axis)
-
-    def backward(self, values: Floats, axis: int = 0) -> Floats:
-        return applied(self._matrix.T, values, axis)
-
-    def stays(self) -> Floats:
-        stays: Floats = self._matrix[self.unchanged, np.arange(self.inputs)]
-        return stays
-
-    def dense(self) -> Floats:
-        return self._matrix.copy()
-
     @cached_property
-    def inverse(self) -> Floats:
-        if not self.invertible:
-            raise RefusedError(
-                f"noise of sd {self.sd:g} blurs so much that the unbiased estimate says nothing: the "
-                f"condition number is {self.condition_number:.2g}",
-                "say --estimator ml",
-            )
-        return left_inverse(self._matrix)
-
-    @cached_property
-    def _matrix(self) -> Floats:
+    def entries(self) -> Floats:
         """Return Pr(z in output bin | x in input bin): second differences of the twice integrated density."""
         low, high = np.array(self.extents).T / self.sd
         ends = self.edges[:, None] / self.sd

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +29,7 @@ class GammaDiagonal(Substitution):
 
     diagonal = True
 
-    gamma: Decimal
+    gamma: Decimal | Fraction
     N: int
 
     def __post_init__(self) -> None:
@@ -102,6 +103,10 @@ class GammaDiagonal(Substitution):
         out[:] = u
         stays &= out ^ codes
         out ^= stays
+
+    @property
+    def own_outputs(self) -> tuple[float, float]:
+        return 1.0, float(self.N - 1)
 
     def entropy(self, prior: Floats | None = None) -> float:
         """Return the entropy, which is the same for every prior, as all columns have the same (maths 1)."""

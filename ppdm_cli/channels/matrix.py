@@ -149,10 +149,19 @@ class Matrix(ABC):
         shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
         return shown
 
+    def seen(self, observed: Floats, axis: int = 0) -> Floats:
+        """Return along an axis how many records were published as each input code."""
+        return observed.take(self.unchanged, axis)
+
     @property
-    def own_outputs(self) -> tuple[float, float]:
-        """Return how many outputs have probability gamma/D for a value, and how many 1/D."""
-        return 1.0, float(self.inputs - 1)
+    def candidates(self) -> int:
+        """Return K(M): the least number of codes that a published one may stand for."""
+        return self.inputs
+
+    @property
+    def own_outputs(self) -> tuple[float, float] | None:
+        """Return how many outputs have probability gamma/D for a value, and how many 1/D, if all have one."""
+        return None
 
 
 class Substitution(Matrix):

@@ -29,6 +29,8 @@ GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
 Examples:
   ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
   ppdm entropy release.parquet -o figures.csv --plot entropy.svg
+  ppdm entropy --error 0.01 --records 100000 --gamma-max 9
+  ppdm entropy --accuracy runs.parquet --at-least 0.9
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the sidecar and the data do not fit, 4 a gamma
@@ -61,8 +63,34 @@ that means nothing. Memory: constant.""",
     show_default=True,
     help="An adversary's belief before; rho2 is the worst belief after.",
 )
+@click.option(
+    "--error",
+    type=float,
+    metavar="E",
+    help="The designs whose expected error, for --records n, is at most E: gamma, N and the number of copies, "
+    "the most private first.",
+)
+@file_option(
+    "--accuracy",
+    metavar="TABLE",
+    help="The designs to choose from by a table of measured runs (columns gamma, N and accuracy), the paper's "
+    "choice first: for each gamma of 5 to 12, or of --gamma, the best N.",
+)
+@click.option(
+    "--at-least",
+    type=float,
+    metavar="A",
+    help="With --accuracy: all designs that are so accurate, the smallest N first.",
+)
+@click.option(
+    "--gamma-max", type=float, metavar="G", help="Only designs that give away at most G, copies included."
+)
 @file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
-@file_option("--plot", help="H(M) over N for each gamma, as .svg, .png, .pdf or .html.")
+@file_option(
+    "--plot",
+    help="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
+    "N (at most six); without: H(M) over N for each gamma.",
+)
 @sidecar_option
 @force_option
 @json_option
@@ -84,7 +112,9 @@ def command(
     and for n records the expected error, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. For a
     band also its half-width and the chance of staying within it (nearby); its maximum is log2 of the
     number of values that it may publish, its error that of the unbiased estimate under the prior. For a
-    RELEASE: the same for its attributes, under the distributions estimated from it.
+    RELEASE: the same for its attributes, under the distributions estimated from it. With --error or
+    --accuracy: the designs that reach it, the best first. One copy at gamma^k is better than k copies at
+    gamma wherever there is the choice: copies serve releases that happen anyway.
     """
     from ppdm_cli import evaluating, pictures
     from ppdm_cli.commands import show
@@ -96,14 +126,18 @@ def command(
     stack = click.get_current_context().with_resource(ExitStack())
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
+    wanted = {k: settings.pop(k) for k in ("error", "accuracy", "at_least", "gamma_max")}
+    gammas = None if gamma is None else numbers(gamma, "--gamma 2:21")
+    sizes = None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10")
     with show.progress():
-        done = evaluating.entropy(
-            release,
-            gamma=None if gamma is None else numbers(gamma, "--gamma 2:21"),
-            bins=None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10"),
-            prior=None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")],
-            **settings,
-        )
+        if any(v is not None for v in wanted.values()):
+            if (release, settings["matrix"], settings["sidecar"], prior, plot) != (None,) * 5:
+                raise UsageError("designs go with no release, matrix, prior or picture", "leave those out")
+            common = {k: settings[k] for k in ("records", "rho1")}
+            done = evaluating.designs(gamma=gammas, bins=sizes, **wanted, **common)
+        else:
+            shares = None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")]
+            done = evaluating.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)
     if picture is not None:
@@ -133,11 +167,14 @@ def _show(rows: list[dict[str, Any]]) -> None:
         "rho2": "rho2",
         "expected_error": "error",
         "kang_bound": "Kang",
+        "copies": "copies",
+        "gamma_together": "gamma in all",
+        "accuracy": "accuracy",
     }
     shown = [k for k in titles if k in rows[0]]
     show.table(
         show.console(),
-        f"rho1 {rows[0]['rho1']:g}",
+        f"rho1 {rows[0]['rho1']:g}" if "rho1" in rows[0] else "The first is the one to take",
         [titles[k] for k in shown],
         [[r[k] for k in shown] for r in rows],
         keys=1 if "attribute" in shown else 2,

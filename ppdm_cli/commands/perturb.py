@@ -124,6 +124,15 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
 @click.option(
     "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
 )
+@click.option(
+    "--copies",
+    type=int,
+    default=1,
+    metavar="k",
+    help="Publish k independent answers for each value, in files OUTPUT.1 ... OUTPUT.k with rows in one order. "
+    "Each costs its gamma: gamma^k in all. One release at gamma^k tells a miner more (two copies at gamma 3 have "
+    "over three times the squared error of one at gamma 9): copies serve releases that happen anyway.",
+)
 @file_option(
     "--key-file",
     help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",

@@ -81,7 +81,7 @@ class Estimated(Shown):
         seen = self.observed
         for axis, matrix in enumerate(matrices_of(self.group)):
             if matrix is not None:
-                seen = seen.take(matrix.unchanged, axis)
+                seen = matrix.seen(seen, axis)
         return seen
 
     def _words(self) -> list[str]:

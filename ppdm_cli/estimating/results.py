@@ -65,7 +65,7 @@ def fill(done: Estimate, output: Output) -> None:
         done.sidecar,
         stage="estimated",
         records=len(done.frame),
-        tool=sidecars.tool(),
+        tool=sidecars.TOOL,
         privacy=msgspec.UNSET,
         blake2b=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT, checked_kind
 from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.evaluating.designs import best, measured, reaching
 from ppdm_cli.evaluating.surfaces import of_grid, of_release
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_release
@@ -22,8 +23,10 @@ from ppdm_cli.tables import Output
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BINS", "GAMMAS", "Entropy", "entropy", "fill"]
+__all__ = ["BINS", "GAMMAS", "REASONABLE", "Entropy", "designs", "entropy", "fill"]
 
+REASONABLE = tuple(range(5, 13))
+"""The gammas among which the paper chooses (Dowd et al. section 7)."""
 GAMMAS, BINS = tuple(range(2, 22)), (5, 10, 15, 20, *range(30, 101, 10))
 Number = int | float | str | Decimal
 
@@ -87,6 +90,43 @@ def entropy(
         kind=DEFAULT.kind if matrix is None else checked_kind(matrix),
     )
     return Entropy(rows, None)
+
+
+@one_run()
+def designs(
+    *,
+    error: float | None = None,
+    records: int | None = None,
+    bins: int | Iterable[int] | None = None,
+    accuracy: Any = None,
+    at_least: float | None = None,
+    gamma: Number | Iterable[Number] | None = None,
+    gamma_max: float | None = None,
+    rho1: float = 0.05,
+) -> Entropy:
+    """Say which gamma, N and number of copies reach an `error`, or a measured accuracy.
+
+    For an error of so many `records`, with these numbers of `bins`: the most private design first. For a table
+    of runs (`accuracy`: its columns are gamma, N and accuracy): the best N of each `gamma`, or all that are
+    accurate `at_least` so much; the paper's choice first. `gamma_max` bounds what is given away.
+    """
+    if not 0 < rho1 < 1:
+        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
+    strange = (records, bins) if error is None else (accuracy, at_least, gamma)
+    if (error is None) == (accuracy is None) or any(s is not None for s in strange):
+        raise UsageError(
+            "a design reaches either an error or a measured accuracy",
+            "say --error with --records, --bins and --gamma-max, or --accuracy with --at-least, --gamma and "
+            "--gamma-max",
+        )
+    if error is None:
+        gammas = None if at_least is not None else REASONABLE
+        wanted = gammas if gamma is None else [float(_decimal(g)) for g in _several(gamma)]
+        return Entropy(best(measured(accuracy), wanted, at_least, gamma_max), None)
+    if records is None:
+        raise UsageError("an error depends on the number of records", "say --records n")
+    sizes = BINS if bins is None else [int(n) for n in _several(bins)]
+    return Entropy(reaching(error, records, sizes, gamma_max, rho1), None)
 
 
 def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:

@@ -6,46 +6,34 @@ sidecar out, whole or not at all.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
-from msgspec import UNSET
 
 from ppdm_cli import files
-from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
-from ppdm_cli.perturbing.bin_count import sized
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.resolving import (
-    MOST_LABELS,
-    ResolvedPlan,
-    check_columns,
-    like,
-    privacy,
-    resolve,
-    undeclared,
-)
+from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_id, resolved, sidecar_of
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
-from ppdm_cli.releases import is_promised, read_sidecar
+from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
-from ppdm_cli.sidecar import Recipe, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, sidecar_path
+from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
+from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "perturb", "telling"]
+__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "describe", "perturb", "telling"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +72,7 @@ def perturb(
     clip: bool = False,
     shuffle: bool = False,
     keep_order: bool = False,
+    copies: int = 1,
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
@@ -100,24 +89,48 @@ def perturb(
     `Plan`, a mapping of its settings, or a TOML file; settings that are named besides are laid over it: gamma,
     rho1, rho2, record_epsilon, bins, representative, matrix, scheme, noise, sd, keep, drop, class_, rare, and
     attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
-    command's options (see `ppdm perturb --help`).
+    command's options (see `ppdm perturb --help`). Of several `copies`, what comes back is the first.
     """
     key, new_key = _key(seed, key_file, id)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     asked = Plan.of(plan, **settings)
-    earlier = _earlier(like, asked)
-    table = _original(data, _csv(csv, asked, earlier, id), from_)
+    earlier = earlier_sidecar(like, asked)
+    table = _original(data, csv_options(csv, asked, earlier, id), from_)
+    names = _names(output, copies, sidecar, table)
     with ExitStack() as stack:
-        target = Output(stack, output, sidecar, force, to)
+        targets = [Output(stack, name, sidecar, force, to) for name in names]
         kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
-        settled = _plan(table, asked, earlier, id)
+        settled = resolved(table, asked, earlier, id)
+        group, filled = release_id(key, settled), []
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
-        review = Review(table, settled, clip, keep_order)
-        filled = _fill(target, work, _sidecar(settled, key, table.rows), review, shuffle)
+        for number, target in enumerate(targets, 1):
+            review = Review(table, settled, clip, keep_order)
+            copy = Copy(copies, number, group) if copies > 1 else None
+            made = sidecar_of(settled, key.origin, release_id(key, settled, number), table.rows, copy)
+            filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         for file in kept:  # a new key comes before the release
             file.put(key.secret.hex().encode() + b"\n")
-        publish(*kept, target)
-    return Release(filled, target.frame, **review.found(id), shuffled=shuffle, sized=asked.bins == "auto")
+        publish(*kept, *targets)
+    found = review.found(id)
+    return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
+
+
+def _names(
+    output: str | Path | None, copies: int, sidecar: str | Path | None, table: Table
+) -> list[str | Path | None]:
+    """Return where each copy goes: r.1.parquet, r.2.parquet, ..."""
+    if copies == 1:
+        return [output]
+    if not 2 <= copies <= MOST_COPIES:
+        raise UsageError(f"the number of copies must be from 1 to {MOST_COPIES}", "such as --copies 2")
+    if output is None or str(output) == "-" or sidecar is not None:
+        raise UsageError("copies go to files of their own, each with its sidecar beside it", "name one with -o")
+    if not table.rewindable:
+        raise UsageError("standard input can be read only once", "name a file to make copies of")
+    path = Path(output)
+    suffix = next((s for s in suffixes() if path.name.lower().endswith(s)), path.suffix)
+    stem = path.name[: len(path.name) - len(suffix)]
+    return [path.with_name(f"{stem}.{i}{path.name[len(stem) :]}") for i in range(1, copies + 1)]
 
 
 def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:
@@ -138,21 +151,6 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
     return table
 
 
-def _sidecar(settled: ResolvedPlan, key: Key, rows: int | None) -> Sidecar:
-    """Return the sidecar of the release."""
-    sidecar = sidecars.new(
-        "perturbed",
-        _release_id(key, settled),
-        rows,
-        settled.attributes,
-        recipes=[Recipe(list(settled.specs))],
-        privacy=privacy(settled, key.origin),
-        class_=settled.class_ or UNSET,
-    )
-    _check_readable(sidecar)
-    return sidecar
-
-
 def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, shuffle: bool) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     table = review.table
@@ -166,18 +164,6 @@ def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, s
         filled = target.fill(batches, work.schema, sidecar, review.judge)
     assert filled is not None
     return filled
-
-
-def _check_readable(release: Sidecar) -> None:
-    """Refuse to publish a release whose sidecar could not be read."""
-    try:
-        sidecars.decode(release.encode(), "to be written")
-    except MismatchError:
-        raise RefusedError(
-            "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
-            "characters, a category longer than 16,384, or there are too many of them",
-            "shorten or --drop them",
-        ) from None
 
 
 def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
@@ -197,60 +183,6 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
         files.reading(path)
         return key_from_file(path), None
     return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
-
-
-def _earlier(like: str | Path | Sidecar | None, asked: Plan) -> Sidecar | None:
-    """Return the sidecar of an earlier release, named by itself or by its data file."""
-    if isinstance(like, (str, Path)):
-        path = Path(like)
-        files.reading(path)
-        like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
-    if like is not None and asked != Plan():
-        raise UsageError(
-            "--like takes the whole plan of an earlier release",
-            "leave out the other settings, or give a --plan",
-        )
-    return like
-
-
-def _csv(csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> CsvOptions:
-    """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
-    csv = csv or CsvOptions()
-    known: dict[str, pa.DataType] = {}
-    only: frozenset[str] | None = None
-    if identifier is not None:
-        known[identifier] = pa.string()
-    if earlier is not None:
-        known |= {a.name: a.kind for a in earlier.attributes}
-        only = frozenset(known)
-    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
-
-
-def _plan(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
-    if identifier is not None and identifier not in table.schema.names:
-        raise unknown_column(identifier, table.schema.names, "--id")
-    if earlier is not None:
-        return like(earlier, table.schema)
-    check_columns(table.schema, asked, identifier)
-    asked = sized(asked, table, identifier)
-    unknown = undeclared(table.schema, asked, identifier)
-    if unknown and not table.rewindable:
-        raise UsageError(
-            f"the domain of {listed(unknown)} is not declared, and standard input can be read "
-            "only once: private data is never stored on the way",
-            "declare it with --domain, or give a --plan or --like",
-        )
-    if asked.class_ in asked.keep and table.rewindable:
-        unknown[str(asked.class_)] = MOST_LABELS
-    facts = profile(table, unknown) if unknown else {}
-    return resolve(table.schema, asked, identifier, facts)
-
-
-def _release_id(key: Key, plan: ResolvedPlan) -> str:
-    """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
-    if key.origin != "seeded":
-        return str(uuid.uuid4())
-    return str(uuid.UUID(bytes=key.derive("release", plan.attributes)[:16], version=4))
 
 
 def _shuffled(

@@ -108,6 +108,11 @@ class AttributePlan(_Settings):
         if self.scale not in (None, *get_args(Scale)):
             raise UsageError(f"unknown scale {quoted(self.scale)}", f"one of {', '.join(get_args(Scale))}")
         if self.matrix is not None:
+            if self.own_gamma() is not None and not KINDS[self.matrix].takes_gamma:
+                raise UsageError(
+                    f"a {self.matrix} matrix is given whole, and no gamma can be asked of it",
+                    "leave out one of the two",
+                )
             strange = [o for o in self.options if o not in KINDS[self.matrix].options]
             if strange:
                 raise UsageError(

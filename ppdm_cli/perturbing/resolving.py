@@ -23,7 +23,7 @@ from ppdm_cli.facts import Facts
 from ppdm_cli.perturbing.channel_choice import chosen, kind_for, request
 from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
+from ppdm_cli.sidecar import UNPROMISED, Attribute, CoinsOrigin, Privacy, Sidecar
 
 MOST_LABELS = 1000
 """A class of numbers may have so many values, and a kept class lists so many in the sidecar."""
@@ -166,6 +166,12 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[str, D
     open_ones = [n for n, g in given.items() if g is None]
     common = plan.own_gamma()
     if plan.record_epsilon is not None:  # else `check_columns` has seen to a gamma for each
+        for name, own in perturbed.items():
+            if not kind_for(own, plan).takes_gamma:
+                raise UsageError(
+                    f"the matrix of {quoted(name)} is given whole: it takes no part of the record's epsilon",
+                    "give --gamma, and see what `ppdm perturb` promises for the record",
+                )
         spent = sum(log(g) for g in given.values() if g is not None)
         left = plan.record_epsilon - spent
         if left < 0 or (open_ones and left == 0):
@@ -274,13 +280,13 @@ def _nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(plan: ResolvedPlan, coins: Literal["system", "seeded", "key-file"]) -> Privacy:
-    """Return the promise over a record: the product of its channels' amplifications."""
+def privacy(plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1) -> Privacy:
+    """Return the promise over a record: the product of its channels' amplifications, over all copies."""
     kept = [a.name for a in plan.attributes if a.role == "kept"]
-    if coins == "seeded":
+    if coins in UNPROMISED:
         return Privacy("record", None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    gammas = [channel.matrix.amplification for channel in plan.channels.values()]
+    gammas = [channel.matrix.amplification for channel in plan.channels.values()] * copies
     if inf in gammas:
         return Privacy("record", "inf", "inf", kept, coins)
     # both rounded up: a promise is never better than the matrices

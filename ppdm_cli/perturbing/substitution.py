@@ -6,6 +6,7 @@ it, in a small state.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +90,7 @@ class Substituter:
         # under a key file too, fresh places: with the same ones two releases could be laid side by side
         places = key if key.origin == "seeded" else Key.fresh()
         self._places_key = places.derive("shuffle") if shuffle else None
-        self._ready = {a.name: self._prepared(plan, a) for a in plan.attributes if a.role == "perturbed"}
+        self._ready = self._all_prepared(key)
         self.schema = pa.schema(
             [
                 pa.field(a.name, a.kind)
@@ -99,9 +100,21 @@ class Substituter:
             ]
         )
 
-    def _prepared(self, plan: ResolvedPlan, attribute: Attribute) -> _Attribute:
+    def for_copy(self, number: int) -> Substituter:
+        """Return the same with the coins of another copy; a shuffled row has one place in all of them."""
+        if number == 1:
+            return self
+        other = copy(self)
+        key = Key(self._key.derive("copy", number), self._key.origin)
+        other._ready = self._all_prepared(key)
+        return other
+
+    def _all_prepared(self, key: Key) -> dict[str, _Attribute]:
+        return {a.name: self._prepared(a, key) for a in self._plan.attributes if a.role == "perturbed"}
+
+    def _prepared(self, attribute: Attribute, key: Key) -> _Attribute:
         # all that the answer depends on besides the cell: other domains or matrices, other coins
-        channel = plan.channels[attribute.name]
+        channel = self._plan.channels[attribute.name]
         assert channel.spec is not None
         decides = (
             attribute.name,
@@ -111,8 +124,8 @@ class Substituter:
             given(attribute.nulls),
             channel.spec.decides,
         )
-        keys = {p: self._key.derive(p, *decides) for p in ("perturb", "representative")}
-        return _Attribute(attribute.name, channel, keys, attribute.name in plan.merging)
+        keys = {p: key.derive(p, *decides) for p in ("perturb", "representative")}
+        return _Attribute(attribute.name, channel, keys, attribute.name in self._plan.merging)
 
     @property
     def columns(self) -> list[str]:

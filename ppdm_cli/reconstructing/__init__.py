@@ -177,7 +177,7 @@ def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:
     return msgspec.structs.replace(
         sidecar,
         stage="reconstructed",
-        tool=sidecars.tool(),
+        tool=sidecars.TOOL,
         blake2b=UNSET,
         history=past,
         reconstruction=how,

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, UsageError, quoted
+from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
-from ppdm_cli.sidecar import Attribute, Past, Sidecar
+from ppdm_cli.sidecar import UNPROMISED, Attribute, Past, Sidecar
 from ppdm_cli.tables import (
     ArrowTable,
     CsvOptions,
@@ -75,6 +76,8 @@ def open_releases(
     opened = [open_release(s, None, from_) for s in sources]
     for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, sidecar)
+    if are_copies([s for _, s in opened]):
+        return paired([t for t, _ in opened], [s for _, s in opened])
     return Concatenated([t for t, _ in opened]), _joined([s for _, s in opened])
 
 
@@ -104,7 +107,7 @@ def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
     """Return the first sidecar, for all records, with the releases as its past and no gamma that one lacks."""
     records = [s.records for s in sidecars]
     total = None if None in records else sum(r for r in records if r is not None)
-    seeded = [s for s in sidecars if s.privacy is not msgspec.UNSET and s.privacy.coins == "seeded"]
+    seeded = [s for s in sidecars if s.privacy is not msgspec.UNSET and s.privacy.coins in UNPROMISED]
     return msgspec.structs.replace(
         sidecars[0],
         records=total,

@@ -72,7 +72,7 @@ class StoredTree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def encode(tree: Tree) -> bytes:
     """Return the JSON of a tree, one attribute or node on each line."""
-    head = {"format": FORMAT, "version": VERSION, "tool": sidecars.tool(), "options": dict(tree.options)}
+    head = {"format": FORMAT, "version": VERSION, "tool": sidecars.TOOL, "options": dict(tree.options)}
     head["class"] = StoredClass(tree.class_name, tree.class_dtype, list(tree.labels))
     features = [StoredFeature(f.name, f.dtype, f.numeric, list(f.categories)) for f in tree.features]
     dump = msgspec.json.Encoder().encode

@@ -1,0 +1,172 @@
+"""Blocks of values: a value is replaced within its block only (Ma and Sivakumar's groups).
+
+Inside a block the matrix is gamma-diagonal. The block itself is published: between blocks no gamma holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from math import inf
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
+from ppdm_cli.channels.beyond import Beyond
+from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.dense import MOST_CODES
+from ppdm_cli.channels.exact_draw import rounded_down
+from ppdm_cli.channels.explicit import Explicit
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
+from ppdm_cli.channels.matrix import Blocks, Substitution
+from ppdm_cli.domain import Domain
+from ppdm_cli.errors import RefusedError, UsageError
+
+
+@dataclass(frozen=True)
+class Block(Explicit, Substitution):
+    """A block-diagonal matrix: gamma-diagonal inside each block of codes."""
+
+    gamma: Decimal
+    blocks: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        codes = sorted(k for block in self.blocks for k in block)
+        if codes != list(range(len(codes))) or not 2 <= len(codes) <= MOST_CODES:
+            raise ValueError(f"blocks hold each code of a domain of 2 to {MOST_CODES} values once")
+        for block in self.blocks:
+            if len(block) > 1:
+                GammaDiagonal(self.gamma, len(block))  # refuses what cannot be drawn exactly
+
+    @cached_property
+    def entries(self) -> Floats:
+        found = np.zeros((self.inputs, self.inputs))
+        for block in self.blocks:
+            inside = GammaDiagonal(self.gamma, len(block)).dense() if len(block) > 1 else 1.0
+            found[np.ix_(block, block)] = inside
+        return found
+
+    @property
+    def inputs(self) -> int:
+        return sum(map(len, self.blocks))
+
+    @property
+    def outputs(self) -> int:
+        return self.inputs
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.inputs)
+
+    @property
+    def amplification(self) -> float:
+        return float(self.gamma) if len(self.blocks) == 1 else inf
+
+    @cached_property
+    def _place(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each code its block and its place in it."""
+        block, place = np.empty(self.inputs, np.uint16), np.empty(self.inputs, np.uint16)
+        for b, codes in enumerate(self.blocks):
+            block[list(codes)], place[list(codes)] = b, np.arange(len(codes))
+        return block, place
+
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        """Replace each code within its block, exactly as a gamma-diagonal matrix of the block's size does."""
+        block, place = self._place
+        where = block[codes]
+        out[:] = codes
+        for b, members in enumerate(self.blocks):
+            rows = np.flatnonzero(where == b)
+            if len(members) == 1 or not rows.size:
+                continue
+
+            drawn = np.empty(len(rows), out.dtype)
+            GammaDiagonal(self.gamma, len(members)).sample(place[codes[rows]], _of_rows(blocks, rows), drawn)
+            out[rows] = np.array(members, out.dtype)[drawn]
+
+
+def _of_rows(blocks: Blocks, part: np.ndarray) -> Blocks:
+    """Return the coins of some of the cells."""
+
+    def of_part(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
+        return blocks(retry, part if rows is None else part[rows])
+
+    return of_part
+
+
+def read_blocks(value: Any) -> tuple[tuple[str, ...], ...]:
+    """Read blocks of labels: lists of lists, or text such as "a|b;c|d"."""
+    if isinstance(value, str):
+        value = [part.split("|") for part in value.split(";")]
+    if not isinstance(value, (list, tuple)) or not all(isinstance(b, (list, tuple)) and b for b in value):
+        raise UsageError(
+            "blocks are lists of values", 'such as blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]'
+        )
+    return tuple(tuple(str(v) for v in block) for block in value)
+
+
+@register
+class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=True):
+    """What a sidecar says of blocks: gamma inside them, and the codes of each."""
+
+    about = (
+        "A value is replaced only within its block of values, by a gamma-diagonal matrix of the block's size. "
+        "The block itself is published: between blocks no gamma holds."
+    )
+    options: ClassVar[Mapping[str, Any]] = {"blocks": read_blocks}
+
+    blocks: Annotated[
+        list[
+            Annotated[
+                list[Annotated[int, Meta(ge=0, lt=MOST_CODES)]], Meta(min_length=1, max_length=MOST_CODES)
+            ]
+        ],
+        Meta(min_length=1, max_length=MOST_CODES),
+    ]
+
+    def matrix(self, domain: Domain) -> Block:
+        matrix = Block(self.exact, tuple(map(tuple, self.blocks)))
+        if matrix.inputs != domain.size:
+            raise ValueError("the blocks do not hold as many codes as the domain has")
+        return matrix
+
+    def described(self) -> str:
+        return f"gamma {self.gamma} within {len(self.blocks)} blocks"
+
+    def short(self) -> str:
+        return f"block x{len(self.blocks)}"
+
+    @classmethod
+    def warnings(cls, channels: Sequence[Channel]) -> list[str]:
+        names = ", ".join(c.name for c in channels)
+        alone = any(len(b) == 1 for c in channels if isinstance(c.spec, cls) for b in c.spec.blocks)
+        return [
+            f"The block of each value of {names} is published: gamma holds within a block only."
+            + (" A block of one value is published as it is." if alone else "")
+        ]
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        named, gamma = request.options.get("blocks"), request.gamma
+        if named is None:
+            raise UsageError("a block matrix needs its blocks", "such as blocks=a|b;c|d")
+        assert gamma is not None
+        labels = domain.labels()
+        if sorted(v for block in named for v in block) != sorted(labels):
+            raise UsageError(
+                "the blocks do not hold every value of the domain once",
+                "name each value in one block, bins as `ppdm inspect` shows them, and null as null",
+            )
+        if len(labels) > MOST_CODES:
+            raise RefusedError(f"blocks are for at most {MOST_CODES} values", "use matrix=gamma-diagonal")
+        if not isinstance(gamma, Decimal):
+            gamma = rounded_down(gamma, max(map(len, named)))
+        codes = [sorted(labels.index(v) for v in block) for block in named]
+        spec = cls(attributes=[name], gamma=json_gamma(gamma), blocks=codes)
+        spec.matrix(domain)
+        return spec, UNSET

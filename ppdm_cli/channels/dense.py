@@ -1,0 +1,252 @@
+"""Any matrix, entry by entry: whole numbers over one scale, drawn exactly from alias tables.
+
+Walker's alias method with whole numbers: column k's weights w_h sum to S, so N columns of height S are filled
+with N w_h, each column from at most two codes. One number below N S gives a column and a height in it: O(1) a
+draw, whatever N is, and exact.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from msgspec import UNSET, Meta, UnsetType
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels.base import Request, Spec, register
+from ppdm_cli.channels.beyond import Beyond
+from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.exact_draw import LARGEST_RANGE, uniform_below
+from ppdm_cli.channels.explicit import Explicit
+from ppdm_cli.channels.matrix import Blocks, Substitution
+from ppdm_cli.domain import Domain
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.files import readable, reading
+
+MOST_CELLS = 1 << 20
+MOST_CODES = 1 << 10
+LARGEST_FILE = 64 << 20
+TOLERANCE = Decimal("1e-9")
+"""By so much may a column of a file fail to sum to 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Weights(Explicit, Substitution):
+    """A matrix of whole numbers over one scale: `weights[h, k] / scale` is Pr(code k is replaced by h)."""
+
+    weights: np.ndarray
+    scale: int
+
+    def __post_init__(self) -> None:
+        rows, columns = self.weights.shape
+        if rows != columns or rows < 2 or rows * columns > MOST_CELLS:
+            raise RefusedError(
+                f"a matrix has as many rows as columns, 2 to {MOST_CODES}; this one is {rows} by {columns}",
+                "use fewer values or bins",
+            )
+        if rows * self.scale > LARGEST_RANGE:
+            raise UsageError(
+                f"the scale {self.scale} is too large for {rows} codes: the exact sampler has no room for it",
+                f"at most {LARGEST_RANGE // rows}",
+            )
+        if (self.weights < 0).any() or (self.weights.sum(axis=0) != self.scale).any():
+            raise ValueError("the columns of a matrix are whole numbers from 0 that sum to its scale")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Weights) or self.scale != other.scale:
+            return False
+        return np.array_equal(self.weights, other.weights)
+
+    def __hash__(self) -> int:
+        return hash((self.scale, self.weights.tobytes()))
+
+    @cached_property
+    def entries(self) -> Floats:
+        return self.weights / self.scale
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.inputs)
+
+    @cached_property
+    def amplification(self) -> float:
+        least, largest = self.weights.min(axis=1), self.weights.max(axis=1)
+        if (least[largest > 0] == 0).any():
+            return inf
+        shown = largest > 0
+        return float((largest[shown] / least[shown]).max())
+
+    def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
+        """Replace each code k by h with probability exactly weights[h, k] / scale.
+
+        Proof. u is uniform on 0..N S - 1 (`uniform_below`), so place = u // S and height = u % S are
+        independent and uniform. The tables give h a total of N weights[h, k] pairs (place, height) out of N S
+        (`_aliases` moves whole numbers only, and fills every place to S).
+        """
+        u = uniform_below(self.inputs * self.scale, blocks).astype(np.uint32, copy=False)
+        place = u // np.uint32(self.scale)
+        u -= place * np.uint32(self.scale)
+        first, other = self._aliases
+        cell = codes.astype(np.intp) * self.inputs + place
+        # out = place below the height, else the other: by masks, as a branch would be guessed wrong
+        out[:] = place
+        above = (u >= first.take(cell)).astype(out.dtype)
+        np.negative(above, out=above)
+        above &= out ^ other.take(cell).astype(out.dtype, copy=False)
+        out ^= above
+
+    @cached_property
+    def _aliases(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return by input and place: the height below which the place's own code is drawn, and the other."""
+        N, S = self.inputs, self.scale
+        first = np.empty((N, N), np.uint32)
+        other = np.tile(np.arange(N, dtype=np.uint16), (N, 1))
+        for k in range(N):
+            mass = (self.weights[:, k].astype(np.int64) * N).tolist()
+            small = [h for h in range(N) if mass[h] < S]
+            large = [h for h in range(N) if mass[h] > S]
+            while small:  # what a place lacks comes from a code that has too much: the sum is always N S
+                low, high = small.pop(), large[-1]
+                other[k, low] = high
+                mass[high] -= S - mass[low]
+                if mass[high] <= S:
+                    large.pop()
+                    if mass[high] < S:
+                        small.append(high)
+            first[k] = np.minimum(mass, S)
+        return first, other
+
+
+class WeightsSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A spec whose matrix is given whole: it takes no gamma, but has one."""
+
+    takes_gamma = False
+
+    @classmethod
+    def remarks(cls, channels: Sequence[Channel]) -> list[str]:
+        """Say which of the matrices rule an original out."""
+        open_ones = [c.name for c in channels if c.matrix.amplification == inf]
+        return [
+            "No gamma holds for "
+            + ", ".join(open_ones)
+            + ": some published values rule out some originals, because the matrix has zeros."
+        ] * bool(open_ones)
+
+
+def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
+    """Read a CSV file of probabilities: a header of original labels, and a row for each published label."""
+    path = Path(str(value))
+    reading(path)
+    where = f"the matrix {quoted(path)}"
+    with readable(path, "the matrix "):
+        if path.stat().st_size > LARGEST_FILE:
+            raise UsageError(f"{where} is larger than {LARGEST_FILE >> 20} MiB", "use fewer values or bins")
+        data = path.read_bytes()
+    try:
+        rows = [r for r in csv.reader(data.decode("utf-8-sig").splitlines(True), strict=True) if r]
+    except (UnicodeError, csv.Error):
+        raise UsageError(
+            f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns"
+        ) from None
+    if not rows or any(len(r) != len(rows[0]) for r in rows) or len(rows) != len(rows[0]):
+        raise UsageError(
+            f"{where} has not as many rows as columns",
+            "give a header of original values, and a row of probabilities for each published value",
+        )
+    found: dict[tuple[str, str], Decimal] = {}
+    for row, (published, *entries) in enumerate(rows[1:], 2):
+        for original, entry in zip(rows[0][1:], entries, strict=True):
+            try:
+                chance = Decimal(entry.strip())
+            except InvalidOperation:
+                chance = Decimal("NaN")
+            if not (chance.is_finite() and 0 <= chance <= 1):
+                raise UsageError(f"{where} has an entry in line {row} that is no probability", "give 0 to 1")
+            if (published, original) in found:
+                raise UsageError(f"{where} names a value twice (line {row})", "name each once")
+            found[published, original] = chance
+    return found
+
+
+def whole_numbers(chances: Sequence[Sequence[Decimal]]) -> tuple[list[list[int]], int]:
+    """Return columns of whole numbers over one scale: the least power of 10 that is exact, or the largest.
+
+    Rounded by largest remainder, where a positive one stays at least 1 and 0 stays 0.
+    """
+    most = len(str(LARGEST_RANGE // len(chances))) - 1
+    digits = max(-int(c.normalize().as_tuple().exponent) for column in chances for c in column)
+    scale = 10 ** min(max(digits, 0), most)
+    return [_rounded(np.array(column, np.float64), scale) for column in chances], scale
+
+
+def _rounded(column: Floats, scale: int) -> list[int]:
+    wanted = column / column.sum() * scale
+    found = np.floor(wanted + 1e-6).astype(np.int64)  # what is whole may be a digit below it
+    found[(column > 0) & (found == 0)] = 1
+    while short := scale - int(found.sum()):
+        step = 1 if short > 0 else -1
+        order = np.argsort(step * (found - wanted), kind="stable")
+        found[order[found[order] > (0 if step > 0 else 1)][: abs(short)]] += step
+    whole: list[int] = found.tolist()
+    return whole
+
+
+@register
+class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only=True):
+    """What a sidecar says of a matrix given whole: its columns, as whole numbers over one scale."""
+
+    about = (
+        "A value is replaced by the probabilities of a matrix that is given whole, in a CSV file with labelled "
+        "rows and columns; an entry of 0 rules a replacement out, and then no gamma holds."
+    )
+    options: ClassVar[Mapping[str, Any]] = {"table": read_table}
+
+    scale: Annotated[int, Meta(ge=1, le=LARGEST_RANGE)]
+    columns: Annotated[
+        list[Annotated[list[Annotated[int, Meta(ge=0, le=LARGEST_RANGE)]], Meta(max_length=MOST_CODES)]],
+        Meta(min_length=2, max_length=MOST_CODES),
+    ]
+
+    def matrix(self, domain: Domain) -> Weights:
+        if any(len(c) != domain.size for c in self.columns) or len(self.columns) != domain.size:
+            raise ValueError("the matrix has not as many rows and columns as the domain has codes")
+        return Weights(np.array(self.columns, np.int64).T, self.scale)
+
+    def described(self) -> str:
+        return f"a matrix of {len(self.columns)} by {len(self.columns)}"
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        table = request.options.get("table")
+        if table is None:
+            raise UsageError("a dense matrix needs its numbers", "such as table=matrix.csv")
+        if domain.size > MOST_CODES:
+            raise RefusedError(
+                f"a dense matrix is for 2 to {MOST_CODES} values, this domain has {domain.size}",
+                "group the values, or use fewer bins",
+            )
+        labels = [*domain.labels()[: domain.ordinary], *[""] * domain.nulls]
+        if {a for pair in table for a in pair} != set(labels):
+            raise UsageError(
+                "the labels of the matrix are not those of the domain",
+                "name every value once as a row and once as a column, bins as `ppdm inspect` shows them, "
+                "and null by an empty label",
+            )
+        chances = [[table[h, k] for h in labels] for k in labels]
+        for k, column in enumerate(chances):
+            if abs(sum(column) - 1) > TOLERANCE:
+                raise UsageError(
+                    f"column {k + 1} of the matrix, in the order of the domain, sums to {sum(column):.9g}",
+                    "every column must sum to 1: what an original value becomes",
+                )
+        columns, scale = whole_numbers(chances)
+        spec = cls(attributes=[name], scale=scale, columns=columns)
+        spec.matrix(domain)
+        return spec, UNSET

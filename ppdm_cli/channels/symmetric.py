@@ -1,0 +1,52 @@
+"""One probability for every replacement: a gamma-diagonal matrix asked for by its off-diagonal entry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+from msgspec import UNSET, Meta, UnsetType
+
+from ppdm_cli.channels.base import Request, Spec, register
+from ppdm_cli.channels.beyond import Beyond
+from ppdm_cli.channels.binary import read_chance
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
+from ppdm_cli.domain import Domain
+from ppdm_cli.errors import RefusedError, UsageError
+
+
+@register
+class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_only=True):
+    """What a sidecar says of a symmetric channel: the probability of each other value."""
+
+    about = "A value becomes each of the other values with one given probability, and otherwise stays."
+    options: ClassVar[Mapping[str, Any]] = {"each": read_chance}
+    takes_gamma = False
+
+    each: Annotated[float, Meta(gt=0, lt=1)]
+
+    def matrix(self, domain: Domain) -> GammaDiagonal:
+        each = Fraction(repr(self.each))
+        stays = 1 - (domain.size - 1) * each
+        if stays <= each:
+            raise RefusedError(
+                f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value is "
+                "no likelier to stay than to change: gamma must be above 1",
+                f"give each= below {1 / domain.size:.4g}",
+            )
+        return GammaDiagonal(stays / each, domain.size)
+
+    def described(self) -> str:
+        return f"{self.each:g} for each other value"
+
+    @classmethod
+    def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
+        each = request.options.get("each")
+        if not each:
+            raise UsageError(
+                "a symmetric matrix needs the probability of each other value", "such as each=0.05"
+            )
+        spec = cls(attributes=[name], each=each)
+        spec.matrix(domain)
+        return spec, UNSET

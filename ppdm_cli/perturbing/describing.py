@@ -1,0 +1,69 @@
+"""A sidecar for a file that another tool perturbed, from a plan that says how; it is mined like a release."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ppdm_cli import files
+from ppdm_cli.domain import Domain
+from ppdm_cli.engine import Batch, fold
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
+from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.perturbing.planning import csv_options, resolved, sidecar_of
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import CsvOptions, Target, open_table, publish
+
+
+@files.one_run()
+def describe(
+    data: Any,
+    plan: Plan | Mapping[str, Any] | str | Path,
+    output: str | Path | None = None,
+    *,
+    force: bool = False,
+    csv: CsvOptions | None = None,
+) -> Sidecar:
+    """Say in a sidecar how a table was perturbed by another tool; `output` names its file.
+
+    The plan says of each column its kind of matrix and domain, as for `perturb`, and drops none. Nothing is
+    known of the coins, so nothing is promised.
+    """
+    asked = Plan.of(plan)
+    table = open_table(data, csv=csv_options(csv, asked, None, None))
+    if table.sidecar is not None:
+        raise RefusedError(f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
+    settled = resolved(table, asked, None, None)
+    if settled.dropped:
+        raise UsageError(
+            f"the plan drops {quoted(settled.dropped[0])}, which the table has", "describe every column of it"
+        )
+    if any(c.noise is not None for c in settled.channels.values()):
+        raise UsageError("only random substitution can be described", "leave out --scheme")
+    published = {n: c.published for n, c in settled.channels.items()}
+    rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
+    sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
+    if output is not None:
+        files.describing(Path(output))
+        with ExitStack() as stack:
+            target = stack.enter_context(Target(Path(output), force))
+            target.put(sidecar.encode())
+            publish(target)
+    return sidecar
+
+
+def _checked(published: Mapping[str, Domain], batch: Batch) -> int:
+    """Return the number of rows, if every value is one that the plan's channels publish."""
+    for name, domain in published.items():
+        outside = domain.encode(batch.column(name)).outside
+        if outside.size:
+            raise MismatchError(
+                f"the column {quoted(name)} has a value in {batch.where(int(outside[0]))} that the plan's "
+                "matrix never publishes",
+                "declare the domain that it was perturbed with",
+            )
+    return batch.rows

@@ -1,0 +1,117 @@
+"""From what an owner asks of a table to the resolved plan, profiling what must be, and to the sidecar."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+from msgspec import UNSET
+
+from ppdm_cli import files
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.coins import Key
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, unknown_column
+from ppdm_cli.perturbing.bin_count import sized
+from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.perturbing.profile import profile
+from ppdm_cli.perturbing.resolving import (
+    MOST_LABELS,
+    ResolvedPlan,
+    check_columns,
+    like,
+    privacy,
+    resolve,
+    undeclared,
+)
+from ppdm_cli.releases import read_sidecar
+from ppdm_cli.sidecar import CoinsOrigin, Copy, Recipe, Sidecar
+from ppdm_cli.tables import CsvOptions, Table, sidecar_path
+
+
+def earlier_sidecar(like: str | Path | Sidecar | None, asked: Plan) -> Sidecar | None:
+    """Return the sidecar of an earlier release, named by itself or by its data file."""
+    if isinstance(like, (str, Path)):
+        path = Path(like)
+        files.reading(path)
+        like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
+    if like is not None and asked != Plan():
+        raise UsageError(
+            "--like takes the whole plan of an earlier release",
+            "leave out the other settings, or give a --plan",
+        )
+    return like
+
+
+def csv_options(
+    csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifier: str | None
+) -> CsvOptions:
+    """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
+    csv = csv or CsvOptions()
+    known: dict[str, pa.DataType] = {}
+    only: frozenset[str] | None = None
+    if identifier is not None:
+        known[identifier] = pa.string()
+    if earlier is not None:
+        known |= {a.name: a.kind for a in earlier.attributes}
+        only = frozenset(known)
+    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
+
+
+def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
+    """Return what is asked of a table, resolved by the data as far as it leaves domains to them."""
+    if identifier is not None and identifier not in table.schema.names:
+        raise unknown_column(identifier, table.schema.names, "--id")
+    if earlier is not None:
+        return like(earlier, table.schema)
+    check_columns(table.schema, asked, identifier)
+    asked = sized(asked, table, identifier)
+    unknown = undeclared(table.schema, asked, identifier)
+    if unknown and not table.rewindable:
+        raise UsageError(
+            f"the domain of {listed(unknown)} is not declared, and standard input can be read "
+            "only once: private data is never stored on the way",
+            "declare it with --domain, or give a --plan or --like",
+        )
+    if asked.class_ in asked.keep and table.rewindable:
+        unknown[str(asked.class_)] = MOST_LABELS
+    facts = profile(table, unknown) if unknown else {}
+    return resolve(table.schema, asked, identifier, facts)
+
+
+def sidecar_of(
+    plan: ResolvedPlan, coins: CoinsOrigin, release: str, rows: int | None, copy: Copy | None = None
+) -> Sidecar:
+    """Return the sidecar of a release."""
+    sidecar = sidecars.new(
+        "perturbed",
+        release,
+        rows,
+        plan.attributes,
+        recipes=[Recipe(list(plan.specs))],
+        privacy=privacy(plan, coins, 1 if copy is None else copy.of),
+        copy=copy or UNSET,
+        class_=plan.class_ or UNSET,
+    )
+    _check_readable(sidecar)
+    return sidecar
+
+
+def _check_readable(release: Sidecar) -> None:
+    """Refuse to publish a release whose sidecar could not be read."""
+    try:
+        sidecars.decode(release.encode(), "to be written")
+    except MismatchError:
+        raise RefusedError(
+            "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
+            "characters, a category longer than 16,384, or there are too many of them",
+            "shorten or --drop them",
+        ) from None
+
+
+def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
+    """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
+    if key.origin != "seeded":
+        return str(uuid.uuid4())
+    return str(uuid.UUID(bytes=key.derive("release", plan.attributes, *[number][: number > 1])[:16], version=4))
