@@ -130,8 +130,8 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     default=1,
     metavar="k",
     help="Publish k independent answers for each value, in files OUTPUT.1 ... OUTPUT.k with rows in one order. "
-    "Each costs its gamma: gamma^k in all. One release at gamma^k tells a miner more (two copies at gamma 3 have "
-    "over three times the squared error of one at gamma 9): copies serve releases that happen anyway.",
+    "Each costs its gamma: gamma^k in all. One release at gamma^k tells a miner more (two copies at gamma 3 "
+    "have over three times the squared error of one at gamma 9): copies serve releases that happen anyway.",
 )
 @file_option(
     "--key-file",
