@@ -113,7 +113,7 @@ class Elsewhere(engine.Threads):
         ("kept", "by-class", 2),
         ("hidden", "by-class", 3),
         ("kept", "joint", 3),
-        ("hidden", "joint", 3),
+        ("hidden", "joint", 2),
     ],
 )
 def test_neither_the_cut_nor_the_order_of_work_matters_and_no_pass_is_made_twice(

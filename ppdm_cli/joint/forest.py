@@ -6,21 +6,21 @@ forest stays. Reading published records is passing messages along it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, shares
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, matrices_of, maximum_likelihood, shares
+from ppdm_cli.joint.attribute_search import steps_of
 from ppdm_cli.joint.joint_table import Uniform, picked
-from ppdm_cli.joint.sample import Sample
+from ppdm_cli.joint.sample import FOLDS, Sample
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
-MARGINAL_STEPS = 50
+MARGINAL_STEPS = (50, 300)
 """From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
 STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
@@ -48,29 +48,37 @@ class Forest:
 
     matrices: tuple[Floats, ...]
     classes: tuple[tuple[Branch, ...], ...]
+    dealt: bool = False
+    """Without any edge: values are drawn in the order of the published ones, as by class (maths 4)."""
 
     @property
     def places(self) -> tuple[int, ...]:
         return tuple(range(len(self.matrices)))
 
     def _messages(
-        self, branches: Sequence[Branch], codes: Sequence[Codes], unseen: Collection[int] = ()
+        self, branches: Sequence[Branch], codes: Sequence[Codes], every: bool = True
     ) -> tuple[dict[int, Floats], dict[int, Floats], Floats]:
-        """What each attribute and all that hangs on it say of its original value.
+        """What each attribute (`every`, else only where others hang on it) and its own say of its value.
 
         What it says to its parent, both up to factors; the log-likelihood.
         """
-        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches}
-        for place in unseen:
-            said[place] = np.ones_like(said[place])
+        inner = {b.parent for b in branches}
+        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches if every or b.place in inner}
         log, up = np.zeros(len(codes[0])), {}
         for branch in reversed(branches):
-            told = said[branch.place] @ branch.chances.T
-            largest = np.maximum(told.max(axis=1), 1e-300)
+            own, place = branch.chances.T, branch.place
+            if place in inner:
+                told = said[place] @ own
+                largest = np.maximum(told.max(axis=1), 1e-300)
+                told = told / largest[:, None]
+            else:  # alone it says what its code says
+                table = self.matrices[place] @ own
+                tops = np.maximum(table.max(axis=1), 1e-300)
+                told, largest = (table / tops[:, None])[codes[place]], tops[codes[place]]
             log += np.log(largest)
             if branch.parent >= 0:
-                up[branch.place] = told / largest[:, None]
-                said[branch.parent] = said[branch.parent] * up[branch.place]
+                up[place] = told
+                said[branch.parent] = said[branch.parent] * told
         return said, up, log
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
@@ -91,27 +99,13 @@ class Forest:
                 found[b.place][rows] = said[b.place] * down[b.place]
         return found
 
-    @cached_property
-    def priors(self) -> list[Floats]:
-        """For each place the distribution of its original codes, by class."""
-        found = [np.empty((len(self.classes), m.shape[1])) for m in self.matrices]
-        for c, branches in enumerate(self.classes):
-            for b in branches:
-                found[b.place][c] = (np.ones(1) if b.parent < 0 else found[b.parent][c]) @ b.chances
-        return found
-
-    def log_likelihood(self, codes: Sequence[Codes], unseen: Collection[int] = ()) -> Floats:
-        """log p(published codes | class), (records, classes); what is unseen says nothing."""
+    def likelihood(self, codes: Sequence[Codes]) -> Floats:
+        """p(published codes | class), (records, classes), up to a factor a record."""
         logs = np.empty((len(codes[0]), len(self.classes)))
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
             for c, branches in enumerate(self.classes):
-                logs[start : start + ROWS, c] = self._messages(branches, part, unseen)[2]
-        return logs
-
-    def likelihood(self, codes: Sequence[Codes]) -> Floats:
-        """p(published codes | class), (records, classes), up to a factor a record."""
-        logs = self.log_likelihood(codes)
+                logs[start : start + ROWS, c] = self._messages(branches, part, every=False)[2]
         return np.exp(logs - logs.max(axis=1, keepdims=True))
 
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
@@ -124,18 +118,20 @@ class Forest:
                 said, *_ = self._messages(branches, [code[part] for code in codes])
                 for branch in branches:
                     parent = drawn[branch.parent][part] if branch.parent >= 0 else np.zeros(len(part), np.int64)
-                    weights = branch.chances[parent] * said[branch.place]
-                    drawn[branch.place][part] = picked(weights, uniform(branch.place, part))
+                    numbers = uniform(branch.place, part)
+                    if self.dealt:
+                        own = self._dealt(branch, codes[branch.place][part], numbers)
+                    else:
+                        own = picked(branch.chances[parent] * said[branch.place], numbers)
+                    drawn[branch.place][part] = own
         return drawn
 
-    def density(self, originals: Sequence[np.ndarray]) -> Floats:
-        """p(original codes of the places | class), (records, classes), up to a factor a record."""
-        logs = np.zeros((len(originals[0]), len(self.classes)))
-        for c, branches in enumerate(self.classes):
-            for b in branches:
-                parent = originals[b.parent] if b.parent >= 0 else np.zeros(len(logs), np.int64)
-                logs[:, c] += np.log(np.maximum(b.chances[parent, originals[b.place]], 1e-300))
-        return np.exp(logs - logs.max(axis=1, keepdims=True))
+    def _dealt(self, branch: Branch, published: Codes, numbers: Floats) -> np.ndarray:
+        """Original codes by the monotone plan between what is to be expected published and the original."""
+        original = branch.chances[0]
+        shown = self.matrices[branch.place] @ original
+        places = (np.cumsum(shown) - shown)[published] + numbers * shown[published]
+        return np.searchsorted(np.cumsum(original)[:-1], places, side="right")
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Records of one class as the forest has them."""
@@ -150,31 +146,62 @@ class Forest:
         return drawn
 
 
-def learn_forest(sample: Sample, held: int | None, order: Sequence[int]) -> Forest:
-    """The forest of all records, or of all folds but the one held.
+def learn_forests(sample: Sample, order: Sequence[int]) -> tuple[Forest, dict[int, Forest]]:
+    """Return the forest of all records, and by fold those learnt without one.
 
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
     last ones have no edges.
     """
-    fold = 0 if held is None else held
-    marginals = [_marginal(sample, p, held) for p in range(len(sample.channels))]
-    weights, tables = _pairs(sample, marginals, _candidates(sample, order), fold, whole=held is None)
-    classes = []
-    for c in range(sample.classes):
-        classes.append(_forest(c, marginals, weights, tables))
-    return Forest(tuple(sample.matrices), tuple(classes))
+    chosen, folds = _candidates(sample, order), range(FOLDS)
+    marginals = [_marginals(sample, f, MARGINAL_STEPS[0]) for f in folds]
+    fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
+    wholes = fitted[0][2]
+
+    def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
+        return {p: np.mean([fitted[f][0][p] for f in judges], axis=0) for p in wholes}
+
+    # the records that will judge a forest have no say in its edges
+    held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
+    return _built(sample, _marginals(sample, None, MARGINAL_STEPS[0]), weights(folds), wholes), held
+
+
+def learn_bayes(sample: Sample, steps: int) -> tuple[Forest, dict[int, Forest]]:
+    """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
+    whole = _marginals(sample, None, steps)
+    if sample.label.kept:
+        counts = [_seen(sample, [p], None).astype(np.float64) for p in range(len(sample.channels))]
+        matrices = [matrices_of((sample.label, c)) for c in sample.channels]
+        tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
+        whole = [np.maximum(shares(t), 1e-9) for t in tables]
+    held = {f: replace(_built(sample, _marginals(sample, f, steps), {}, {}), dealt=True) for f in range(FOLDS)}
+    return replace(_built(sample, whole, {}, {}), dealt=True), held
 
 
 Pair = tuple[int, int]
 
 
-def _marginal(sample: Sample, place: int, held: int | None) -> Floats:
-    """The class-wise distribution of one attribute, of all records or all folds but one."""
-    counts, matrix = sample.counts([place]), sample.matrices[place]
-    seen = counts.sum(axis=0) - (0 if held is None else counts[held])
-    start = np.full((sample.classes, matrix.shape[1]), 1 / matrix.shape[1])
-    found = Steps([matrix], seen)(start, MARGINAL_STEPS).astype(np.float64)
-    return np.maximum(shares(found), 1e-9)
+def _seen(sample: Sample, places: Sequence[int], held: int | None) -> np.ndarray:
+    """Published counts of all records, or of all folds but one."""
+    counts = sample.counts(places)
+    return np.asarray(counts.sum(axis=0) - (0 if held is None else counts[held]))
+
+
+def _marginals(sample: Sample, held: int | None, most: int) -> list[Floats]:
+    """The distribution of each attribute within each original class."""
+    known, found = sample.shares(_seen(sample, [], held).astype(np.float64)), []
+    for place, matrix in enumerate(sample.matrices):
+        start = np.repeat(known[:, None] / matrix.shape[1], matrix.shape[1], axis=1)
+        steps = steps_of(sample, [place], _seen(sample, [place], held)[None])
+        table = steps(start[None], most)[0].astype(np.float64)
+        found.append(np.maximum(shares(table), 1e-9))
+    return found
+
+
+def _built(
+    sample: Sample, marginals: list[Floats], weights: dict[Pair, Floats], tables: dict[Pair, Tables]
+) -> Forest:
+    classes = range(sample.label_matrix.shape[1])
+    return Forest(tuple(sample.matrices), tuple(_forest(c, marginals, weights, tables) for c in classes))
 
 
 def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
@@ -192,8 +219,8 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
 
 def _pairs(
     sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool
-) -> tuple[dict[Pair, Floats], dict[Pair, Tables]]:
-    """Of each pair the gain over independence by class, and the class-wise tables."""
+) -> tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]:
+    """Of each pair the gain over independence by class, its tables, and (`whole`) those of all records."""
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
         shapes = (sample.matrices[a].shape, sample.matrices[b].shape)
@@ -202,45 +229,65 @@ def _pairs(
             groups.setdefault(shapes, []).append((a, b))
     weights: dict[Pair, Floats] = {}
     tables: dict[Pair, Tables] = {}
+    wholes: dict[Pair, Tables] = {}
     for (one, other), pairs in groups.items():
         most = max(1, BATCH_CELLS // (one[0] * other[0] * sample.classes))
         for first in range(0, len(pairs), most):
             some = pairs[first : first + most]
-            for pair, weight, table in zip(some, *_fitted(sample, marginals, some, fold, whole), strict=True):
-                if (weight > EDGE).any():
-                    weights[pair], tables[pair] = weight, table
-    return weights, tables
+            gains, fitted, more = _fitted(sample, marginals, some, fold, whole)
+            for n in range(len(some)):
+                weights[some[n]], tables[some[n]] = gains[n], fitted[n]
+                if whole:
+                    wholes[some[n]] = more[n]
+    return weights, tables, wholes
 
 
 def _fitted(
     sample: Sample, marginals: list[Floats], pairs: list[Pair], fold: int, whole: bool
-) -> tuple[Floats, Tables]:
-    """EM for pairs of like shapes at once, each class of each stopped by its own held-out likelihood."""
-    counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, classes, cells, cells)
-    cells = counts.shape[3:]
-    held = counts[:, fold].reshape(-1, *cells).astype(np.float32)
-    matrices = [
-        np.repeat(np.stack([sample.matrices[p[place]] for p in pairs]), sample.classes, axis=0)
-        for place in (0, 1)
-    ]
+) -> tuple[Floats, Tables, Tables]:
+    """EM for pairs of like shapes at once, each stopped by its own held-out likelihood.
+
+    Each label of a kept class is a problem of its own.
+    """
+    counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, labels, cells, cells)
+    held, every = counts[:, fold].astype(np.float32), counts.sum(axis=1)
+    label, kept = sample.label_matrix, sample.label.kept
+    classes = label.shape[1]
+    known = sample.shares((every - counts[:, fold])[0].sum(axis=(1, 2)).astype(np.float64))
     start = np.stack([marginals[a][:, :, None] * marginals[b][:, None, :] for a, b in pairs])
-    start = start.reshape(-1, *start.shape[2:])
+    start = (start * known[:, None, None]).astype(np.float32)
+    stacked = [np.stack([sample.matrices[p[place]] for p in pairs]).astype(np.float32) for place in (0, 1)]
+    by_class = [np.repeat(m, classes, axis=0) for m in stacked]
+    matrices: list[Tables] = by_class if kept else [np.stack([label] * len(pairs)), *stacked]
+
+    def problems(table: Tables) -> Tables:
+        return table.reshape(-1, *table.shape[2:]) if kept else table
 
     def judge(expected: Tables, which: np.ndarray) -> Floats:
         logs = np.log(np.maximum(expected, TINY))
-        return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
+        own = problems(held)[which] * logs
+        return np.asarray(own.sum(axis=tuple(range(1, own.ndim)), dtype=np.float64))[:, None]
 
-    every = counts.sum(axis=1).reshape(held.shape)
-    steps = Steps(matrices, every - held)
-    fit = steps.stopped(start, judge, STOP)
-    base = judge(steps.expected(start.astype(np.float32)), np.arange(len(start)))
-    gain, table = (fit.scores - base)[:, 0], fit.table
+    steps = Steps(matrices, problems(shares(every - held)))
+    fit = steps.stopped(problems(start), judge, STOP)
+    table = fit.table.reshape(start.shape)
+    # what each held-out cell is worth to each class, by how likely it is that class's
+    now, before = (
+        np.maximum(forward(t.reshape(-1, *t.shape[2:]), by_class), TINY).reshape(*t.shape[:2], -1)
+        for t in (table, start)
+    )
+    told = now * (label.T @ (held.reshape(*held.shape[:2], -1) / np.maximum(label @ now, TINY)))
+    rise = np.log(shares(now, 2) / np.maximum(shares(before, 2), TINY) + TINY)
+    gain = (told * rise).sum(axis=2, dtype=np.float64)
+    more = table
     if whole:  # a few more steps with the records that were held back
-        which = np.flatnonzero(gain > EDGE)
-        more = max(3, int(np.median(fit.steps)) // 4)
-        table[which] = Steps(matrices, every)(table[which], more, which)
-    classes = (len(pairs), sample.classes)
-    return gain.reshape(classes), table.reshape(*classes, *table.shape[1:])
+        which = np.flatnonzero(problems(gain[:, :, None] > EDGE).reshape(len(fit.table), -1).any(axis=1))
+        final = fit.table.copy()
+        final[which] = Steps(matrices, problems(shares(every)))(
+            fit.table[which], max(3, int(np.median(fit.steps)) // 4), which
+        )
+        more = final.reshape(start.shape)
+    return gain, table, more
 
 
 def _forest(
@@ -261,7 +308,7 @@ def _forest(
         a, b = root(pair[0]), root(pair[1])
         if a != b:
             tree[a] = b
-            table = tables[pair][label].astype(np.float64)
+            table = shares(tables[pair][label][None])[0].astype(np.float64)
             neighbours[pair[0]].append((pair[1], table))
             neighbours[pair[1]].append((pair[0], table.T))
     branches, seen = [], set()
