@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from ppdm_cli.engine import running
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
-    from ppdm_cli.evaluating import Entropy, entropy
+    from ppdm_cli.evaluating import Entropy, designs, entropy
     from ppdm_cli.inspection import Inspected, inspect
-    from ppdm_cli.perturbing import Plan, Release, perturb
+    from ppdm_cli.perturbing import Plan, Release, describe, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.tables import CsvOptions
@@ -43,6 +43,8 @@ __all__ = [
     "UsageError",
     "__version__",
     "attack",
+    "describe",
+    "designs",
     "entropy",
     "estimate",
     "inspect",
@@ -58,8 +60,8 @@ _ROOMS = {
     "engine": ("running",),
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
-    "evaluating": ("Entropy", "entropy"),
-    "perturbing": ("Plan", "Release", "perturb"),
+    "evaluating": ("Entropy", "designs", "entropy"),
+    "perturbing": ("Plan", "Release", "describe", "perturb"),
     "inspection": ("Inspected", "inspect"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),

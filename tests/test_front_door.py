@@ -73,6 +73,8 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
         "attack truth": lambda t: ppdm_cli.attack(release.frame, sidecar=sidecar, truth=t),
         "entropy": lambda t: ppdm_cli.entropy(t, sidecar=sidecar),
         "inspect": lambda t: ppdm_cli.inspect(t, sidecar=sidecar),
+        "describe": lambda t: ppdm_cli.describe(t, {"attributes": {"age": {"gamma": 9, "domain": [0, 9]}}}),
+        "designs": lambda t: ppdm_cli.designs(accuracy=t),
     }
 
 
@@ -99,7 +101,7 @@ ODD: dict[str, Any] = {
 def test_what_is_no_table_is_one_clean_error(name: str, tree: Any, release: Release) -> None:
     """A truth, or no release for entropy, may be None: then there is none."""
     for function, call in calls(tree, release.sidecar).items():
-        if name == "None" and ("truth" in function or function == "entropy"):
+        if name == "None" and ("truth" in function or function in ("entropy", "designs")):
             continue
         with pytest.raises(PpdmError) as caught:
             call(ODD[name])
@@ -264,8 +266,9 @@ def messages() -> Iterator[tuple[str, str]]:
                 yield room.removesuffix(".py"), text
 
 
-OWN = {"perturbing": ["perturb"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
-       "attacks": ["attack"], "evaluating": ["entropy"], "trees": ["train_tree", "predict"]}  # fmt: skip
+OWN = {"perturbing": ["perturb", "describe"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
+       "attacks": ["attack"], "evaluating": ["entropy", "designs"],
+       "trees": ["train_tree", "predict"]}  # fmt: skip
 """The functions that a room's errors come from; what lies below the rooms may be called by all."""
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT, checked_kind
 from ppdm_cli.errors import UsageError, counted, quoted
-from ppdm_cli.evaluating.designs import best, measured, reaching
+from ppdm_cli.evaluating.reaching import best, measured, reaching
 from ppdm_cli.evaluating.surfaces import of_grid, of_release
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_release

@@ -65,7 +65,7 @@ class Paired:
 def are_copies(sidecars: Sequence[Sidecar]) -> bool:
     """Return whether these are copies of one release, each once; some of them and others are refused."""
     groups = [s.copy.release if s.copy is not msgspec.UNSET else s.release for s in sidecars]
-    if len(set(groups)) == len(groups):
+    if len(set(groups)) == len(groups) or all(s.copy is msgspec.UNSET for s in sidecars):
         return False
     if len(set(groups)) > 1:
         raise MismatchError("copies of one release and others are given", "take the copies by themselves")
