@@ -1,25 +1,27 @@
-"""The Bayes adversary who sees a whole published record and its class; the prior is learnt from the release.
+"""The Bayes adversary who sees a whole published record, kept columns and class too; all is learnt from the release.
 
-The joint model gives p(originals | published class). The posterior of one attribute given all published
-ones is its marginal: of a joint table by summing the others out, of a forest by messages up and down.
-Attributes outside the model are guessed by class.
+Of each attribute there are up to three opinions: by its own answer alone, by naive Bayes over all other
+columns, and by the joint model of the class. The one under which held-out answers are likeliest is taken.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.attacks import expectation
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
-from ppdm_cli.attacks.posterior import Answers, answers
-from ppdm_cli.attacks.scoring import expected
-from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.joint import Learnt
+from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, learnt
+from ppdm_cli.attacks.posterior import Answers, Posterior, answers
+from ppdm_cli.attacks.scoring import Tally, expected
+from ppdm_cli.estimating import TINY, maximum_likelihood
+from ppdm_cli.joint import Learnt, Model
 from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.repeatable import mixed
 
 ROWS = 1 << 13
 """The number of records that are processed at a time."""
@@ -27,89 +29,144 @@ ROWS = 1 << 13
 
 @dataclass
 class Beliefs:
-    """Sums of what the adversary believes of the own guesses; adds up over partitions."""
+    """Sums of what the adversary believes of the own guesses, and what they are worth; adds up over partitions."""
 
     sums: Floats
     largest: float
     bound: float
+    worth: Tally = field(default_factory=Tally)
 
     def __add__(self, other: Beliefs) -> Beliefs:
         top = self if self.largest >= other.largest else other
-        return Beliefs(self.sums + other.sums, top.largest, top.bound)
+        return Beliefs(self.sums + other.sums, top.largest, top.bound, self.worth + other.worth)
 
 
 class Record:
-    """The attack, on every perturbed attribute but the class."""
+    """The attack, on every perturbed attribute."""
 
     name = "record"
 
-    def __init__(
-        self, learnt: Learnt, targets: Mapping[str, Target], by_class: Mapping[str, Floats], gamma: float
-    ):
-        """Take the published counts (class, code) of each attribute, `by_class`, and the record's gamma."""
-        label = learnt.sample.label.name
-        self._targets = {n: t for n, t in targets.items() if n != label}
-        self._gamma = gamma
-        self._names = [a.name for a in learnt.sample.channels]
-        self._model = learnt.model
-        inside = [] if self._model is None else [self._names[p] for p in self._model.places]
-        self._outside = {n: by_label(t, by_class[n]) for n, t in self._targets.items() if n not in inside}
-        self.inside = inside
+    def __init__(self, found: Learnt, targets: Mapping[str, Target], posterior: Posterior, gamma: float):
+        """Take the record's gamma, and `posterior`, whose guesses are those of attributes that stand alone."""
+        columns = Columns.of(found.sample)
+        self._gamma, self._posterior, self._model = gamma, posterior, found.model
+        self.channels = columns.channels
+        self._targets, self._places = targets, {c.name: i for i, c in enumerate(self.channels)}
+        self._answers = {n: columns.matrix(p) for n, p in self._places.items() if n in targets}
+        self._bayes: dict[str, NaiveBayes] = {}
+        self._joint: set[str] = set()
+        rows = judges(columns)
+        by_model = dict[str, Floats]()
+        if self._model is not None and 0 in found.held and len(rows):
+            by_model = self._opinions(found.held[0], [c[rows] for c in columns.codes])
+        for place, (bayes, score) in learnt(columns).items():
+            name = self.channels[place].name
+            if name in by_model and judged(columns, place, rows, by_model[name]) > score:
+                self._joint.add(name)
+            elif bayes.evidence:
+                self._bayes[name] = bayes
+        self.alone = [n for n in targets if n not in self._joint and n not in self._bayes]
+
+    def _opinions(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
+        """Return p(original | all but the own answer) of each attribute that the joint model of the class has."""
+        names = [self.channels[p].name for p in model.places]
+        found = dict(zip(names, model.marginals(codes[:-1], codes[-1]), strict=True))
+        found[self.channels[-1].name] = model.chances(codes[:-1], codes[-1])
+        return {
+            n: _shares(b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
+            for n, b in found.items()
+            if n in self._answers
+        }
+
+    def _likely(self, codes: Sequence[Codes], kept_only: bool = False) -> Iterator[tuple[str, Floats]]:
+        """Yield p(original | all but the own answer) of each attribute that does not stand alone."""
+        for name, bayes in self._bayes.items():
+            yield name, bayes.likely(codes, len(codes[0]), kept_only)
+        if self._joint:
+            assert self._model is not None
+            said = self._opinions(self._blind() if kept_only else self._model, codes)
+            yield from ((n, said[n]) for n in self._joint)
+
+    def _blind(self) -> Model:
+        """Return the joint model of one who sees kept columns only."""
+        assert self._model is not None
+        within, label = self._model.within, self._model.label
+        flat = tuple(
+            m if self.channels[p].kept else np.ones_like(m)
+            for p, m in zip(self._model.places, within.matrices, strict=True)
+        )
+        return replace(
+            self._model,
+            within=replace(within, matrices=flat),
+            label=label if self.channels[-1].kept else np.ones_like(label),
+        )
+
+    def _codes(self, rows: Rows, which: Any) -> list[Codes]:
+        return [rows.all_codes[c.name][which] for c in self.channels]
 
     def guesses(self, rows: Rows) -> dict[str, Guess]:
-        codes, labels = rows.codes, rows.labels
-        assert labels is not None
-        found = {n: self._by_class(n, codes[n], labels) for n in self._outside}
-        if self._model is not None:
-            parts: dict[str, list[Guess]] = {n: [] for n in self.inside}
-            for posteriors in self._posteriors(codes, labels):
-                for name, beliefs in zip(self.inside, posteriors, strict=True):
-                    parts[name].append(self._targets[name].guessed(beliefs))
-            for name, guesses in parts.items():
-                found[name] = Guess(*(np.concatenate(c) for c in zip(*guesses, strict=True)))
+        found = {n: self._posterior.answers[n].guesses(rows.codes[n]) for n in self.alone}
+        parts: dict[str, list[Guess]] = {}
+        for start in range(0, max(rows.count, 1), ROWS):
+            codes = self._codes(rows, slice(start, start + ROWS))
+            for name, likely in self._likely(codes):
+                beliefs = likely * self._answers[name][codes[self._places[name]]]
+                parts.setdefault(name, []).append(self._targets[name].guessed(beliefs))
+        for name, guesses in parts.items():
+            found[name] = Guess(*(np.concatenate(c) for c in zip(*guesses, strict=True)))
         return found
 
-    def _posteriors(self, codes: Mapping[str, Codes], labels: Codes) -> Iterator[list[Floats]]:
-        assert self._model is not None
-        for start in range(0, max(len(labels), 1), ROWS):
-            part = slice(start, start + ROWS)
-            # attributes outside the model have codes too: places count over all of them
-            yield self._model.marginals([codes[n][part] for n in self._names], labels[part])
-
-    def _by_class(self, name: str, codes: Codes, labels: Codes) -> Guess:
-        tables = [a.guess for a in self._outside[name]]
-        return Guess(*(np.stack(columns)[labels, codes] for columns in zip(*tables, strict=True)))
-
-    def believed(self, guesses: Mapping[str, Guess], labels: Codes) -> dict[str, Beliefs]:
-        """Return how strongly the adversary believes in these guesses."""
+    def believed(self, guesses: Mapping[str, Guess], rows: Rows, records: int) -> dict[str, Beliefs]:
+        """Return how strongly the adversary believes in guesses, and without originals what they are worth."""
         found = {}
-        for name, guess in guesses.items():
+        for name in (*self._bayes, *self._joint):
+            guess = guesses[name]
             assert guess.belief is not None and guess.near_belief is not None and guess.variance is not None
-            sums = np.array([len(labels), guess.belief.sum(), guess.near_belief.sum(), guess.variance.sum()])
-            largest, bound = 0.0, 1.0
-            if len(labels):
+            sums = np.array([rows.count, guess.belief.sum(), guess.near_belief.sum(), guess.variance.sum()])
+            found[name] = Beliefs(sums, 0.0, 1.0)
+            if rows.count:
                 top = int(guess.belief.argmax())
-                prior = self._prior(name, int(labels[top]), int(guess.exact[top]))
-                largest, bound = float(guess.belief[top]), worst_posterior(self._gamma, prior)
-            found[name] = Beliefs(sums, largest, bound)
+                prior = dict(self._likely(self._codes(rows, slice(top, top + 1)), kept_only=True))[name]
+                bound = worst_posterior(self._gamma, float(prior[0, guess.exact[top]]))
+                found[name] = Beliefs(sums, float(guess.belief[top]), bound)
+        if rows.truths is None:
+            self._tell(found, rows, records)
         return found
 
-    def _prior(self, name: str, label: int, code: int) -> float:
-        if name in self.inside:
-            assert self._model is not None
-            table = self._model.priors[self.inside.index(name)]
-            return float(table[label, code] / table[label].sum())
-        return float(self._outside[name][label].prior[code])
+    def _tell(self, found: Mapping[str, Beliefs], rows: Rows, records: int) -> None:
+        """Add what guesses are worth, of as many records as can be: chosen by a hash of their rows."""
+        hashes = mixed(np.arange(rows.first_row, rows.first_row + rows.count))
+        shares = {n: expectation.share(self._targets[n], records) for n in found}
+        most = max(shares.values(), default=0.0)
+        chosen = np.flatnonzero(hashes <= np.uint64(min(most, 1.0) * (2**64 - 2**11)))
+        for start in range(0, len(chosen), ROWS):
+            which = chosen[start : start + ROWS]
+            codes = self._codes(rows, which)
+            for name, likely in self._likely(codes):
+                target, own = self._targets[name], codes[self._places[name]]
+                if expectation.tellable(target):
+                    few = hashes[which] <= np.uint64(min(shares[name], 1.0) * (2**64 - 2**11))
+                    found[name].worth += expectation.told(target, likely[few], own[few])
 
     def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
-        found = {}
+        found = {n: f for n, f in self._posterior.expected().items() if n in self.alone}
         for name, b in beliefs.items():
-            n = max(float(b.sums[0]), 1.0)
+            target, n = self._targets[name], max(float(b.sums[0]), 1.0)
             exact, near, variance = (float(s) / n for s in b.sums[1:])
-            found[name] = expected(
-                self._targets[name], exact, near, variance if self._targets[name].ordered else None
-            )
+            if expectation.tellable(target):
+                found[name] = b.worth.figures(target, measured=False)
+            else:
+                found[name] = expected(target, exact, near, variance if target.ordered else None)
         return found
+
+    def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
+        """Return the largest belief in a guess, and the bound of gamma for it."""
+        alone = {n: b for n, b in self._posterior.beliefs().items() if n in self.alone}
+        return alone | {n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in beliefs.items()}
+
+
+def _shares(values: Floats) -> Floats:
+    return np.asarray(values / np.maximum(values.sum(axis=1, keepdims=True), TINY))
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +176,6 @@ class ByLabel:
     prior: Floats
     share: float
     answers: Answers
-
-    @property
-    def guess(self) -> Guess:
-        return self.answers.guess
 
 
 def by_label(target: Target, counts: Floats) -> list[ByLabel]:

@@ -1,0 +1,91 @@
+"""What guesses will turn out to be worth, from the release alone and whatever the model that they rest on.
+
+Fix all of a record but its own answer y about one attribute. A guess is then a rule of y, worth
+w(x) = sum_y M[y|x] worth(guess(y), x) where the original is x. With A M = I the number A[:, y] . w has the mean
+w(x), for every x: no prior takes part. So its mean over the records is an unbiased estimate of what will be
+measured, with a standard error; a model that is wrong makes guesses poor, not expectations false.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Target
+from ppdm_cli.attacks.scoring import Tally
+
+LARGEST, WORK = 1024, 1 << 25
+"""Attributes of more published values have the model's own opinion; so many cells are worked through for one."""
+
+
+def tellable(target: Target) -> bool:
+    """Return whether the attribute has an unbiased estimate, and matrices small enough to be written out."""
+    matrix = target.matrix
+    return matrix.invertible and target.channel.noise is None and matrix.outputs <= LARGEST
+
+
+def share(target: Target, records: int) -> float:
+    """Return the share of the records that are enough, or as many as can be."""
+    return WORK / (max(records, 1) * target.matrix.outputs * target.matrix.inputs)
+
+
+def told(target: Target, likely: Floats, codes: Codes, weights: Floats | None = None) -> Tally:
+    """Return what guesses from p(original | all but the own answer) are worth at the answers published.
+
+    With one row of `likely` for all, `codes` are all answers and `weights` how many records gave each.
+    """
+    found, step = Tally(), max(1, CELLS // target.matrix.outputs // target.matrix.inputs)
+    answers, unbiased = target.matrix.dense(), target.matrix.solve(np.eye(target.matrix.outputs))
+    for start in range(0, len(codes), step):
+        part = slice(start, start + step)
+        worths = _worths(target, answers, likely if weights is not None else likely[part])
+        at = unbiased[:, codes[part]].T
+        own = {k: np.asarray((w * at).sum(axis=1)) for k, w in worths.items()}
+        found += Tally.told(own, np.ones(len(at)) if weights is None else weights[part])
+    return found
+
+
+def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats]:
+    """Return w(x) of each measure, (records, originals): of the guess, and of the one from the prior alone."""
+    rows, (outputs, inputs) = len(likely), answers.shape
+    beliefs = (likely[:, None, :] * answers).reshape(rows * outputs, inputs)
+    guess, alone = target.guessed(beliefs), target.alone
+    found = {
+        "exact": _named(guess.exact, answers, rows),
+        "exact_prior": np.eye(inputs)[alone.exact],
+    }
+    if not target.ordered:
+        return found
+    codes, last = np.arange(inputs), target.ordered
+    found["near"] = sum(
+        (_named(guess.near + d, answers, rows, (guess.near < last) if d else None, last) for d in (-1, 0, 1)),
+        start=np.zeros((rows, inputs)),
+    )
+    found["near_prior"] = target.is_near(np.broadcast_to(alone.near, codes.shape), codes)[None].astype(float)
+    if target.measurable:
+        found |= _errors(target, answers, guess, rows)
+    return found
+
+
+def _named(
+    named: np.ndarray, answers: Floats, rows: int, among: np.ndarray | None = None, last: int = 0
+) -> Floats:
+    """Return for each original the chance that its answer makes the guess name it."""
+    outputs, inputs = answers.shape
+    inside = np.ones(len(named), bool) if among is None else among & (named >= 0) & (named < last)
+    which = np.flatnonzero(inside)
+    chances = answers[which % outputs, named[which]]
+    cells = np.bincount(which // outputs * inputs + named[which], chances, rows * inputs)
+    return np.asarray(cells.reshape(rows, inputs))
+
+
+def _errors(target: Target, answers: Floats, guess: Guess, rows: int) -> dict[str, Floats]:
+    """Return the squared errors to expect of the number named; null has none."""
+    last = target.ordered
+    middle = target.values[:last].mean()
+    u = np.where(np.arange(answers.shape[1]) < last, target.values - middle, 0.0)
+    ordinary = (np.arange(len(u)) < last)[None].astype(float)
+    value = (guess.value - middle).reshape(rows, len(answers))
+    away = (u - (target.alone.value[0] - middle)) * ordinary
+    squares = (value**2 @ answers - 2 * u * (value @ answers) + u**2) * ordinary
+    return {"numbers": ordinary, "e2": squares, "b2": away**2, "away": away}

@@ -1,0 +1,177 @@
+"""What all the other columns of a release say of one attribute: naive Bayes, learnt from the release alone.
+
+For each pair of columns EM learns the joint distribution of their originals, stopped where the pair's held-out
+records are likeliest; a kept column is its own original. What an answer says of an original value follows by
+the answer's own matrix, so no belief exceeds what gamma allows. Columns that say the same would count twice: each
+is weighed, in the order of what it says alone, by how likely held-out records make the attribute's own answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels import Channel
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, maximum_likelihood
+from ppdm_cli.joint import Sample
+
+LARGEST_PAIR, AT_ONCE = 1 << 14, 1 << 22
+"""Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
+STOP = Stop(enough=0.05, patience=2, more=5, most=200)
+WEIGHTS = (1.0, 0.5, 0.25)
+LEAST = 3.0
+"""Nats by which held-out answers must become likelier for another column to count."""
+JUDGES = 1 << 14
+"""So many held-out records judge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The published columns of a sample, the class among them."""
+
+    channels: list[Channel]
+    codes: list[Codes]
+    held: np.ndarray
+    """The records that were held back."""
+
+    @classmethod
+    def of(cls, sample: Sample) -> Columns:
+        return cls([*sample.channels, sample.label], [*sample.codes, sample.labels], sample.folds == 0)
+
+    def matrix(self, place: int) -> Floats:
+        channel = self.channels[place]
+        return np.eye(channel.domain.size) if channel.kept else channel.matrix.dense()
+
+    def counts(self, *places: int) -> np.ndarray:
+        """Return how often each combination was published: (learnt from or held back, cells ...)."""
+        shape = [2, *(self.channels[p].published.size for p in places)]
+        return np.bincount(
+            np.ravel_multi_index([self.held.astype(np.intp), *(self.codes[p] for p in places)], shape),
+            minlength=int(np.prod(shape)),
+        ).reshape(shape)
+
+    def prior(self, place: int, whole: bool) -> Floats:
+        counts = self.counts(place)
+        published = (counts.sum(axis=0) if whole else counts[0]).astype(np.float64)
+        if not self.channels[place].kept:
+            published = maximum_likelihood(published, [self.channels[place].matrix])
+        found = np.maximum(published, 1e-6)
+        return np.asarray(found / found.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the published codes of one column say of an attribute's originals: (codes, originals), as logarithms."""
+
+    place: int
+    logs: Floats
+    weight: float
+    kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveBayes:
+    """One attribute's prior, and all that is to be known of it but its own answer."""
+
+    prior: Floats
+    evidence: tuple[Evidence, ...] = ()
+
+    def likely(self, codes: Sequence[Codes], records: int, kept_only: bool = False) -> Floats:
+        """Return p(original | the other columns), (records, originals)."""
+        logs = np.repeat(np.log(np.maximum(self.prior, TINY))[None], records, axis=0)
+        for e in self.evidence:
+            if e.kept or not kept_only:
+                logs += e.weight * e.logs[codes[e.place]]
+        return _shares(logs)
+
+
+def learnt(columns: Columns) -> dict[int, tuple[NaiveBayes, float]]:
+    """Return for each perturbed column its naive Bayes, and the held-out log-likelihood of its own answers."""
+    said: dict[int, list[tuple[float, Evidence, Evidence]]] = {}
+    for pair, gain, tables in _pairs(columns):
+        for (own, other), turned in zip((pair, pair[::-1]), (tables, tables.swapaxes(-1, -2)), strict=True):
+            if not columns.channels[own].kept:
+                held, whole = (_evidence(columns, other, table) for table in turned)
+                said.setdefault(own, []).append((gain, held, whole))
+    perturbed = [p for p, c in enumerate(columns.channels) if not c.kept]
+    return {p: _weighed(columns, p, sorted(said.get(p, []), key=lambda s: -s[0])) for p in perturbed}
+
+
+def judged(columns: Columns, place: int, rows: np.ndarray, likely: Floats) -> float:
+    """Return the log-likelihood of a column's answers, given what else was thought likely of the originals."""
+    told = columns.matrix(place)[columns.codes[place][rows]]
+    return float(np.log(np.maximum((likely * told).sum(axis=1), TINY)).sum())
+
+
+def judges(columns: Columns) -> np.ndarray:
+    return np.flatnonzero(columns.held)[:JUDGES]
+
+
+def _pairs(columns: Columns) -> Iterator[tuple[tuple[int, int], float, Tables]]:
+    """Yield each pair that is not independent, its held-out gain, and its tables without and with those records."""
+    alike: dict[tuple[tuple[int, ...], ...], list[tuple[int, int]]] = {}
+    matrices = [columns.matrix(p) for p in range(len(columns.channels))]
+    priors = [columns.prior(p, False) for p in range(len(matrices))]
+    for a, b in combinations(range(len(matrices)), 2):
+        both_kept = columns.channels[a].kept and columns.channels[b].kept
+        if not both_kept and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR:
+            alike.setdefault((matrices[a].shape, matrices[b].shape), []).append((a, b))
+    for (one, other), pairs in alike.items():
+        step = max(1, AT_ONCE // (one[0] * other[0]))
+        for start in range(0, len(pairs), step):
+            part = pairs[start : start + step]
+            first, second = (np.stack([matrices[p[i]] for p in part]) for i in (0, 1))
+            begin = np.stack([np.outer(priors[a], priors[b]) for a, b in part])
+            gains, tables = _fitted(np.stack([columns.counts(*p) for p in part]), [first, second], begin)
+            yield from ((p, float(g), t) for p, g, t in zip(part, gains, tables, strict=True) if g > LEAST)
+
+
+def _fitted(counts: np.ndarray, matrices: list[Tables], begin: Tables) -> tuple[Floats, Tables]:
+    """Return the rise of each pair's held-out likelihood over independence, and (pair, without and with, cells)."""
+    held = counts[:, 1].astype(np.float32)
+
+    def judge(expected: Tables, which: np.ndarray) -> Floats:
+        logs = np.log(np.maximum(expected, TINY))
+        return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
+
+    every = np.arange(len(begin))
+    steps = Steps(matrices, counts[:, 0])
+    fit = steps.stopped(begin, judge, STOP)
+    base = judge(steps.expected(begin.astype(np.float32)), every)
+    more = max(3, int(np.median(fit.steps)) // 4)
+    whole = Steps(matrices, counts.sum(axis=1))(fit.table, more, every)
+    return (fit.scores - base)[:, 0], np.stack([fit.table, whole], axis=1)
+
+
+def _evidence(columns: Columns, place: int, table: Tables) -> Evidence:
+    """Return what a column's answers say, from the joint table (attribute, column) of originals."""
+    joint = np.maximum(table.astype(np.float64), 1e-12)
+    chances = joint @ columns.matrix(place).T / joint.sum(axis=1, keepdims=True)
+    return Evidence(place, np.log(np.maximum(chances, TINY)).T, 1.0, columns.channels[place].kept)
+
+
+def _weighed(
+    columns: Columns, place: int, said: list[tuple[float, Evidence, Evidence]]
+) -> tuple[NaiveBayes, float]:
+    """Return the attribute's model, with the weights that make held-out answers likeliest."""
+    rows = judges(columns)
+    logs = np.repeat(np.log(columns.prior(place, False))[None], len(rows), axis=0)
+    best = judged(columns, place, rows, _shares(logs))
+    chosen = []
+    for _, held, whole in said:
+        own = held.logs[columns.codes[held.place][rows]]
+        tried = {w: judged(columns, place, rows, _shares(logs + w * own)) for w in WEIGHTS}
+        weight = max(tried, key=lambda w: tried[w])
+        if tried[weight] > best + LEAST:
+            best, logs = tried[weight], logs + weight * own
+            chosen.append(Evidence(whole.place, whole.logs, weight, whole.kept))
+    return NaiveBayes(columns.prior(place, True), tuple(chosen)), best
+
+
+def _shares(logs: Floats) -> Floats:
+    parts = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(parts / parts.sum(axis=1, keepdims=True))
