@@ -97,7 +97,7 @@ class Record:
     def _prior(self, name: str, label: int, code: int) -> float:
         if name in self.inside:
             assert self._model is not None
-            table = self._model.priors[self.inside.index(name)]
+            table = self._model.within.priors[self.inside.index(name)]
             return float(table[label, code] / table[label].sum())
         return float(self._outside[name][label].prior[code])
 
