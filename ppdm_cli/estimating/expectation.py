@@ -68,7 +68,7 @@ class Fit:
 
 
 class Steps:
-    """EM for dense matrices: better and better tables of what was observed, as shares.
+    """EM for dense matrices: better and better tables of what was observed, counts or shares.
 
     A matrix of three axes has one for each entry of the tables' only leading axis.
     """
@@ -78,7 +78,7 @@ class Steps:
         # single precision: the counts are far less certain, and memory is what the steps cost
         self._matrices = [m.astype(np.float32, copy=False) for m in matrices]
         self._back = [np.ascontiguousarray(m.swapaxes(-1, -2)) for m in self._matrices]
-        self._observed = shares(observed, self._lead).astype(np.float32, copy=False)
+        self._observed = observed.astype(np.float32, copy=False)
 
     def __call__(self, table: Tables, steps: int, which: np.ndarray | None = None) -> Tables:
         """Return the tables after so many steps; `which` are the entries of the first axis that they are of."""

@@ -1,32 +1,71 @@
 """The joint distribution of attributes and class, learnt from a release alone.
 
-Two models are tried: the joint table of a grown set of attributes (J) and class-wise forests over all
-of them (T). Both are judged by how much likelier held-out published records make the class. A table is
-the better ground for a tree, unless the attributes that it has no room for say much more of the class:
-then the forest is taken. Where neither gains, there is no model (maths 10).
+Four models are tried: the classes' shares alone, naive Bayes, the joint table of a grown set of attributes, and
+class-wise forests over all of them. The original class is an axis of each, with its own channel. All are
+judged by how likely held-out published records make their published label, and the simplest within one
+standard error of the best is taken (maths 10).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import Steps
-from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing
-from ppdm_cli.joint.forest import Forest, learn_forest
+from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
+from ppdm_cli.joint.forest import Forest, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
-from ppdm_cli.joint.sample import FOLDS, Sample, read, usable
+from ppdm_cli.joint.model import Model
+from ppdm_cli.joint.raking import raked
+from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
 
-__all__ = ["CELLS", "Forest", "JointTable", "Learnt", "Sample", "learn", "picked", "read", "usable"]
+__all__ = [
+    "CELLS",
+    "Forest",
+    "JointTable",
+    "Learnt",
+    "Model",
+    "Sample",
+    "learn",
+    "picked",
+    "published_codes",
+    "read",
+    "usable",
+]
 
-
-FAVOUR, MARGIN = 1.1, 2.0
-"""By this factor, and so many nats of one fold, must a forest gain from the attributes that J has not."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
-"""Many attributes that say the same make a forest too sure of itself: its log-odds are scaled by the best."""
+"""By the best of these the log-odds of naive Bayes and of a forest are scaled."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model of all records, and the same learnt without some folds, by fold."""
+
+    name: str
+    model: Model
+    held: dict[int, Model]
+
+    def scores(self, sample: Sample) -> Floats:
+        """Return log p(label | attributes) of every record in a fold that was held back; NaN for others."""
+        found = np.full(sample.records, np.nan)
+        for fold, model in self.held.items():
+            rows = np.flatnonzero(sample.folds == fold)
+            found[rows] = model.scores([c[rows] for c in sample.codes], sample.labels[rows])
+        return found
+
+    def tempered(self, sample: Sample) -> Candidate:
+        """Return the candidate with the temper that makes held-out labels likeliest."""
+        every = [
+            replace(
+                self,
+                model=replace(self.model, temper=t),
+                held={f: replace(m, temper=t) for f, m in self.held.items()},
+            )
+            for t in TEMPERS
+        ]
+        return max(every, key=lambda c: float(np.nansum(c.scores(sample))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,70 +73,71 @@ class Learnt:
     """What a release says of the joint distribution."""
 
     sample: Sample
-    model: JointTable | Forest | None
+    name: str
+    model: Model | None
     gain: float
-    """Nats a record by which the class became likelier, on records held out."""
+    """Nats a record by which the published label became likelier, on records held out."""
     gains: dict[str, float]
-    held: dict[int, JointTable] | dict[int, Forest]
+    held: Mapping[int, Model]
     """The same model learnt without a fold, by fold: what shows how certain it is."""
 
     @property
-    def shares(self) -> Floats:
-        """Of the published labels."""
-        counts = self.sample.label_counts.sum(axis=0)
-        return counts / max(counts.sum(), 1.0)
+    def totals(self) -> Floats:
+        """Of the original classes, as the published labels alone show them."""
+        published = self.sample.published.astype(np.float64)
+        return self.sample.shares(published) * published.sum()
+
+    def drawn_from(self, model: Model) -> Model:
+        """Return one of the models so that the classes' totals are to be expected as estimated."""
+        return raked(model, self.sample, self.totals)
 
 
 def learn(sample: Sample, cells: int = CELLS) -> Learnt:
-    """The better model of a sample, or none where there is nothing to learn."""
+    """Return the simplest model within one standard error of the best, or none with nothing to learn."""
     growing = Growing(sample, cells)
-    grown = growing.grown()
-    table = 0.0 if grown is None else grown.gain
     order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-    forest = learn_forest(sample, 0, order) if len(sample.channels) > 1 else None
-    gains = {"joint": table, "forest": 0.0 if forest is None else _gain(forest, sample, growing)}
-    records = max(sample.records, 1)
-    if max(gains.values()) < THRESHOLD:
-        return Learnt(sample, None, 0.0, gains, {})
-    if forest is not None and (grown is None or _others_matter(forest, grown, sample, growing)):
-        model = learn_forest(sample, None, order)
-        return Learnt(sample, model, max(gains.values()) / records, gains, {0: forest})
-    assert grown is not None
-    tables = growing.tables(grown)
+    candidates = [_forest("bayes", sample, growing, order, False).tempered(sample)]
+    grown = growing.grown()
+    if grown is not None:
+        candidates.append(_table(sample, grown))
+    if len(sample.channels) > 1:
+        candidates.append(_forest("forest", sample, growing, order, True).tempered(sample))
+    rows = np.arange(sample.records)
+    base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds[rows], sample.labels]
+    rises = {c.name: c.scores(sample) - base for c in candidates}
+    gains = {n: float(np.nanmean(r)) if len(r) else 0.0 for n, r in rises.items()}
+    best = max(gains, key=lambda n: gains[n])
+    if gains[best] * sample.records < THRESHOLD:
+        return Learnt(sample, "none", None, 0.0, gains, {})
+    for c in candidates:
+        short = rises[best] - rises[c.name]
+        short = short[~np.isnan(short)]
+        if gains[c.name] * sample.records >= THRESHOLD and short.mean() <= short.std() / np.sqrt(len(short)):
+            return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held)
+    raise AssertionError("the best is within its own error")
+
+
+def _table(sample: Sample, grown: Found) -> Candidate:
     observed = sample.counts(grown.places).sum(axis=0)
+    start = grown.tables.mean(axis=0)
+    whole = steps_of(sample, grown.places, observed[None])(start[None], max(3, grown.steps // 4))[0]
     matrices = tuple(sample.matrices[p] for p in grown.places)
-    whole = Steps(matrices, observed)(tables.mean(axis=0), max(3, grown.steps // 4))
-    held = {f: JointTable(grown.places, matrices, t) for f, t in zip(grown.folds, tables, strict=True)}
-    found = JointTable(grown.places, matrices, whole.astype(np.float64))
-    return Learnt(sample, found, table / records, gains, held)
+
+    def model(table: Floats) -> Model:
+        table = np.asarray(table, np.float64)
+        shares = table.sum(axis=tuple(range(1, table.ndim)))
+        # a class that nobody seems to have is like any other
+        flat = table + 1e-9 * table.sum(axis=0) + 1e-30
+        within = flat / flat.sum(axis=tuple(range(1, table.ndim)), keepdims=True)
+        return Model(sample.label_matrix, shares / shares.sum(), JointTable(grown.places, matrices, within))
+
+    held = {f: model(t) for f, t in zip(grown.folds, grown.tables, strict=True)}
+    return Candidate("joint", model(whole), held)
 
 
-def _others_matter(forest: Forest, grown: Found, sample: Sample, growing: Growing) -> bool:
-    """Attributes outside J's say much more of the class: so much that a forest, which has all, tells it."""
-    others = [p for p in range(len(sample.channels)) if p not in grown.places]
-    own = max(_rise(forest, sample, growing, others), 0.0)
-    return _rise(forest, sample, growing) > FAVOUR * own + MARGIN
-
-
-def _gain(forest: Forest, sample: Sample, growing: Growing) -> float:
-    """The rise of the held-out class likelihood, measured on one fold and told for all records.
-
-    Nothing where the fold itself does not tell: four times the chance of one fold is no signal.
-    """
-    rise = _rise(forest, sample, growing)
-    return rise * FOLDS if rise >= THRESHOLD else 0.0
-
-
-def _rise(forest: Forest, sample: Sample, growing: Growing, unseen: Sequence[int] = ()) -> float:
-    """The same of the one fold."""
-    rows = np.flatnonzero(sample.folds == 0)
-    if not rows.size:
-        return 0.0
-    logs = forest.log_likelihood([c[rows] for c in sample.codes], unseen)
-    logs -= logs.max(axis=1, keepdims=True)
-    best = -np.inf
-    for temper in TEMPERS:
-        parts = np.exp(temper * logs) * growing.priors[0]
-        own = parts[np.arange(len(rows)), sample.labels[rows]]
-        best = max(best, float(np.log(np.maximum(own, 1e-300) / parts.sum(axis=1)).sum()))
-    return best - float(growing.base[0])
+def _forest(name: str, sample: Sample, growing: Growing, order: Sequence[int], edges: bool) -> Candidate:
+    whole, held = learn_forests(sample, order, range(FOLDS), edges)
+    known = sample.shares(sample.label_counts.sum(axis=0))
+    label = sample.label_matrix
+    by_fold = {f: Model(label, growing.shares[f], forest) for f, forest in held.items()}
+    return Candidate(name, Model(label, known, whole), by_fold)

@@ -6,14 +6,14 @@ records, rises by `THRESHOLD`: no clean data is needed, and a release without a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import Steps, Stop, Tables
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, shares
 from ppdm_cli.joint.sample import FOLDS, Sample
 
 THRESHOLD = 10.0
@@ -33,10 +33,11 @@ STOP = Stop(enough=0.05, patience=3, more=10, most=400)
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A set of attributes, its tables and their scores by fold, and the rise over none."""
+    """A set of attributes, by fold the table of them and the class, and the rise of the held-out likelihood."""
 
     places: tuple[int, ...]
-    table: Tables
+    tables: Tables
+    """p(original class, cell), (folds, classes, cells ...)."""
     scores: Floats
     steps: int
     folds: tuple[int, ...]
@@ -49,23 +50,22 @@ class Growing:
     def __init__(self, sample: Sample, cells: int = CELLS) -> None:
         self._sample, self._cells = sample, cells
         held = sample.label_counts
-        trained = held.sum(axis=0) - held
-        self.priors: Floats = np.maximum(trained, 1e-9) / np.maximum(trained.sum(axis=1, keepdims=True), 1e-9)
-        self.base: Floats = (held * np.log(self.priors)).sum(axis=1)
+        self.shares: Floats = np.stack([sample.shares(c) for c in held.sum(axis=0) - held])
+        self.base: Floats = (held * np.log(self.shares @ sample.label_matrix.T)).sum(axis=1)
         self.singles = [self._single(p) for p in range(len(sample.channels))]
 
     def _single(self, place: int) -> Found:
         inputs = self._sample.matrices[place].shape[1]
-        start = np.full((FOLDS * self._sample.classes, inputs), 1 / inputs)
+        start = np.repeat(self.shares[:, :, None] / inputs, inputs, axis=2)
         return self._fitted((place,), start, tuple(range(FOLDS)))
 
     def _fitted(self, places: tuple[int, ...], start: Tables, folds: tuple[int, ...]) -> Found:
         counts = self._sample.counts(places)
         which = list(folds)
         held = counts[which]
-        trained = (counts.sum(axis=0, keepdims=True) - held).reshape(1, -1, *counts.shape[2:])
-        steps = Steps([self._sample.matrices[p] for p in places], trained)
-        fit = steps.stopped(start[None], class_likelihood(held, self.priors[which]), STOP)
+        trained = counts.sum(axis=0, keepdims=True) - held
+        steps = steps_of(self._sample, places, trained[None])
+        fit = steps.stopped(start[None], class_likelihood(held), STOP)
         scores = fit.scores[0]
         gain = float((scores - self.base[which]).sum()) * FOLDS / len(which)
         return Found(places, fit.table[0], scores, int(fit.steps[0]), folds, gain)
@@ -80,16 +80,13 @@ class Growing:
         folds = found.folds
         if self.size(places) * self._sample.classes * FOLDS > FOLDED_CELLS:
             folds = folds[:1]
-        start = outer(self._of(found, folds), self._of(by, folds))
+        one, other = (self._of(f, folds) for f in (found, by))
+        start = outer(one, other / np.maximum(other.sum(axis=2, keepdims=True), TINY))
         return self._fitted(places, start, folds)
 
     def _of(self, found: Found, folds: tuple[int, ...]) -> Tables:
-        """The rows of some folds."""
-        table = found.table
-        if found.folds == folds:
-            return table
-        parted = table.reshape(len(found.folds), self._sample.classes, *table.shape[1:])
-        return parted[[found.folds.index(f) for f in folds]].reshape(-1, *table.shape[1:])
+        """The tables of some folds."""
+        return found.tables if found.folds == folds else found.tables[[found.folds.index(f) for f in folds]]
 
     def rise(self, new: Found, old: Found) -> float:
         """By how much the held-out likelihood rises, over all records, as far as the folds tell."""
@@ -126,30 +123,32 @@ class Growing:
         most = min(self._cells, CELLS_A_RECORD * self._sample.records)
         return self.size(found.places + by.places) * max(self._sample.classes, 2) <= 2 * most
 
-    def tables(self, found: Found) -> Floats:
-        """(folds, classes, cells ...): the table by fold."""
-        table = found.table
-        return table.reshape(len(found.folds), self._sample.classes, *table.shape[1:]).astype(np.float64)
+
+def steps_of(sample: Sample, places: Sequence[int], observed: Tables) -> Steps:
+    """Return EM for tables of the class and some attributes: the class is one more axis, with its own matrix.
+
+    What was kept has none, and each label of a kept class is a problem of its own.
+    """
+    matrices = [sample.matrices[p] for p in places]
+    if not sample.label.kept:
+        matrices = [sample.label_matrix, *matrices]
+    return Steps(matrices, shares(observed, observed.ndim - len(places) - 1))
 
 
 def outer(one: Tables, other: Tables) -> Tables:
-    """Row by row of axis 0 the product of two tables: as if they were independent there."""
-    left = one.reshape(*one.shape, *(1,) * (other.ndim - 1))
-    return left * other.reshape(other.shape[0], *(1,) * (one.ndim - 1), *other.shape[1:])
+    """Row by row of the first two axes the product of two tables: as if they were independent there."""
+    left = one.reshape(*one.shape, *(1,) * (other.ndim - 2))
+    return left * other.reshape(*other.shape[:2], *(1,) * (one.ndim - 2), *other.shape[2:])
 
 
-def class_likelihood(held: Tables, priors: Floats) -> Callable[[Tables, np.ndarray], Floats]:
-    """Judges by log p(class | published record) of the held-out counts (fold, class, cells ...).
-
-    `priors` are the classes' shares by fold.
-    """
-    folds, classes = priors.shape
-    flat = held.reshape(folds, classes, -1)
+def class_likelihood(held: Tables) -> Callable[[Tables, np.ndarray], Floats]:
+    """Judges by log p(label | published attributes) of the held-out counts (fold, label, cells ...)."""
+    flat = held.reshape(*held.shape[:2], -1)
     there = np.flatnonzero(flat.any(axis=(0, 1)))
     counts = flat[:, :, there]
 
     def judge(expected: Tables, _: np.ndarray) -> Floats:
-        parts = expected.reshape(folds, classes, -1)[:, :, there].astype(np.float64) * priors[:, :, None]
+        parts = expected.reshape(flat.shape)[:, :, there].astype(np.float64)
         chances = np.maximum(parts, 1e-300) / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
         scores: Floats = (counts * np.log(chances)).sum(axis=(1, 2))
         return scores[None]

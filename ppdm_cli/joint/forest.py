@@ -14,7 +14,8 @@ from itertools import combinations
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, shares
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, shares
+from ppdm_cli.joint.attribute_search import steps_of
 from ppdm_cli.joint.joint_table import Uniform, picked
 from ppdm_cli.joint.sample import Sample
 
@@ -150,31 +151,53 @@ class Forest:
         return drawn
 
 
-def learn_forest(sample: Sample, held: int | None, order: Sequence[int]) -> Forest:
-    """The forest of all records, or of all folds but the one held.
+def learn_forests(
+    sample: Sample, order: Sequence[int], folds: Sequence[int], edges: bool = True
+) -> tuple[Forest, dict[int, Forest]]:
+    """Return the forest of all records, and those learnt without each of some folds.
 
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
-    last ones have no edges.
+    last ones have no edges. Without edges it is naive Bayes.
     """
-    fold = 0 if held is None else held
-    marginals = [_marginal(sample, p, held) for p in range(len(sample.channels))]
-    weights, tables = _pairs(sample, marginals, _candidates(sample, order), fold, whole=held is None)
-    classes = []
-    for c in range(sample.classes):
-        classes.append(_forest(c, marginals, weights, tables))
-    return Forest(tuple(sample.matrices), tuple(classes))
+    chosen = _candidates(sample, order) if edges else []
+    found, weighed = {}, []
+    wholes: dict[Pair, Tables] = {}
+    for fold in folds:
+        marginals = _marginals(sample, fold)
+        weights, tables, more = _pairs(sample, marginals, chosen, fold, whole=fold == folds[0])
+        found[fold] = _built(sample, marginals, weights, tables)
+        weighed.append(weights)
+        wholes |= more
+    none = np.zeros(sample.label_matrix.shape[1])
+    mean = {pair: np.mean([w.get(pair, none) for w in weighed], axis=0) for pair in wholes}
+    return _built(sample, _marginals(sample, None), mean, wholes), found
 
 
 Pair = tuple[int, int]
 
 
-def _marginal(sample: Sample, place: int, held: int | None) -> Floats:
-    """The class-wise distribution of one attribute, of all records or all folds but one."""
-    counts, matrix = sample.counts([place]), sample.matrices[place]
-    seen = counts.sum(axis=0) - (0 if held is None else counts[held])
-    start = np.full((sample.classes, matrix.shape[1]), 1 / matrix.shape[1])
-    found = Steps([matrix], seen)(start, MARGINAL_STEPS).astype(np.float64)
-    return np.maximum(shares(found), 1e-9)
+def _seen(sample: Sample, places: Sequence[int], held: int | None) -> np.ndarray:
+    """Published counts of all records, or of all folds but one."""
+    counts = sample.counts(places)
+    return np.asarray(counts.sum(axis=0) - (0 if held is None else counts[held]))
+
+
+def _marginals(sample: Sample, held: int | None) -> list[Floats]:
+    """The distribution of each attribute within each original class."""
+    known, found = sample.shares(_seen(sample, [], held).astype(np.float64)), []
+    for place, matrix in enumerate(sample.matrices):
+        start = np.repeat(known[:, None] / matrix.shape[1], matrix.shape[1], axis=1)
+        steps = steps_of(sample, [place], _seen(sample, [place], held)[None])
+        table = steps(start[None], MARGINAL_STEPS)[0].astype(np.float64)
+        found.append(np.maximum(shares(table), 1e-9))
+    return found
+
+
+def _built(
+    sample: Sample, marginals: list[Floats], weights: dict[Pair, Floats], tables: dict[Pair, Tables]
+) -> Forest:
+    classes = range(sample.label_matrix.shape[1])
+    return Forest(tuple(sample.matrices), tuple(_forest(c, marginals, weights, tables) for c in classes))
 
 
 def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
@@ -192,8 +215,8 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
 
 def _pairs(
     sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool
-) -> tuple[dict[Pair, Floats], dict[Pair, Tables]]:
-    """Of each pair the gain over independence by class, and the class-wise tables."""
+) -> tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]:
+    """Of each pair the gain over independence by class, its tables, and (`whole`) those of all records."""
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
         shapes = (sample.matrices[a].shape, sample.matrices[b].shape)
@@ -202,45 +225,65 @@ def _pairs(
             groups.setdefault(shapes, []).append((a, b))
     weights: dict[Pair, Floats] = {}
     tables: dict[Pair, Tables] = {}
+    wholes: dict[Pair, Tables] = {}
     for (one, other), pairs in groups.items():
         most = max(1, BATCH_CELLS // (one[0] * other[0] * sample.classes))
         for first in range(0, len(pairs), most):
             some = pairs[first : first + most]
-            for pair, weight, table in zip(some, *_fitted(sample, marginals, some, fold, whole), strict=True):
-                if (weight > EDGE).any():
-                    weights[pair], tables[pair] = weight, table
-    return weights, tables
+            gains, fitted, more = _fitted(sample, marginals, some, fold, whole)
+            for n in np.flatnonzero((gains > EDGE).any(axis=1)).tolist():
+                weights[some[n]], tables[some[n]] = gains[n], fitted[n]
+                if whole:
+                    wholes[some[n]] = more[n]
+    return weights, tables, wholes
 
 
 def _fitted(
     sample: Sample, marginals: list[Floats], pairs: list[Pair], fold: int, whole: bool
-) -> tuple[Floats, Tables]:
-    """EM for pairs of like shapes at once, each class of each stopped by its own held-out likelihood."""
-    counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, classes, cells, cells)
-    cells = counts.shape[3:]
-    held = counts[:, fold].reshape(-1, *cells).astype(np.float32)
-    matrices = [
-        np.repeat(np.stack([sample.matrices[p[place]] for p in pairs]), sample.classes, axis=0)
-        for place in (0, 1)
-    ]
+) -> tuple[Floats, Tables, Tables]:
+    """EM for pairs of like shapes at once, each stopped by its own held-out likelihood.
+
+    Each label of a kept class is a problem of its own.
+    """
+    counts = np.stack([sample.counts(p) for p in pairs])  # (pairs, folds, labels, cells, cells)
+    held, every = counts[:, fold].astype(np.float32), counts.sum(axis=1)
+    label, kept = sample.label_matrix, sample.label.kept
+    classes = label.shape[1]
+    known = sample.shares((every - counts[:, fold])[0].sum(axis=(1, 2)).astype(np.float64))
     start = np.stack([marginals[a][:, :, None] * marginals[b][:, None, :] for a, b in pairs])
-    start = start.reshape(-1, *start.shape[2:])
+    start = (start * known[:, None, None]).astype(np.float32)
+    stacked = [np.stack([sample.matrices[p[place]] for p in pairs]).astype(np.float32) for place in (0, 1)]
+    by_class = [np.repeat(m, classes, axis=0) for m in stacked]
+    matrices = by_class if kept else [np.stack([label] * len(pairs)), *stacked]
+
+    def problems(table: Tables) -> Tables:
+        return table.reshape(-1, *table.shape[2:]) if kept else table
 
     def judge(expected: Tables, which: np.ndarray) -> Floats:
         logs = np.log(np.maximum(expected, TINY))
-        return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
+        own = problems(held)[which] * logs
+        return np.asarray(own.sum(axis=tuple(range(1, own.ndim)), dtype=np.float64))[:, None]
 
-    every = counts.sum(axis=1).reshape(held.shape)
-    steps = Steps(matrices, every - held)
-    fit = steps.stopped(start, judge, STOP)
-    base = judge(steps.expected(start.astype(np.float32)), np.arange(len(start)))
-    gain, table = (fit.scores - base)[:, 0], fit.table
+    steps = Steps(matrices, problems(shares(every - held)))
+    fit = steps.stopped(problems(start), judge, STOP)
+    table = fit.table.reshape(start.shape)
+    # what each held-out cell is worth to each class, by how likely it is that class's
+    now, before = (
+        np.maximum(forward(t.reshape(-1, *t.shape[2:]), by_class), TINY).reshape(*t.shape[:2], -1)
+        for t in (table, start)
+    )
+    told = now * (label.T @ (held.reshape(*held.shape[:2], -1) / np.maximum(label @ now, TINY)))
+    rise = np.log(shares(now, 2) / np.maximum(shares(before, 2), TINY) + TINY)
+    gain = (told * rise).sum(axis=2, dtype=np.float64)
+    more = table
     if whole:  # a few more steps with the records that were held back
-        which = np.flatnonzero(gain > EDGE)
-        more = max(3, int(np.median(fit.steps)) // 4)
-        table[which] = Steps(matrices, every)(table[which], more, which)
-    classes = (len(pairs), sample.classes)
-    return gain.reshape(classes), table.reshape(*classes, *table.shape[1:])
+        which = np.flatnonzero(problems(gain[:, :, None] > EDGE).reshape(len(fit.table), -1).any(axis=1))
+        final = fit.table.copy()
+        final[which] = Steps(matrices, problems(shares(every)))(
+            fit.table[which], max(3, int(np.median(fit.steps)) // 4), which
+        )
+        more = final.reshape(start.shape)
+    return gain, table, more
 
 
 def _forest(
@@ -261,7 +304,7 @@ def _forest(
         a, b = root(pair[0]), root(pair[1])
         if a != b:
             tree[a] = b
-            table = tables[pair][label].astype(np.float64)
+            table = shares(tables[pair][label][None])[0].astype(np.float64)
             neighbours[pair[0]].append((pair[1], table))
             neighbours[pair[1]].append((pair[0], table.T))
     branches, seen = [], set()

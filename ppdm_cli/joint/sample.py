@@ -6,7 +6,7 @@ the same records whatever the number of threads or the size of the partitions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
-from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Progress, fold
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import encoded
+from ppdm_cli.estimating import encoded, matrices_of, maximum_likelihood
+from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -29,12 +29,24 @@ LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
 
 
+def dense(channel: Channel) -> Floats:
+    """Return the matrix of a channel, the identity of one that was kept."""
+    return np.eye(channel.domain.size) if channel.kept else channel.matrix.dense()
+
+
+def published_codes(batch: Batch, channel: Channel) -> Codes:
+    """Return the codes of a column; what a kept one has beyond its domain goes to the nearest code."""
+    if channel.kept:
+        return channel.domain.encode(batch.column(channel.name), clip=True).codes
+    return encoded(batch, channel.name, channel.published)
+
+
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Published codes, (attributes, records), and published labels."""
 
     channels: tuple[Channel, ...]
-    """Those that a model may use; their matrices are small enough to be written out."""
+    """Those that a model may use, kept ones last; their matrices are small enough to be written out."""
     label: Channel
     codes: list[Codes]
     labels: Codes
@@ -51,36 +63,47 @@ class Sample:
         return len(self.labels)
 
     @cached_property
-    def classes(self) -> int:
-        return self.label.published.size
+    def matrices(self) -> list[Floats]:
+        return [dense(c) for c in self.channels]
 
     @cached_property
-    def matrices(self) -> list[Floats]:
-        return [c.matrix.dense() for c in self.channels]
+    def label_matrix(self) -> Floats:
+        """p(published label | original class)"""
+        return dense(self.label)
+
+    @property
+    def classes(self) -> int:
+        """How many labels there are, published or original, whichever are more."""
+        return max(self.label_matrix.shape)
 
     @cached_property
     def _joint(self) -> np.ndarray:
-        return self.folds.astype(np.int64) * self.classes + self.labels
+        return self.folds.astype(np.int64) * len(self.label_matrix) + self.labels
 
     @cached_property
     def label_counts(self) -> Floats:
-        """(folds, classes)"""
-        counts = np.bincount(self._joint, minlength=FOLDS * self.classes)
-        return counts.reshape(FOLDS, self.classes).astype(np.float64)
+        """(folds, published labels)"""
+        return self.counts([]).astype(np.float64)
 
     def counts(self, places: Sequence[int]) -> np.ndarray:
-        """How often each combination was published: (folds, classes, cells ...)."""
-        shape = [len(self.matrices[p]) for p in places]
+        """How often each combination was published: (folds, labels, cells ...)."""
+        shape = [len(self.label_matrix), *(len(self.matrices[p]) for p in places)]
         code = self._joint.copy()
-        for place, size in zip(places, shape, strict=True):
+        for place, size in zip(places, shape[1:], strict=True):
             code *= size
             code += self.codes[place]
-        cells = FOLDS * self.classes * int(np.prod(shape))
-        return np.bincount(code, minlength=cells).reshape(FOLDS, self.classes, *shape)
+        return np.bincount(code, minlength=FOLDS * int(np.prod(shape))).reshape(FOLDS, *shape)
+
+    def shares(self, counts: Floats) -> Floats:
+        """Return the original classes' most likely shares, from counts of published labels."""
+        if not self.label.kept:
+            counts = maximum_likelihood(counts, matrices_of((self.label,)))
+        raised = np.maximum(counts, 1e-9)
+        return np.asarray(raised / raised.sum())
 
 
 def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
-    """Return the channels that a joint model may have; none where the class has too many labels itself."""
+    """Return the perturbed channels that a joint model may have; none where the class has too many labels."""
     if label.published.size > LARGEST_DOMAIN:
         return []
     return [c for c in sidecar.channels if c.name != label.name and c.matrix.outputs <= LARGEST_DOMAIN]
@@ -94,19 +117,22 @@ def read(
     progress: Progress | None = None,
 ) -> Sample:
     """The release as a sample, in one pass."""
-    chosen = usable(sidecar, label)
-    if not chosen:
+    perturbed = usable(sidecar, label)
+    if not perturbed:
         raise UsageError(
             f"there is nothing to learn {quoted(label.name)} from: the class and one other perturbed attribute "
             f"must have at most {LARGEST_DOMAIN} values",
             "ask the owner for fewer bins, or reconstruct with --method by-class",
         )
-    domains = {a.name: a.published for a in [*chosen, label]}
-    most = min(MOST_RECORDS, max(MOST_CODES // len(domains), 1))
-    task = partial(_Thinned.of, domains, most, label.published.size)
-    found = fold(table, task, _Thinned.__add__, columns=list(domains), threads=threads, progress=progress)
+    names = [a.name for a in sidecar.kept if a.name != label.name]
+    chosen = perturbed + kept_channels(table, names, LARGEST_DOMAIN, threads, progress)
+    channels = [*chosen, label]
+    most = min(MOST_RECORDS, max(MOST_CODES // len(channels), 1))
+    columns = [c.name for c in channels]
+    task = partial(_Thinned.of, channels, most, label.published.size)
+    found = fold(table, task, _Thinned.__add__, columns=columns, threads=threads, progress=progress)
     if found is None:
-        empty = [np.empty(0, code_type(d.size)) for d in domains.values()]
+        empty = [np.empty(0, code_type(c.published.size)) for c in channels]
         nobody = np.zeros(label.published.size, np.int64)
         found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), empty)
     # the low bits choose the fold, the high ones who stays
@@ -126,9 +152,9 @@ class _Thinned:
     columns: list[np.ndarray]
 
     @classmethod
-    def of(cls, domains: Mapping[str, Domain], most: int, labels: int, batch: Batch) -> _Thinned:
+    def of(cls, channels: Sequence[Channel], most: int, labels: int, batch: Batch) -> _Thinned:
         hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
-        columns: list[np.ndarray] = [encoded(batch, n, d) for n, d in domains.items()]
+        columns: list[np.ndarray] = [published_codes(batch, c) for c in channels]
         published = np.bincount(columns[-1], minlength=labels)
         return cls(most, published, 0, hashes, columns)._fitting()
 

@@ -30,7 +30,7 @@ from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealer import Dealer
 from ppdm_cli.reconstructing.planner import Planner
-from ppdm_cli.reconstructing.posterior_draws import Drawer, raked
+from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.releases import open_releases, spooled
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
@@ -106,8 +106,6 @@ def reconstruct(
                 learnt = learn(sample, cells)
             if learnt.model is not None:
                 drawer = Drawer.of(learnt, sidecar.release)
-                if not label.kept:
-                    drawer = raked(drawer, sample, table, estimator, threads, progress)
         planned = Planner(table, sidecar, estimator, threads, progress).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]

@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.channels import Channel
 from ppdm_cli.joint import Sample
 from ppdm_cli.stats import Z
-from ppdm_cli.trees.from_model import label_inverse
 from ppdm_cli.trees.growing import Grown
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.regions import regions
@@ -36,12 +36,18 @@ class Expected:
     high: float | None = None
 
 
+def _inverse(channel: Channel) -> Floats:
+    """Return by (original, published) code what a published code tells of the original one, unbiased."""
+    if channel.kept:
+        return np.eye(channel.domain.size)
+    return channel.matrix.solve(np.eye(channel.matrix.outputs))
+
+
 def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places: tuple[int, ...]) -> Floats:
     """Return for each record of a fold an unbiased estimate of whether the tree is right about it."""
     rows = np.flatnonzero(sample.folds == fold)
-    labels = label_inverse(sample.label)[:, sample.labels[rows]]
-    matrices = [sample.channels[p].matrix for p in places]
-    inverse = [m.solve(np.eye(m.outputs)) for m in matrices]
+    labels = _inverse(sample.label)[:, sample.labels[rows]]
+    inverse = [_inverse(sample.channels[p]) for p in places]
     right = np.zeros(len(rows))
     said = {0: 0}
     for node, region in regions(records, grown):

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from math import ceil, floor, log10
 
 import numpy as np
-import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
-from ppdm_cli.joint import Forest, JointTable, Learnt
+from ppdm_cli.joint import JointTable, Learnt, Model, picked
 from ppdm_cli.trees.growing import Grown, Options, grow
 from ppdm_cli.trees.jackknife_pruning import prune
 from ppdm_cli.trees.pruning import Pruner, collapse
@@ -39,20 +37,6 @@ APART = 0.5
 """How much the classes' shares must differ on both sides of a bin before a threshold moves into it."""
 
 
-def label_inverse(label: Channel) -> Floats:
-    """Return by (original, published) label what a published label tells about the original one, unbiased."""
-    if label.kept:
-        return np.eye(label.domain.size)
-    return label.matrix.solve(np.eye(label.matrix.outputs))
-
-
-def original_labels(table: Floats, label: Channel) -> Floats:
-    """Return a table by published label (axis 0) as one by original label; null is not a label."""
-    if not label.kept:
-        table = np.maximum(label.matrix.solve(table, 0), 0.0)
-    return table[: label.domain.ordinary]
-
-
 class ModelTrees:
     """Makes trees of a model; the same way for all records and without a fold."""
 
@@ -67,7 +51,7 @@ class ModelTrees:
     @property
     def options(self) -> Options:
         """Return the settings that the tree records about its training."""
-        if isinstance(self._learnt.model, JointTable):
+        if self._learnt.model is not None and isinstance(self._learnt.model.within, JointTable):
             return Options("gain", max(2.0, LEAST * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
         return Options(min_records=max(2.0, 2 * each))
@@ -78,31 +62,27 @@ class ModelTrees:
 
     def leaf(self) -> Tree:
         """Return a tree of one leaf that knows only the classes' shares."""
-        counts = original_labels(self._learnt.shares * self._sample.total, self._label)
+        counts = self._learnt.totals[: len(self._labels)]
         none = np.full(1, -1, np.int32)
         return Tree(
             (), self._class, str(self._label.kind), self._labels, none, np.full(1, np.nan), none,
             np.zeros(1, np.int32), counts[None, :], majority(counts[None, :]).astype(np.int32), {},
         )  # fmt: skip
 
-    def _weights(self, model: JointTable) -> Floats:
-        """Return the weights of records by original class and cell."""
-        shares = self._learnt.shares * self._sample.total
-        table = model.table * shares.reshape(-1, *(1,) * (model.table.ndim - 1))
-        return original_labels(table, self._label)
+    def _weights(self, model: Model) -> Floats:
+        """Return the weights of records by original class and cell; null is not a class."""
+        assert isinstance(model.within, JointTable)
+        table = model.within.table
+        totals = model.shares * self._sample.total
+        return (table * totals.reshape(-1, *(1,) * (table.ndim - 1)))[: len(self._labels)]
 
-    @cached_property
-    def _held(self) -> list[Floats]:
-        """Return the weights of the tables that were learnt without a fold."""
-        return [self._weights(m) for m in self._learnt.held.values() if isinstance(m, JointTable)]
-
-    def _cells(self, model: JointTable) -> tuple[Records, Floats]:
+    def _cells(self, model: Model) -> tuple[Records, Floats]:
         """Return every cell that holds anything as a record without a class, and the tables over them.
 
         The tables are (tables, classes, cells): the model's, then those learnt without a fold.
         """
         attributes = self._sample.channels
-        tables = np.stack([self._weights(model), *self._held])
+        tables = np.stack([self._weights(m) for m in (model, *self._learnt.held.values())])
         flat = tables.reshape(*tables.shape[:2], -1)
         kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
         cells = np.unravel_index(kept, tables.shape[2:])
@@ -113,11 +93,13 @@ class ModelTrees:
         records = Records(columns, self._class, str(self._label.kind), self._labels, nothing)
         return records, flat[:, :, kept]
 
-    def tree(self, model: JointTable | Forest, without: int | None = None) -> tuple[Records, Grown]:
+    def tree(self, model: Model, without: int | None = None) -> tuple[Records, Grown]:
         """Return the tree of a model that was learnt from all records, or without a fold."""
-        return self._table_tree(model) if isinstance(model, JointTable) else self._forest_tree(model, without)
+        if isinstance(model.within, JointTable):
+            return self._table_tree(model)
+        return self._drawn_tree(model, without)
 
-    def _table_tree(self, model: JointTable) -> tuple[Records, Grown]:
+    def _table_tree(self, model: Model) -> tuple[Records, Grown]:
         """Return the tree grown from the cells of a joint table."""
         cells, tables = self._cells(model)
         classes = tables.shape[1]
@@ -128,50 +110,47 @@ class ModelTrees:
         prune(cells, grown, tables)
         return records, grown
 
-    def _forest_tree(self, model: Forest, without: int | None) -> tuple[Records, Grown]:
-        """Return the tree grown from records with original values drawn from their posterior."""
+    def _drawn_tree(self, model: Model, without: int | None) -> tuple[Records, Grown]:
+        """Return the tree grown from records with class and values drawn from their posterior."""
         sample, rng = self._sample, np.random.Generator(np.random.SFC64(SEED))
-        labels = sample.labels
-        used = np.ones(len(labels), bool) if without is None else sample.folds != without
-        if self._label.kept:  # null is not a label
-            used &= labels < self._label.domain.ordinary
-        rows = np.flatnonzero(used)
-        published = [c[rows] for c in sample.codes]
-        draws = [
-            model.draw(published, labels[rows], lambda _, some: rng.random(len(some)))
-            for _ in range(self._copies)
-        ]
-        drawn = [np.concatenate([d[p] for d in draws]) for p in range(len(published))]
-        classes = np.tile(labels[rows].astype(np.intp), self._copies)
-        records = self._records(drawn, classes, sample.total / max(len(classes), 1))
+        rows = np.arange(sample.records) if without is None else np.flatnonzero(sample.folds != without)
+        published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
+        chances = None
+        if not self._label.kept:
+            chances = self._learnt.drawn_from(model).chances(published, labels)
+        classes, drawn = [], []
+        for _ in range(self._copies):
+            own = labels if chances is None else picked(chances, rng.random(len(rows)))
+            classes.append(own.astype(np.intp))
+            drawn.append(model.within.draw(published, own, lambda _, some: rng.random(len(some))))
+        records = self._records([np.concatenate(c) for c in zip(*drawn, strict=True)], np.concatenate(classes))
         grown = grow(records, self.options, True)
         collapse(grown)
         Pruner(records, grown, self.options.confidence).run()
-        grown.counts = original_labels(grown.counts.T, self._label).T
-        return replace(records, class_dtype=str(self._label.kind), labels=self._labels), grown
+        return records, grown
 
-    def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray, weight: float) -> Records:
-        """Return records of the original codes of all attributes and of published labels."""
+    def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray) -> Records:
+        """Return records of original codes and classes; null is not a class."""
+        known = np.flatnonzero(classes < len(self._labels))
         attributes = self._sample.channels
-        columns = tuple(self._column(a, c) for a, c in zip(attributes, codes, strict=True))
-        published = tuple(range(self._sample.classes))
-        weights = np.full(len(classes), weight)
-        return Records(columns, self._class, str(pa.int64()), published, classes, weights)
+        columns = tuple(self._column(a, c[known]) for a, c in zip(attributes, codes, strict=True))
+        weights = np.full(len(known), self._sample.total / max(len(classes), 1))
+        return Records(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
 
-    def opinion(self, model: Forest, grown: Grown) -> float:
+    def opinion(self, model: Model, grown: Grown) -> float:
         """Return how often a tree is right about records that a forest makes up."""
+        assert not isinstance(model.within, JointTable)
         rng = np.random.Generator(np.random.SFC64(SEED))
-        numbers = np.rint(self._learnt.shares * MADE_UP).astype(int)
-        made = [model.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
+        numbers = np.rint(self._learnt.totals / max(self._sample.total, 1) * MADE_UP).astype(int)
+        made = [model.within.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
         classes = np.repeat(np.arange(len(numbers)), numbers)
-        records = self._records([np.concatenate(c) for c in zip(*made, strict=True)], classes, 1.0)
-        counts = np.zeros((len(grown.feature), len(numbers)))
+        records = self._records([np.concatenate(c) for c in zip(*made, strict=True)], classes)
+        counts = np.zeros((len(grown.feature), len(self._labels)))
         for entries in descended(records, grown, np.ones(records.rows)):
             ended = entries.at(np.flatnonzero(grown.feature[entries.slot] < 0))
-            np.add.at(counts, (ended.slot, classes[ended.record]), ended.weights())
-        original = original_labels(counts.T, self._label).T
-        right = original[np.arange(len(original)), majority(grown.counts)]
-        return float(right.sum() / max(original.sum(), 1e-300))
+            np.add.at(counts, (ended.slot, records.classes[ended.record]), ended.weights())
+        right = counts[np.arange(len(counts)), majority(grown.counts)]
+        return float(right.sum() / max(counts.sum(), 1e-300))
 
     def _column(self, attribute: Channel, codes: np.ndarray) -> Column:
         domain, kind = self._domains[attribute.name], attribute.kind
@@ -181,7 +160,7 @@ class ModelTrees:
         narrow = codes.astype(code_type(domain.size))
         return Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls)
 
-    def refined(self, tree: Tree, model: JointTable) -> tuple[Tree, float]:
+    def refined(self, tree: Tree, model: Model) -> tuple[Tree, float]:
         """Return the tree with thresholds within bins, and the most records that this may set right."""
         cells, tables = self._cells(model)
         cut = np.zeros(tree.size, np.int64)

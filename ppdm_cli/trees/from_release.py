@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import Progress, step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
-from ppdm_cli.joint import CELLS, Forest, JointTable, Learnt, learn, read, usable
+from ppdm_cli.joint import CELLS, JointTable, Learnt, learn, read
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -30,7 +30,7 @@ class FromRelease(Shown):
     tree: Tree
     records: int
     expected: Expected
-    model: Literal["joint", "forest", "none"]
+    model: str
     attributes: tuple[str, ...]
     """The attributes that the model has."""
     gain: float
@@ -127,11 +127,8 @@ def from_release(
     with step(progress, "learning"):
         learnt = learn(sample, cells)
     remarks = []
-    kept = [a.name for a in sidecar.kept if a.name != label.name]
-    large = [a.name for a in sidecar.perturbed if a.name != label.name]
-    large = [n for n in large if n not in {a.name for a in usable(sidecar, label)}]
-    if kept:
-        remarks.append(f"Not used, because not perturbed: {listed(kept)}.")
+    used = {c.name for c in [*sample.channels, label]}
+    large = [a.name for a in sidecar.attributes if a.name not in used]
     if large:
         remarks.append(f"Not used, because of too many values: {listed(large)}.")
     with step(progress, "growing"):
@@ -149,11 +146,13 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         return FromRelease(tree, sample.total, Expected(share, "model"), "none", (), 0.0, remarks)
     records, grown = teacher.tree(model)
     right = []
-    told = all(sample.channels[p].matrix.invertible for p in model.places)
-    for fold, held in learnt.held.items() if told else ():
+    tested = [sample.channels[p] for p in model.places]
+    told = all(c.kept or c.matrix.invertible for c in tested)
+    table = isinstance(model.within, JointTable)
+    for fold, held in (list(learnt.held.items())[: None if table else 1]) if told else ():
         right.append(rightness(sample, fold, *teacher.tree(held, fold), model.places))
     tree, gap = packed(records, grown, teacher.options), 0.0
-    if isinstance(model, JointTable):
+    if table:
         tree, gap = teacher.refined(tree, model)
         share = float(tree.counts[tree.is_leaf].max(axis=1).sum() / tree.counts[0].sum())
     else:
@@ -162,8 +161,8 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         tree,
         sample.total,
         expected(right, share, gap),
-        "forest" if isinstance(model, Forest) else "joint",
-        tuple(sample.channels[p].name for p in model.places),
+        learnt.name,
+        tuple(c.name for c in tested),
         bits,
         remarks,
     )
