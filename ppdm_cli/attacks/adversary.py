@@ -6,6 +6,7 @@ Never from the original. What does not apply is said, and the rest goes on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -47,8 +48,8 @@ MOST_LABELS = 32
 class Adversary:
     """Holds what was learnt, and the attacks that guess."""
 
-    def __init__(self, table: Table, sidecar: Sidecar, asked: Sequence[str]) -> None:
-        self._table, self._sidecar, self._asked = table, sidecar, asked
+    def __init__(self, table: Table, sidecar: Sidecar, asked: Sequence[str], known: bool) -> None:
+        self._table, self._sidecar, self._asked, self._known = table, sidecar, asked, known
         self._released = Paired(table, None, sidecar)
         self.remarks: list[str] = []
         self.kept: list[dict[str, Any]] = []
@@ -88,12 +89,13 @@ class Adversary:
             for a in perturbed
         }
         self.reader = Reader(self.targets, label)
+        posterior = Posterior(list(self.targets.values()), self.counts)
         if set(self._asked) & set(LINEAR):
             self._learn_linear(threads, progress)
         if "posterior" in self._asked:
-            self.guessers["posterior"] = Posterior(list(self.targets.values()))
+            self.guessers["posterior"] = posterior
         if "record" in self._asked:
-            self._learn_record(threads, progress)
+            self._learn_record(posterior, threads, progress)
         if label is not None and label.kept and {"posterior", "record"} & set(self._asked):
             self.kept = [
                 {"attribute": n, "kept": label.name} | told_by_class(self.targets[n], c)
@@ -145,7 +147,7 @@ class Adversary:
                 continue
             self.guessers[name] = Linear(name, chosen, scores, scored, estimator(scored))
 
-    def _learn_record(self, threads: int | None, progress: Progress | None) -> None:
+    def _learn_record(self, posterior: Posterior, threads: int | None, progress: Progress | None) -> None:
         label = self.label
         if label is None:
             self.remarks.append(
@@ -159,12 +161,13 @@ class Adversary:
             return
         sample = joint.read(self._table, self._sidecar, label, threads, progress)
         with step(progress, "learning"):
-            learnt = joint.learn(sample)
-        found = Record(learnt, self.targets, self._by_class, self.gamma)
-        if not found.inside:
+            found = Record(joint.learn(sample), self.targets, posterior, self.gamma, self._known)
+        if found.alone:
             self.remarks.append(
-                "record: the release shows no joint distribution, so each attribute is guessed by class."
+                f"record: the other columns say nothing certain about {listed(found.alone)}; it guesses as "
+                "posterior does."
             )
+        self.reader = replace(self.reader, kept=[c for c in found.channels if c.kept])
         self.guessers["record"] = found
 
 

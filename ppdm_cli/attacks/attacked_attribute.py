@@ -6,7 +6,7 @@ likeliest, and the mean. Each is the best guess for its own measure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -57,6 +57,12 @@ class Rows:
     labels: Codes | None
     truths: dict[str, Truth] | None
     first_row: int
+    others: dict[str, Codes] = field(default_factory=dict)
+    """The codes of kept columns, where they take part."""
+
+    @property
+    def count(self) -> int:
+        return len(next(iter(self.codes.values())))
 
     @property
     def known(self) -> dict[str, Truth]:

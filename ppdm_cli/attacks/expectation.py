@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Target
 from ppdm_cli.attacks.scoring import Tally
+from ppdm_cli.estimating import maximum_likelihood
+from ppdm_cli.joint import FOLDS
 
-LARGEST, WORK = 1024, 1 << 25
-"""Attributes of more published values have the model's own opinion; so many cells are worked through for one."""
+LARGEST, WORK = 1024, 1 << 23
+"""Attributes of more published values have the model's own opinion; cells worked through for one, in a fold."""
 
 
 def tellable(target: Target) -> bool:
@@ -24,12 +26,12 @@ def tellable(target: Target) -> bool:
     return matrix.invertible and target.channel.noise is None and matrix.outputs <= LARGEST
 
 
-def share(target: Target, records: int) -> float:
-    """Return the share of the records that are enough, or as many as can be."""
-    return WORK / (max(records, 1) * target.matrix.outputs * target.matrix.inputs)
+def enough(target: Target, rows: np.ndarray) -> np.ndarray:
+    """Return the records that are worked through: all, or as many as can be from everywhere."""
+    return rows[:: 1 + len(rows) * target.matrix.outputs * target.matrix.inputs // WORK]
 
 
-def told(target: Target, likely: Floats, codes: Codes, weights: Floats | None = None) -> Tally:
+def told(target: Target, likely: Floats, codes: np.ndarray, weights: Floats | None = None) -> Tally:
     """Return what guesses from p(original | all but the own answer) are worth at the answers published.
 
     With one row of `likely` for all, `codes` are all answers and `weights` how many records gave each.
@@ -45,6 +47,19 @@ def told(target: Target, likely: Floats, codes: Codes, weights: Floats | None = 
     return found
 
 
+def crossed(target: Target, counts: Floats) -> Tally:
+    """Return what guesses from the own answer alone are worth: the rule for some records is learnt from others."""
+    rng, left, found = np.random.default_rng(0), counts.astype(np.int64), Tally()
+    for parts in range(FOLDS, 0, -1):
+        fold = rng.multivariate_hypergeometric(left, int(left.sum()) // parts, method="marginals")
+        left = left - fold
+        rest = counts - fold
+        if rest.any() and fold.any():
+            likely = maximum_likelihood(rest, [target.matrix])[None] / rest.sum()
+            found += told(target, likely, np.arange(len(counts)), fold.astype(np.float64))
+    return found
+
+
 def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats]:
     """Return w(x) of each measure, (records, originals): of the guess, and of the one from the prior alone."""
     rows, (outputs, inputs) = len(likely), answers.shape
@@ -54,6 +69,7 @@ def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats
         "exact": _named(guess.exact, answers, rows),
         "exact_prior": np.eye(inputs)[alone.exact],
     }
+    found["exact_apart"] = _apart(found["exact"], found["exact_prior"])
     if not target.ordered:
         return found
     codes, last = np.arange(inputs), target.ordered
@@ -62,9 +78,15 @@ def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats
         start=np.zeros((rows, inputs)),
     )
     found["near_prior"] = target.is_near(np.broadcast_to(alone.near, codes.shape), codes)[None].astype(float)
+    found["near_apart"] = _apart(found["near"], found["near_prior"])
     if target.measurable:
         found |= _errors(target, answers, guess, rows)
     return found
+
+
+def _apart(own: Floats, prior: Floats) -> Floats:
+    """Return the chance that a guess is right and the prior's is not, or the other way about."""
+    return np.where(prior > 0, 1 - own, own)
 
 
 def _named(

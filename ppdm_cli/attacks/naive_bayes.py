@@ -2,13 +2,13 @@
 
 For each pair of columns EM learns the joint distribution of their originals, stopped where the pair's held-out
 records are likeliest; a kept column is its own original. What an answer says of an original value follows by
-the answer's own matrix, so no belief exceeds what gamma allows. Columns that say the same would count twice: each
-is weighed, in the order of what it says alone, by how likely held-out records make the attribute's own answers.
+the answer's own matrix, so no belief exceeds what gamma allows. Columns that say the same would count twice:
+each is weighed, in the order of what it says alone, by how likely held-out answers of the attribute become.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,7 +17,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.estimating import TINY, Steps, Stop, Tables, maximum_likelihood
-from ppdm_cli.joint import Sample
+from ppdm_cli.joint import FOLDS, Sample
 
 LARGEST_PAIR, AT_ONCE = 1 << 14, 1 << 22
 """Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
@@ -39,8 +39,11 @@ class Columns:
     """The records that were held back."""
 
     @classmethod
-    def of(cls, sample: Sample) -> Columns:
-        return cls([*sample.channels, sample.label], [*sample.codes, sample.labels], sample.folds == 0)
+    def of(cls, sample: Sample, without: int = -1) -> Columns:
+        """Return the columns of all records, or of those outside one fold."""
+        rows = np.flatnonzero(sample.folds != without)
+        codes = [c[rows] for c in (*sample.codes, sample.labels)]
+        return cls([*sample.channels, sample.label], codes, sample.folds[rows] == (without + 1) % FOLDS)
 
     def matrix(self, place: int) -> Floats:
         channel = self.channels[place]
@@ -65,7 +68,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the published codes of one column say of an attribute's originals: (codes, originals), as logarithms."""
+    """What the published codes of a column say of an attribute's originals: log p, (codes, originals)."""
 
     place: int
     logs: Floats
@@ -89,16 +92,15 @@ class NaiveBayes:
         return _shares(logs)
 
 
-def learnt(columns: Columns) -> dict[int, tuple[NaiveBayes, float]]:
-    """Return for each perturbed column its naive Bayes, and the held-out log-likelihood of its own answers."""
-    said: dict[int, list[tuple[float, Evidence, Evidence]]] = {}
-    for pair, gain, tables in _pairs(columns):
+def learnt(columns: Columns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, float]]:
+    """Return the naive Bayes of these columns, and the held-out log-likelihood of their own answers."""
+    said: dict[int, list[tuple[float, Evidence, Evidence]]] = {p: [] for p in places}
+    for pair, gain, tables in _pairs(columns, places):
         for (own, other), turned in zip((pair, pair[::-1]), (tables, tables.swapaxes(-1, -2)), strict=True):
-            if not columns.channels[own].kept:
+            if own in places:
                 held, whole = (_evidence(columns, other, table) for table in turned)
-                said.setdefault(own, []).append((gain, held, whole))
-    perturbed = [p for p, c in enumerate(columns.channels) if not c.kept]
-    return {p: _weighed(columns, p, sorted(said.get(p, []), key=lambda s: -s[0])) for p in perturbed}
+                said[own].append((gain, held, whole))
+    return {p: _weighed(columns, p, sorted(found, key=lambda s: -s[0])) for p, found in said.items()}
 
 
 def judged(columns: Columns, place: int, rows: np.ndarray, likely: Floats) -> float:
@@ -111,14 +113,13 @@ def judges(columns: Columns) -> np.ndarray:
     return np.flatnonzero(columns.held)[:JUDGES]
 
 
-def _pairs(columns: Columns) -> Iterator[tuple[tuple[int, int], float, Tables]]:
-    """Yield each pair that is not independent, its held-out gain, and its tables without and with those records."""
+def _pairs(columns: Columns, places: Collection[int]) -> Iterator[tuple[tuple[int, int], float, Tables]]:
+    """Yield each pair that is not independent, its held-out gain, its tables without them and with."""
     alike: dict[tuple[tuple[int, ...], ...], list[tuple[int, int]]] = {}
     matrices = [columns.matrix(p) for p in range(len(columns.channels))]
     priors = [columns.prior(p, False) for p in range(len(matrices))]
     for a, b in combinations(range(len(matrices)), 2):
-        both_kept = columns.channels[a].kept and columns.channels[b].kept
-        if not both_kept and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR:
+        if (a in places or b in places) and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR:
             alike.setdefault((matrices[a].shape, matrices[b].shape), []).append((a, b))
     for (one, other), pairs in alike.items():
         step = max(1, AT_ONCE // (one[0] * other[0]))
@@ -131,7 +132,7 @@ def _pairs(columns: Columns) -> Iterator[tuple[tuple[int, int], float, Tables]]:
 
 
 def _fitted(counts: np.ndarray, matrices: list[Tables], begin: Tables) -> tuple[Floats, Tables]:
-    """Return the rise of each pair's held-out likelihood over independence, and (pair, without and with, cells)."""
+    """Return how much likelier than independence held-out records are, and (pair, without and with, cells)."""
     held = counts[:, 1].astype(np.float32)
 
     def judge(expected: Tables, which: np.ndarray) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ppdm_cli.arrays import Codes
@@ -22,6 +22,8 @@ class Reader:
 
     targets: Mapping[str, Target]
     label: Channel | None
+    kept: Sequence[Channel] = ()
+    """Columns published as they are that take part."""
 
     def published(self, batch: Batch) -> Rows:
         codes = {n: _codes(batch, PUBLISHED, n, t.published) for n, t in self.targets.items()}
@@ -34,7 +36,8 @@ class Reader:
         if self.label is not None:
             name = self.label.name
             labels = codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published)
-        return Rows(codes, noisy, labels, None, batch.first_row)
+        others = {c.name: c.domain.encode(batch.column(PUBLISHED + c.name), clip=True).codes for c in self.kept}
+        return Rows(codes, noisy, labels, None, batch.first_row, others)
 
     def both(self, batch: Batch) -> Rows:
         """Return the published rows together with their originals."""

@@ -83,8 +83,7 @@ class _Guessing:
             if rows.truths is not None:
                 seen.tallies |= self._tallied(attack, guesses, rows.truths)
             if attack == "record":
-                assert rows.labels is not None
-                seen.beliefs = guesser.believed(guesses, rows.labels)
+                seen.beliefs = guesser.believed(guesses, rows)
         if self.agreement is not None:
             seen.agreement = self.agreement.counted(rows)
         if self.audit is not None:
@@ -141,7 +140,7 @@ class Passes:
     ) -> None:
         self._paired, self._sidecar = paired, sidecar
         self._asked, self._known = asked, known
-        self.adversary = Adversary(table, sidecar, asked)
+        self.adversary = Adversary(table, sidecar, asked, known)
         self.rows: list[dict[str, Any]] = []
         self.audit_rows: list[dict[str, Any]] = []
         self.coins_rows: list[dict[str, Any]] = []
@@ -199,9 +198,7 @@ class Passes:
         if "posterior" in self._task.guessers:
             beliefs["posterior"] = self._task.guessers["posterior"].beliefs()
         if "record" in self._task.guessers:
-            beliefs["record"] = {
-                n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in seen.beliefs.items()
-            }
+            beliefs["record"] = self._task.guessers["record"].largest(seen.beliefs)
         if self._known:
             figures = {k: t.figures(self._task.targets[k[1]]) for k, t in seen.tallies.items()}
         else:

@@ -53,6 +53,9 @@ class Tally:
         w = {k: worths.get(k, nothing) for k in _SUMS} | {"n": np.ones(len(weights))}
         for what in ("exact", "near"):
             w |= {f"{what}_2": w[what] ** 2, f"{what}_differs": (w[what] - w[f"{what}_prior"]) ** 2}
+            if f"{what}_apart" in worths:  # an estimate's own error, and the measured figure's beside it
+                w[f"{what}_2"] = w[f"{what}_2"] + w[what]
+                w[f"{what}_differs"] = w[f"{what}_differs"] + worths[f"{what}_apart"]
         w |= {"e4": w["e2"] ** 2, "b4": w["b2"] ** 2, "e2b2": w["e2"] * w["b2"]}
         return cls(np.array([weights @ w[k] for k in _SUMS]))
 
@@ -60,14 +63,14 @@ class Tally:
         return Tally(self._sums + other._sums)
 
     def figures(self, target: Target, measured: bool = True) -> dict[str, Any]:
-        """Return the figures; those that are not measured are estimates, which may leave their range by chance."""
+        """Return the figures; what is not measured is an estimate, which may leave its range by chance."""
         s = dict(zip(_SUMS, map(float, self._sums), strict=True))
         found: dict[str, Any] = {}
         n = max(s["n"], 1.0)
         for what in ("exact", "near") if target.ordered else ("exact",):
             mean, prior = s[what] / n, s[f"{what}_prior"] / n
             half = Z * sqrt(max(s[f"{what}_differs"] / n - (mean - prior) ** 2, 0.0) / n)
-            wide = Z * sqrt(max(s[f"{what}_2"] / n - mean**2, 0.0) / n)
+            wide = Z * sqrt(max(s[f"{what}_2"] / n - 2 * mean**2, 0.0) / n)
             low, high = wilson(s[what], n) if measured else (_share(mean - wide), _share(mean + wide))
             low_gain, high_gain = mean - prior - half, mean - prior + half
             mean, prior = _share(mean), _share(prior)

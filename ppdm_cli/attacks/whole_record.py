@@ -1,13 +1,14 @@
-"""The Bayes adversary who sees a whole published record, kept columns and class too; all is learnt from the release.
+"""The Bayes adversary who sees a whole published record, kept columns and class too.
 
-Of each attribute there are up to three opinions: by its own answer alone, by naive Bayes over all other
-columns, and by the joint model of the class. The one under which held-out answers are likeliest is taken.
+Of each attribute there are up to three opinions, all learnt from the release: by its own answer alone, by naive
+Bayes over all other columns, and by the joint model of the class. The one under which held-out answers are
+likeliest is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,8 @@ from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, le
 from ppdm_cli.attacks.posterior import Answers, Posterior, answers
 from ppdm_cli.attacks.scoring import Tally, expected
 from ppdm_cli.estimating import TINY, maximum_likelihood
-from ppdm_cli.joint import Learnt, Model
+from ppdm_cli.joint import FOLDS, Learnt, Model
 from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.repeatable import mixed
 
 ROWS = 1 << 13
 """The number of records that are processed at a time."""
@@ -29,16 +29,15 @@ ROWS = 1 << 13
 
 @dataclass
 class Beliefs:
-    """Sums of what the adversary believes of the own guesses, and what they are worth; adds up over partitions."""
+    """Sums of what the adversary believes of the own guesses; adds up over partitions."""
 
     sums: Floats
     largest: float
     bound: float
-    worth: Tally = field(default_factory=Tally)
 
     def __add__(self, other: Beliefs) -> Beliefs:
         top = self if self.largest >= other.largest else other
-        return Beliefs(self.sums + other.sums, top.largest, top.bound, self.worth + other.worth)
+        return Beliefs(self.sums + other.sums, top.largest, top.bound)
 
 
 class Record:
@@ -46,8 +45,10 @@ class Record:
 
     name = "record"
 
-    def __init__(self, found: Learnt, targets: Mapping[str, Target], posterior: Posterior, gamma: float):
-        """Take the record's gamma, and `posterior`, whose guesses are those of attributes that stand alone."""
+    def __init__(
+        self, found: Learnt, targets: Mapping[str, Target], posterior: Posterior, gamma: float, known: bool
+    ) -> None:
+        """Take the record's gamma, what guesses attributes that stand alone, and whether originals are known."""
         columns = Columns.of(found.sample)
         self._gamma, self._posterior, self._model = gamma, posterior, found.model
         self.channels = columns.channels
@@ -59,16 +60,17 @@ class Record:
         by_model = dict[str, Floats]()
         if self._model is not None and 0 in found.held and len(rows):
             by_model = self._opinions(found.held[0], [c[rows] for c in columns.codes])
-        for place, (bayes, score) in learnt(columns).items():
+        for place, (bayes, score) in learnt(columns, [self._places[n] for n in self._answers]).items():
             name = self.channels[place].name
             if name in by_model and judged(columns, place, rows, by_model[name]) > score:
                 self._joint.add(name)
             elif bayes.evidence:
                 self._bayes[name] = bayes
         self.alone = [n for n in targets if n not in self._joint and n not in self._bayes]
+        self._worth = {} if known else self._told(found)
 
     def _opinions(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
-        """Return p(original | all but the own answer) of each attribute that the joint model of the class has."""
+        """Return p(original | all but the own answer) of each attribute that the class's joint model has."""
         names = [self.channels[p].name for p in model.places]
         found = dict(zip(names, model.marginals(codes[:-1], codes[-1]), strict=True))
         found[self.channels[-1].name] = model.chances(codes[:-1], codes[-1])
@@ -102,7 +104,8 @@ class Record:
         )
 
     def _codes(self, rows: Rows, which: Any) -> list[Codes]:
-        return [rows.all_codes[c.name][which] for c in self.channels]
+        every = rows.codes | rows.others
+        return [every[c.name][which] for c in self.channels]
 
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         found = {n: self._posterior.answers[n].guesses(rows.codes[n]) for n in self.alone}
@@ -116,8 +119,8 @@ class Record:
             found[name] = Guess(*(np.concatenate(c) for c in zip(*guesses, strict=True)))
         return found
 
-    def believed(self, guesses: Mapping[str, Guess], rows: Rows, records: int) -> dict[str, Beliefs]:
-        """Return how strongly the adversary believes in guesses, and without originals what they are worth."""
+    def believed(self, guesses: Mapping[str, Guess], rows: Rows) -> dict[str, Beliefs]:
+        """Return how strongly the adversary believes in these guesses."""
         found = {}
         for name in (*self._bayes, *self._joint):
             guess = guesses[name]
@@ -129,32 +132,37 @@ class Record:
                 prior = dict(self._likely(self._codes(rows, slice(top, top + 1)), kept_only=True))[name]
                 bound = worst_posterior(self._gamma, float(prior[0, guess.exact[top]]))
                 found[name] = Beliefs(sums, float(guess.belief[top]), bound)
-        if rows.truths is None:
-            self._tell(found, rows, records)
         return found
 
-    def _tell(self, found: Mapping[str, Beliefs], rows: Rows, records: int) -> None:
-        """Add what guesses are worth, of as many records as can be: chosen by a hash of their rows."""
-        hashes = mixed(np.arange(rows.first_row, rows.first_row + rows.count))
-        shares = {n: expectation.share(self._targets[n], records) for n in found}
-        most = max(shares.values(), default=0.0)
-        chosen = np.flatnonzero(hashes <= np.uint64(min(most, 1.0) * (2**64 - 2**11)))
-        for start in range(0, len(chosen), ROWS):
-            which = chosen[start : start + ROWS]
-            codes = self._codes(rows, which)
-            for name, likely in self._likely(codes):
-                target, own = self._targets[name], codes[self._places[name]]
-                if expectation.tellable(target):
-                    few = hashes[which] <= np.uint64(min(shares[name], 1.0) * (2**64 - 2**11))
-                    found[name].worth += expectation.told(target, likely[few], own[few])
+    def _told(self, found: Learnt) -> dict[str, Tally]:
+        """Return what guesses are worth, of records that the models which guess are learnt without."""
+        worth: dict[str, Tally] = {}
+        sample = found.sample
+        for fold in range(FOLDS):
+            rows = np.flatnonzero(sample.folds == fold)
+            bayes = learnt(Columns.of(sample, fold), {self._places[n] for n in self._bayes})
+            for name in (*self._bayes, *self._joint):
+                target, place = self._targets[name], self._places[name]
+                few = expectation.enough(target, rows)
+                codes = [c[few] for c in (*sample.codes, sample.labels)]
+                if not expectation.tellable(target) or not len(few):
+                    continue
+                if name in self._bayes:
+                    likely = bayes[place][0].likely(codes, len(few))
+                elif fold in found.held:
+                    likely = self._opinions(found.held[fold], codes)[name]
+                else:
+                    continue
+                worth[name] = worth.get(name, Tally()) + expectation.told(target, likely, codes[place])
+        return worth
 
     def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
         found = {n: f for n, f in self._posterior.expected().items() if n in self.alone}
         for name, b in beliefs.items():
             target, n = self._targets[name], max(float(b.sums[0]), 1.0)
             exact, near, variance = (float(s) / n for s in b.sums[1:])
-            if expectation.tellable(target):
-                found[name] = b.worth.figures(target, measured=False)
+            if name in self._worth:
+                found[name] = self._worth[name].figures(target, measured=False)
             else:
                 found[name] = expected(target, exact, near, variance if target.ordered else None)
         return found

@@ -23,6 +23,7 @@ from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
 
 __all__ = [
     "CELLS",
+    "FOLDS",
     "Forest",
     "JointTable",
     "Learnt",
