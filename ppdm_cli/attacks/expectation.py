@@ -12,7 +12,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Target
-from ppdm_cli.attacks.scoring import Tally
+from ppdm_cli.attacks.scoring import Tally, Worth
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.joint import FOLDS
 
@@ -47,17 +47,18 @@ def told(target: Target, likely: Floats, codes: np.ndarray, weights: Floats | No
     return found
 
 
-def crossed(target: Target, counts: Floats) -> Tally:
-    """Return what guesses from the own answer alone are worth: the rule for some records is learnt from others."""
+def crossed(target: Target, counts: Floats) -> Worth:
+    """Return what guesses from the own answer alone are worth: by all records, and for some by the others."""
     rng, left, found = np.random.default_rng(0), counts.astype(np.int64), Tally()
+    codes = np.arange(len(counts))
     for parts in range(FOLDS, 0, -1):
         fold = rng.multivariate_hypergeometric(left, int(left.sum()) // parts, method="marginals")
         left = left - fold
         rest = counts - fold
         if rest.any() and fold.any():
             likely = maximum_likelihood(rest, [target.matrix])[None] / rest.sum()
-            found += told(target, likely, np.arange(len(counts)), fold.astype(np.float64))
-    return found
+            found += told(target, likely, codes, fold.astype(np.float64))
+    return Worth(told(target, target.prior[None], codes, counts.astype(np.float64)), found)
 
 
 def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats]:

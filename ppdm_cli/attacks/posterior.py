@@ -40,7 +40,7 @@ class Answers:
     def figures(self, counts: Floats) -> dict[str, Any]:
         """Return what to expect of so many published codes: unbiased, or else as the adversary believes."""
         if tellable(self.target):
-            return crossed(self.target, counts).figures(self.target, measured=False)
+            return crossed(self.target, counts).figures(self.target)
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
 
     def beliefs(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ and the number. The gain is over the best guess that the estimated distribution 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
@@ -78,6 +79,30 @@ class Tally:
             found |= {f"{what}_gain": mean - prior}
             found |= {f"{what}_gain_low": low_gain, f"{what}_gain_high": high_gain}
         return found | _errors(s)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What guesses are worth, estimated of records that the guesser was learnt with, and of some it was not.
+
+    The first is too high, as the guesser fits their answers; the second too low, as it was learnt from fewer.
+    """
+
+    within: Tally = field(default_factory=Tally)
+    without: Tally = field(default_factory=Tally)
+
+    def __add__(self, other: Worth) -> Worth:
+        return Worth(self.within + other.within, self.without + other.without)
+
+    def figures(self, target: Target) -> dict[str, Any]:
+        """Return the means of both, in intervals that hold those of both."""
+        one, other = (t.figures(target, measured=False) for t in (self.within, self.without))
+        how = {"low": min, "high": max}
+        return {
+            k: how[k.rsplit("_", 1)[-1]](v, other[k]) if k.endswith(("_low", "_high")) else (v + other[k]) / 2
+            for k, v in one.items()
+            if k in other
+        }
 
 
 def _share(value: float) -> float:

@@ -18,7 +18,7 @@ from ppdm_cli.attacks import expectation
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, learnt
 from ppdm_cli.attacks.posterior import Answers, Posterior, answers
-from ppdm_cli.attacks.scoring import Tally, expected
+from ppdm_cli.attacks.scoring import Worth, expected
 from ppdm_cli.estimating import TINY, maximum_likelihood
 from ppdm_cli.joint import FOLDS, Learnt, Model
 from ppdm_cli.privacy import worst_posterior
@@ -48,7 +48,7 @@ class Record:
     def __init__(
         self, found: Learnt, targets: Mapping[str, Target], posterior: Posterior, gamma: float, known: bool
     ) -> None:
-        """Take the record's gamma, what guesses attributes that stand alone, and whether originals are known."""
+        """Take the record's gamma, what guesses attributes that stand alone, and if originals are known."""
         columns = Columns.of(found.sample)
         self._gamma, self._posterior, self._model = gamma, posterior, found.model
         self.channels = columns.channels
@@ -69,13 +69,16 @@ class Record:
         self.alone = [n for n in targets if n not in self._joint and n not in self._bayes]
         self._worth = {} if known else self._told(found)
 
-    def _opinions(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
-        """Return p(original | all but the own answer) of each attribute that the class's joint model has."""
+    def _opinions(self, model: Model, codes: Sequence[Codes], blind: bool = False) -> dict[str, Floats]:
+        """Return p(original | all but the own answer) of each attribute that the class's joint model has.
+
+        A `blind` model sees no answers, so its opinions hold no own answer to take out.
+        """
         names = [self.channels[p].name for p in model.places]
         found = dict(zip(names, model.marginals(codes[:-1], codes[-1]), strict=True))
         found[self.channels[-1].name] = model.chances(codes[:-1], codes[-1])
         return {
-            n: _shares(b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
+            n: _shares(b if blind else b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
             for n, b in found.items()
             if n in self._answers
         }
@@ -86,7 +89,7 @@ class Record:
             yield name, bayes.likely(codes, len(codes[0]), kept_only)
         if self._joint:
             assert self._model is not None
-            said = self._opinions(self._blind() if kept_only else self._model, codes)
+            said = self._opinions(self._blind() if kept_only else self._model, codes, kept_only)
             yield from ((n, said[n]) for n in self._joint)
 
     def _blind(self) -> Model:
@@ -134,9 +137,9 @@ class Record:
                 found[name] = Beliefs(sums, float(guess.belief[top]), bound)
         return found
 
-    def _told(self, found: Learnt) -> dict[str, Tally]:
-        """Return what guesses are worth, of records that the models which guess are learnt without."""
-        worth: dict[str, Tally] = {}
+    def _told(self, found: Learnt) -> dict[str, Worth]:
+        """Return what guesses are worth, of records that the models were learnt with and without."""
+        worth: dict[str, Worth] = {}
         sample = found.sample
         for fold in range(FOLDS):
             rows = np.flatnonzero(sample.folds == fold)
@@ -148,12 +151,14 @@ class Record:
                 if not expectation.tellable(target) or not len(few):
                     continue
                 if name in self._bayes:
-                    likely = bayes[place][0].likely(codes, len(few))
+                    both = [b.likely(codes, len(few)) for b in (self._bayes[name], bayes[place][0])]
                 elif fold in found.held:
-                    likely = self._opinions(found.held[fold], codes)[name]
+                    assert self._model is not None
+                    both = [self._opinions(m, codes)[name] for m in (self._model, found.held[fold])]
                 else:
                     continue
-                worth[name] = worth.get(name, Tally()) + expectation.told(target, likely, codes[place])
+                told = Worth(*(expectation.told(target, likely, codes[place]) for likely in both))
+                worth[name] = worth.get(name, Worth()) + told
         return worth
 
     def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
@@ -162,7 +167,7 @@ class Record:
             target, n = self._targets[name], max(float(b.sums[0]), 1.0)
             exact, near, variance = (float(s) / n for s in b.sums[1:])
             if name in self._worth:
-                found[name] = self._worth[name].figures(target, measured=False)
+                found[name] = self._worth[name].figures(target)
             else:
                 found[name] = expected(target, exact, near, variance if target.ordered else None)
         return found
