@@ -9,7 +9,7 @@ each is weighed, in the order of what it says alone, by how likely held-out answ
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -57,13 +57,13 @@ class Columns:
             minlength=int(np.prod(shape)),
         ).reshape(shape)
 
-    def prior(self, place: int, whole: bool) -> Floats:
-        counts = self.counts(place)
-        published = (counts.sum(axis=0) if whole else counts[0]).astype(np.float64)
+    def prior(self, place: int) -> Floats:
+        """Return the likeliest shares of the originals, from the records to learn from."""
+        published = self.counts(place)[0].astype(np.float64)
         if not self.channels[place].kept:
             published = maximum_likelihood(published, [self.channels[place].matrix])
-        found = np.maximum(published, 1e-6)
-        return np.asarray(found / found.sum())
+        raised = np.maximum(published, 1e-6)
+        return np.asarray(raised / raised.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,8 @@ class Evidence:
     """What the published codes of a column say of an attribute's originals: log p, (codes, originals)."""
 
     place: int
+    prior: Floats
+    """The shares of the originals in the table that this is from."""
     logs: Floats
     weight: float
     kept: bool
@@ -78,14 +80,14 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class NaiveBayes:
-    """One attribute's prior, and all that is to be known of it but its own answer."""
+    """An attribute's prior, and all that is to be known of it but its own answer."""
 
     prior: Floats
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[Evidence, ...]
 
     def likely(self, codes: Sequence[Codes], records: int, kept_only: bool = False) -> Floats:
         """Return p(original | the other columns), (records, originals)."""
-        logs = np.repeat(np.log(np.maximum(self.prior, TINY))[None], records, axis=0)
+        logs = np.repeat(np.log(self.prior)[None], records, axis=0)
         for e in self.evidence:
             if e.kept or not kept_only:
                 logs += e.weight * e.logs[codes[e.place]]
@@ -117,7 +119,7 @@ def _pairs(columns: Columns, places: Collection[int]) -> Iterator[tuple[tuple[in
     """Yield each pair that is not independent, its held-out gain, its tables without them and with."""
     alike: dict[tuple[tuple[int, ...], ...], list[tuple[int, int]]] = {}
     matrices = [columns.matrix(p) for p in range(len(columns.channels))]
-    priors = [columns.prior(p, False) for p in range(len(matrices))]
+    priors = [columns.prior(p) for p in range(len(matrices))]
     for a, b in combinations(range(len(matrices)), 2):
         if (a in places or b in places) and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR:
             alike.setdefault((matrices[a].shape, matrices[b].shape), []).append((a, b))
@@ -126,12 +128,12 @@ def _pairs(columns: Columns, places: Collection[int]) -> Iterator[tuple[tuple[in
         for start in range(0, len(pairs), step):
             part = pairs[start : start + step]
             first, second = (np.stack([matrices[p[i]] for p in part]) for i in (0, 1))
-            begin = np.stack([np.outer(priors[a], priors[b]) for a, b in part])
-            gains, tables = _fitted(np.stack([columns.counts(*p) for p in part]), [first, second], begin)
+            alone = np.stack([np.outer(priors[a], priors[b]) for a, b in part])
+            gains, tables = _fitted(np.stack([columns.counts(*p) for p in part]), [first, second], alone)
             yield from ((p, float(g), t) for p, g, t in zip(part, gains, tables, strict=True) if g > LEAST)
 
 
-def _fitted(counts: np.ndarray, matrices: list[Tables], begin: Tables) -> tuple[Floats, Tables]:
+def _fitted(counts: np.ndarray, matrices: list[Tables], alone: Tables) -> tuple[Floats, Tables]:
     """Return how much likelier than independence held-out records are, and (pair, without and with, cells)."""
     held = counts[:, 1].astype(np.float32)
 
@@ -139,10 +141,11 @@ def _fitted(counts: np.ndarray, matrices: list[Tables], begin: Tables) -> tuple[
         logs = np.log(np.maximum(expected, TINY))
         return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
 
-    every = np.arange(len(begin))
+    every = np.arange(len(alone))
     steps = Steps(matrices, counts[:, 0])
-    fit = steps.stopped(begin, judge, STOP)
-    base = judge(steps.expected(begin.astype(np.float32)), every)
+    # EM multiplies: what begins at almost nothing would stay there
+    fit = steps.stopped((alone + 1 / alone[0].size) / 2, judge, STOP)
+    base = judge(steps.expected(alone.astype(np.float32)), every)
     more = max(3, int(np.median(fit.steps)) // 4)
     whole = Steps(matrices, counts.sum(axis=1))(fit.table, more, every)
     return (fit.scores - base)[:, 0], np.stack([fit.table, whole], axis=1)
@@ -151,8 +154,10 @@ def _fitted(counts: np.ndarray, matrices: list[Tables], begin: Tables) -> tuple[
 def _evidence(columns: Columns, place: int, table: Tables) -> Evidence:
     """Return what a column's answers say, from the joint table (attribute, column) of originals."""
     joint = np.maximum(table.astype(np.float64), 1e-12)
-    chances = joint @ columns.matrix(place).T / joint.sum(axis=1, keepdims=True)
-    return Evidence(place, np.log(np.maximum(chances, TINY)).T, 1.0, columns.channels[place].kept)
+    prior = joint.sum(axis=1)
+    chances = joint @ columns.matrix(place).T / prior[:, None]
+    logs = np.log(np.maximum(chances, TINY)).T
+    return Evidence(place, prior / prior.sum(), logs, 1.0, columns.channels[place].kept)
 
 
 def _weighed(
@@ -160,17 +165,18 @@ def _weighed(
 ) -> tuple[NaiveBayes, float]:
     """Return the attribute's model, with the weights that make held-out answers likeliest."""
     rows = judges(columns)
-    logs = np.repeat(np.log(columns.prior(place, False))[None], len(rows), axis=0)
-    best = judged(columns, place, rows, _shares(logs))
-    chosen = []
+    prior, chosen = columns.prior(place), list[Evidence]()
+    best, logs = judged(columns, place, rows, prior[None]), np.zeros((len(rows), 1))
     for _, held, whole in said:
         own = held.logs[columns.codes[held.place][rows]]
-        tried = {w: judged(columns, place, rows, _shares(logs + w * own)) for w in WEIGHTS}
+        before = logs if chosen else np.log(held.prior)[None]
+        tried = {w: judged(columns, place, rows, _shares(before + w * own)) for w in WEIGHTS}
         weight = max(tried, key=lambda w: tried[w])
         if tried[weight] > best + LEAST:
-            best, logs = tried[weight], logs + weight * own
-            chosen.append(Evidence(whole.place, whole.logs, weight, whole.kept))
-    return NaiveBayes(columns.prior(place, True), tuple(chosen)), best
+            best, logs = tried[weight], before + weight * own
+            prior = prior if chosen else whole.prior
+            chosen.append(replace(whole, weight=weight))
+    return NaiveBayes(prior, tuple(chosen)), best
 
 
 def _shares(logs: Floats) -> Floats:

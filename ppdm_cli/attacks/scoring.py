@@ -17,7 +17,7 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth
 from ppdm_cli.stats import Z, wilson
 
-_SUMS = (
+SUMS = (
     "n", "exact", "exact_2", "exact_prior", "exact_differs", "near", "near_2", "near_prior", "near_differs",
     "numbers", "e2", "e4", "b2", "b4", "e2b2", "away",
 )  # fmt: skip
@@ -27,7 +27,7 @@ class Tally:
     """The sums of one attack on one attribute; adds up over partitions."""
 
     def __init__(self, sums: Floats | None = None) -> None:
-        self._sums = np.zeros(len(_SUMS)) if sums is None else sums
+        self.sums = np.zeros(len(SUMS)) if sums is None else sums
 
     @classmethod
     def of(cls, target: Target, guess: Guess, truth: Truth) -> Tally:
@@ -51,21 +51,21 @@ class Tally:
     def told(cls, worths: Mapping[str, Floats], weights: Floats) -> Tally:
         """Return the sums of what each guess is worth, or is estimated to be, by measure."""
         nothing = np.zeros(len(weights))
-        w = {k: worths.get(k, nothing) for k in _SUMS} | {"n": np.ones(len(weights))}
+        w = {k: worths.get(k, nothing) for k in SUMS} | {"n": np.ones(len(weights))}
         for what in ("exact", "near"):
             w |= {f"{what}_2": w[what] ** 2, f"{what}_differs": (w[what] - w[f"{what}_prior"]) ** 2}
             if f"{what}_apart" in worths:  # an estimate's own error, and the measured figure's beside it
                 w[f"{what}_2"] = w[f"{what}_2"] + w[what]
                 w[f"{what}_differs"] = w[f"{what}_differs"] + worths[f"{what}_apart"]
         w |= {"e4": w["e2"] ** 2, "b4": w["b2"] ** 2, "e2b2": w["e2"] * w["b2"]}
-        return cls(np.array([weights @ w[k] for k in _SUMS]))
+        return cls(np.array([weights @ w[k] for k in SUMS]))
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self._sums + other._sums)
+        return Tally(self.sums + other.sums)
 
     def figures(self, target: Target, measured: bool = True) -> dict[str, Any]:
         """Return the figures; what is not measured is an estimate, which may leave its range by chance."""
-        s = dict(zip(_SUMS, map(float, self._sums), strict=True))
+        s = dict(zip(SUMS, map(float, self.sums), strict=True))
         found: dict[str, Any] = {}
         n = max(s["n"], 1.0)
         for what in ("exact", "near") if target.ordered else ("exact",):
