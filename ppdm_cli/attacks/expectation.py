@@ -8,6 +8,8 @@ measured, with a standard error; a model that is wrong makes guesses poor, not e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ppdm_cli.arrays import Floats
@@ -16,7 +18,7 @@ from ppdm_cli.attacks.scoring import Tally, Worth
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.joint import FOLDS
 
-LARGEST, WORK = 1024, 1 << 23
+LARGEST, WORK = 1024, 1 << 22
 """Attributes of more published values have the model's own opinion; cells worked through for one, in a fold."""
 
 
@@ -26,9 +28,10 @@ def tellable(target: Target) -> bool:
     return matrix.invertible and target.channel.noise is None and matrix.outputs <= LARGEST
 
 
-def enough(target: Target, rows: np.ndarray) -> np.ndarray:
+def enough(targets: Sequence[Target], rows: np.ndarray) -> np.ndarray:
     """Return the records that are worked through: all, or as many as can be from everywhere."""
-    return rows[:: 1 + len(rows) * target.matrix.outputs * target.matrix.inputs // WORK]
+    cells = max(t.matrix.outputs * t.matrix.inputs for t in targets)
+    return rows[:: 1 + len(rows) * cells // WORK]
 
 
 def told(target: Target, likely: Floats, codes: np.ndarray, weights: Floats | None = None) -> Tally:

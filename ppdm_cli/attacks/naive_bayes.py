@@ -94,8 +94,8 @@ class NaiveBayes:
         return _shares(logs)
 
 
-def learnt(columns: Columns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, float]]:
-    """Return the naive Bayes of these columns, and the held-out log-likelihood of their own answers."""
+def learnt(columns: Columns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, Floats]]:
+    """Return the naive Bayes of these columns, and the log-likelihoods of their own answers held back."""
     said: dict[int, list[tuple[float, Evidence, Evidence]]] = {p: [] for p in places}
     for pair, gain, tables in _pairs(columns, places):
         for (own, other), turned in zip((pair, pair[::-1]), (tables, tables.swapaxes(-1, -2)), strict=True):
@@ -105,10 +105,10 @@ def learnt(columns: Columns, places: Collection[int]) -> dict[int, tuple[NaiveBa
     return {p: _weighed(columns, p, sorted(found, key=lambda s: -s[0])) for p, found in said.items()}
 
 
-def judged(columns: Columns, place: int, rows: np.ndarray, likely: Floats) -> float:
-    """Return the log-likelihood of a column's answers, given what else was thought likely of the originals."""
+def judged(columns: Columns, place: int, rows: np.ndarray, likely: Floats) -> Floats:
+    """Return the log-likelihood of each of a column's answers, given what was thought of the originals."""
     told = columns.matrix(place)[columns.codes[place][rows]]
-    return float(np.log(np.maximum((likely * told).sum(axis=1), TINY)).sum())
+    return np.asarray(np.log(np.maximum((likely * told).sum(axis=1), TINY)))
 
 
 def judges(columns: Columns) -> np.ndarray:
@@ -162,7 +162,7 @@ def _evidence(columns: Columns, place: int, table: Tables) -> Evidence:
 
 def _weighed(
     columns: Columns, place: int, said: list[tuple[float, Evidence, Evidence]]
-) -> tuple[NaiveBayes, float]:
+) -> tuple[NaiveBayes, Floats]:
     """Return the attribute's model, with the weights that make held-out answers likeliest."""
     rows = judges(columns)
     prior, chosen = columns.prior(place), list[Evidence]()
@@ -171,8 +171,8 @@ def _weighed(
         own = held.logs[columns.codes[held.place][rows]]
         before = logs if chosen else np.log(held.prior)[None]
         tried = {w: judged(columns, place, rows, _shares(before + w * own)) for w in WEIGHTS}
-        weight = max(tried, key=lambda w: tried[w])
-        if tried[weight] > best + LEAST:
+        weight = max(tried, key=lambda w: float(tried[w].sum()))
+        if tried[weight].sum() > best.sum() + LEAST:
             best, logs = tried[weight], before + weight * own
             prior = prior if chosen else whole.prior
             chosen.append(replace(whole, weight=weight))

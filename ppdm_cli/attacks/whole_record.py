@@ -55,16 +55,18 @@ class Record:
         self._targets, self._places = targets, {c.name: i for i, c in enumerate(self.channels)}
         self._answers = {n: columns.matrix(p) for n, p in self._places.items() if n in targets}
         self._bayes: dict[str, NaiveBayes] = {}
-        self._joint: set[str] = set()
+        self._joint: list[str] = []
         rows = judges(columns)
         by_model = dict[str, Floats]()
         if self._model is not None and 0 in found.held and len(rows):
             by_model = self._opinions(found.held[0], [c[rows] for c in columns.codes])
-        for place, (bayes, score) in learnt(columns, [self._places[n] for n in self._answers]).items():
+        for place, (bayes, scores) in learnt(columns, [self._places[n] for n in self._answers]).items():
             name = self.channels[place].name
-            if name in by_model and judged(columns, place, rows, by_model[name]) > score:
-                self._joint.add(name)
-            elif bayes.evidence:
+            alone = judged(columns, place, rows, columns.prior(place)[None])
+            joint = judged(columns, place, rows, by_model[name]) if name in by_model else alone
+            if joint.sum() > scores.sum() and _clear(joint - alone):
+                self._joint.append(name)
+            elif _clear(scores - alone):
                 self._bayes[name] = bayes
         self.alone = [n for n in targets if n not in self._joint and n not in self._bayes]
         self._worth = {} if known else self._told(found)
@@ -140,26 +142,28 @@ class Record:
     def _told(self, found: Learnt) -> dict[str, Worth]:
         """Return what guesses are worth, of records that the models were learnt with and without."""
         worth: dict[str, Worth] = {}
-        sample = found.sample
+        every = (*found.sample.codes, found.sample.labels)
         for fold in range(FOLDS):
-            rows = np.flatnonzero(sample.folds == fold)
-            bayes = learnt(Columns.of(sample, fold), {self._places[n] for n in self._bayes})
-            for name in (*self._bayes, *self._joint):
-                target, place = self._targets[name], self._places[name]
-                few = expectation.enough(target, rows)
-                codes = [c[few] for c in (*sample.codes, sample.labels)]
-                if not expectation.tellable(target) or not len(few):
-                    continue
-                if name in self._bayes:
-                    both = [b.likely(codes, len(few)) for b in (self._bayes[name], bayes[place][0])]
-                elif fold in found.held:
-                    assert self._model is not None
-                    both = [self._opinions(m, codes)[name] for m in (self._model, found.held[fold])]
-                else:
-                    continue
-                told = Worth(*(expectation.told(target, likely, codes[place]) for likely in both))
-                worth[name] = worth.get(name, Worth()) + told
+            rows = np.flatnonzero(found.sample.folds == fold)
+            bayes = learnt(Columns.of(found.sample, fold), {self._places[n] for n in self._bayes})
+            for name, own in self._bayes.items():
+                few = expectation.enough([self._targets[name]], rows)
+                codes = [c[few] for c in every]
+                both = [b.likely(codes, len(few)) for b in (own, bayes[self._places[name]][0])]
+                self._add(worth, name, both, codes)
+            if self._joint and fold in found.held:
+                assert self._model is not None
+                codes = [c[expectation.enough([self._targets[n] for n in self._joint], rows)] for c in every]
+                opinions = [self._opinions(m, codes) for m in (self._model, found.held[fold])]
+                for name in self._joint:
+                    self._add(worth, name, [o[name] for o in opinions], codes)
         return worth
+
+    def _add(self, worth: dict[str, Worth], name: str, both: list[Floats], codes: list[Codes]) -> None:
+        target, own = self._targets[name], codes[self._places[name]]
+        if expectation.tellable(target):
+            told = Worth(*(expectation.told(target, likely, own) for likely in both))
+            worth[name] = worth.get(name, Worth()) + told
 
     def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
         found = {n: f for n, f in self._posterior.expected().items() if n in self.alone}
@@ -176,6 +180,11 @@ class Record:
         """Return the largest belief in a guess, and the bound of gamma for it."""
         alone = {n: b for n, b in self._posterior.beliefs().items() if n in self.alone}
         return alone | {n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in beliefs.items()}
+
+
+def _clear(rise: Floats) -> bool:
+    """Return whether held-out answers are likelier beyond chance: by two standard errors."""
+    return bool(rise.sum() > 2 * np.sqrt(len(rise)) * rise.std())
 
 
 def _shares(values: Floats) -> Floats:
