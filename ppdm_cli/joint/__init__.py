@@ -15,7 +15,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
-from ppdm_cli.joint.forest import Forest, learn_forests
+from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import Model
 from ppdm_cli.joint.raking import raked
@@ -96,12 +96,13 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn."""
     growing = Growing(sample, cells)
     order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-    candidates = [_forest("bayes", sample, growing, order, False).tempered(sample)]
+    simple = [_forest("bayes", sample, growing, order, False, steps).tempered(sample) for steps in MARGINAL_STEPS]
+    candidates = [max(simple, key=lambda c: float(np.nansum(c.scores(sample))))]
     grown = growing.grown()
     if grown is not None:
         candidates.append(_table(sample, grown))
     if len(sample.channels) > 1:
-        candidates.append(_forest("forest", sample, growing, order, True).tempered(sample))
+        candidates.append(_forest("forest", sample, growing, order, True, MARGINAL_STEPS[0]).tempered(sample))
     rows = np.arange(sample.records)
     base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds[rows], sample.labels]
     rises = {c.name: c.scores(sample) - base for c in candidates}
@@ -135,8 +136,8 @@ def _table(sample: Sample, grown: Found) -> Candidate:
     return Candidate("joint", model(whole), held)
 
 
-def _forest(name: str, sample: Sample, growing: Growing, order: Sequence[int], edges: bool) -> Candidate:
-    whole, held = learn_forests(sample, order, range(FOLDS), edges)
+def _forest(name: str, sample: Sample, growing: Growing, order: Sequence[int], edges: bool, steps: int) -> Candidate:
+    whole, held = learn_forests(sample, order, range(FOLDS), edges, steps)
     known = sample.shares(sample.label_counts.sum(axis=0))
     label = sample.label_matrix
     by_fold = {f: Model(label, growing.shares[f], forest) for f, forest in held.items()}

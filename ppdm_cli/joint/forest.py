@@ -21,7 +21,7 @@ from ppdm_cli.joint.sample import Sample
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
-MARGINAL_STEPS = 50
+MARGINAL_STEPS = (50, 300)
 """From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
 STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
@@ -152,7 +152,7 @@ class Forest:
 
 
 def learn_forests(
-    sample: Sample, order: Sequence[int], folds: Sequence[int], edges: bool = True
+    sample: Sample, order: Sequence[int], folds: Sequence[int], edges: bool = True, steps: int = MARGINAL_STEPS[0]
 ) -> tuple[Forest, dict[int, Forest]]:
     """Return the forest of all records, and those learnt without each of some folds.
 
@@ -160,17 +160,20 @@ def learn_forests(
     last ones have no edges. Without edges it is naive Bayes.
     """
     chosen = _candidates(sample, order) if edges else []
-    found, weighed = {}, []
-    wholes: dict[Pair, Tables] = {}
-    for fold in folds:
-        marginals = _marginals(sample, fold)
-        weights, tables, more = _pairs(sample, marginals, chosen, fold, whole=fold == folds[0])
-        found[fold] = _built(sample, marginals, weights, tables)
-        weighed.append(weights)
-        wholes |= more
+    marginals = {f: _marginals(sample, f, steps) for f in folds}
+    fitted = {f: _pairs(sample, marginals[f], chosen, f, whole=f == folds[0]) for f in folds}
+    wholes = fitted[folds[0]][2]
     none = np.zeros(sample.label_matrix.shape[1])
-    mean = {pair: np.mean([w.get(pair, none) for w in weighed], axis=0) for pair in wholes}
-    return _built(sample, _marginals(sample, None), mean, wholes), found
+
+    def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
+        return {p: np.mean([fitted[f][0].get(p, none) for f in judges], axis=0) for p in wholes}
+
+    # the records that will judge a forest have no say in its edges
+    held = {
+        f: _built(sample, marginals[f], weights([g for g in folds if g != f] or folds), fitted[f][1])
+        for f in folds
+    }
+    return _built(sample, _marginals(sample, None, steps), weights(folds), wholes), held
 
 
 Pair = tuple[int, int]
@@ -182,13 +185,13 @@ def _seen(sample: Sample, places: Sequence[int], held: int | None) -> np.ndarray
     return np.asarray(counts.sum(axis=0) - (0 if held is None else counts[held]))
 
 
-def _marginals(sample: Sample, held: int | None) -> list[Floats]:
+def _marginals(sample: Sample, held: int | None, most: int) -> list[Floats]:
     """The distribution of each attribute within each original class."""
     known, found = sample.shares(_seen(sample, [], held).astype(np.float64)), []
     for place, matrix in enumerate(sample.matrices):
         start = np.repeat(known[:, None] / matrix.shape[1], matrix.shape[1], axis=1)
         steps = steps_of(sample, [place], _seen(sample, [place], held)[None])
-        table = steps(start[None], MARGINAL_STEPS)[0].astype(np.float64)
+        table = steps(start[None], most)[0].astype(np.float64)
         found.append(np.maximum(shares(table), 1e-9))
     return found
 
@@ -231,7 +234,7 @@ def _pairs(
         for first in range(0, len(pairs), most):
             some = pairs[first : first + most]
             gains, fitted, more = _fitted(sample, marginals, some, fold, whole)
-            for n in np.flatnonzero((gains > EDGE).any(axis=1)).tolist():
+            for n in range(len(some)):
                 weights[some[n]], tables[some[n]] = gains[n], fitted[n]
                 if whole:
                     wholes[some[n]] = more[n]
