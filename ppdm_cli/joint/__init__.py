@@ -8,18 +8,18 @@ standard error of the best is taken (maths 10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
-from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_forests
+from ppdm_cli.joint.attribute_search import CELLS, Found, Growing, steps_of
+from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import Model
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
+from ppdm_cli.joint.sample import Sample, published_codes, read, usable
 
 __all__ = [
     "CELLS",
@@ -35,6 +35,8 @@ __all__ = [
     "usable",
 ]
 
+THRESHOLD = 6.0
+"""Nats by which the published labels must become likelier over all records."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
 """By the best of these the log-odds of naive Bayes and of a forest are scaled."""
 
@@ -55,6 +57,9 @@ class Candidate:
             found[rows] = model.scores([c[rows] for c in sample.codes], sample.labels[rows])
         return found
 
+    def score(self, sample: Sample) -> float:
+        return float(np.nansum(self.scores(sample)))
+
     def tempered(self, sample: Sample) -> Candidate:
         """Return the candidate with the temper that makes held-out labels likeliest."""
         every = [
@@ -65,7 +70,7 @@ class Candidate:
             )
             for t in TEMPERS
         ]
-        return max(every, key=lambda c: float(np.nansum(c.scores(sample))))
+        return max(every, key=lambda c: c.score(sample))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +85,8 @@ class Learnt:
     gains: dict[str, float]
     held: Mapping[int, Model]
     """The same model learnt without a fold, by fold: what shows how certain it is."""
+    linked: Model | None
+    """The model that records are drawn from: with kept columns the forest, else the same."""
 
     @property
     def totals(self) -> Floats:
@@ -95,27 +102,27 @@ class Learnt:
 def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn."""
     growing = Growing(sample, cells)
-    order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-    simple = [_forest("bayes", sample, growing, order, False, steps).tempered(sample) for steps in MARGINAL_STEPS]
-    candidates = [max(simple, key=lambda c: float(np.nansum(c.scores(sample))))]
+    simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, steps)) for steps in MARGINAL_STEPS]
+    candidates = [max(simple, key=lambda c: c.score(sample))]
     grown = growing.grown()
     if grown is not None:
         candidates.append(_table(sample, grown))
     if len(sample.channels) > 1:
-        candidates.append(_forest("forest", sample, growing, order, True, MARGINAL_STEPS[0]).tempered(sample))
-    rows = np.arange(sample.records)
-    base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds[rows], sample.labels]
+        order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
+        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order)))
+    base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds, sample.labels]
     rises = {c.name: c.scores(sample) - base for c in candidates}
     gains = {n: float(np.nanmean(r)) if len(r) else 0.0 for n, r in rises.items()}
     best = max(gains, key=lambda n: gains[n])
-    if gains[best] * sample.records < THRESHOLD:
-        return Learnt(sample, "none", None, 0.0, gains, {})
+    # what was kept is linked to all else by a forest only
+    linked = candidates[-1].model if any(c.kept for c in sample.channels) else None
     for c in candidates:
         short = rises[best] - rises[c.name]
         short = short[~np.isnan(short)]
-        if gains[c.name] * sample.records >= THRESHOLD and short.mean() <= short.std() / np.sqrt(len(short)):
-            return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held)
-    raise AssertionError("the best is within its own error")
+        told = gains[c.name] * sample.records >= THRESHOLD
+        if told and short.mean() <= short.std() / np.sqrt(len(short)):
+            return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
+    return Learnt(sample, "none", None, 0.0, gains, {}, linked)
 
 
 def _table(sample: Sample, grown: Found) -> Candidate:
@@ -136,9 +143,10 @@ def _table(sample: Sample, grown: Found) -> Candidate:
     return Candidate("joint", model(whole), held)
 
 
-def _forest(name: str, sample: Sample, growing: Growing, order: Sequence[int], edges: bool, steps: int) -> Candidate:
-    whole, held = learn_forests(sample, order, range(FOLDS), edges, steps)
-    known = sample.shares(sample.label_counts.sum(axis=0))
-    label = sample.label_matrix
+def _by_fold(
+    name: str, sample: Sample, growing: Growing, learnt: tuple[Forest, dict[int, Forest]]
+) -> Candidate:
+    whole, held = learnt
+    known, label = sample.shares(sample.label_counts.sum(axis=0)), sample.label_matrix
     by_fold = {f: Model(label, growing.shares[f], forest) for f, forest in held.items()}
-    return Candidate(name, Model(label, known, whole), by_fold)
+    return Candidate(name, Model(label, known, whole), by_fold).tempered(sample)

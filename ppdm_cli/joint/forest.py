@@ -7,17 +7,17 @@ forest stays. Reading published records is passing messages along it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, shares
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, matrices_of, maximum_likelihood, shares
 from ppdm_cli.joint.attribute_search import steps_of
 from ppdm_cli.joint.joint_table import Uniform, picked
-from ppdm_cli.joint.sample import Sample
+from ppdm_cli.joint.sample import FOLDS, Sample
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
@@ -49,6 +49,8 @@ class Forest:
 
     matrices: tuple[Floats, ...]
     classes: tuple[tuple[Branch, ...], ...]
+    dealt: bool = False
+    """Without any edge: values are drawn in the order of the published ones, as by class (maths 4)."""
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -125,18 +127,20 @@ class Forest:
                 said, *_ = self._messages(branches, [code[part] for code in codes])
                 for branch in branches:
                     parent = drawn[branch.parent][part] if branch.parent >= 0 else np.zeros(len(part), np.int64)
-                    weights = branch.chances[parent] * said[branch.place]
-                    drawn[branch.place][part] = picked(weights, uniform(branch.place, part))
+                    numbers = uniform(branch.place, part)
+                    if self.dealt:
+                        own = self._dealt(branch, codes[branch.place][part], numbers)
+                    else:
+                        own = picked(branch.chances[parent] * said[branch.place], numbers)
+                    drawn[branch.place][part] = own
         return drawn
 
-    def density(self, originals: Sequence[np.ndarray]) -> Floats:
-        """p(original codes of the places | class), (records, classes), up to a factor a record."""
-        logs = np.zeros((len(originals[0]), len(self.classes)))
-        for c, branches in enumerate(self.classes):
-            for b in branches:
-                parent = originals[b.parent] if b.parent >= 0 else np.zeros(len(logs), np.int64)
-                logs[:, c] += np.log(np.maximum(b.chances[parent, originals[b.place]], 1e-300))
-        return np.exp(logs - logs.max(axis=1, keepdims=True))
+    def _dealt(self, branch: Branch, published: Codes, numbers: Floats) -> np.ndarray:
+        """Original codes by the monotone plan between what is to be expected published and the original."""
+        original = branch.chances[0]
+        shown = self.matrices[branch.place] @ original
+        places = (np.cumsum(shown) - shown)[published] + numbers * shown[published]
+        return np.searchsorted(np.cumsum(original)[:-1], places, side="right")
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Records of one class as the forest has them."""
@@ -151,29 +155,35 @@ class Forest:
         return drawn
 
 
-def learn_forests(
-    sample: Sample, order: Sequence[int], folds: Sequence[int], edges: bool = True, steps: int = MARGINAL_STEPS[0]
-) -> tuple[Forest, dict[int, Forest]]:
-    """Return the forest of all records, and those learnt without each of some folds.
+def learn_forests(sample: Sample, order: Sequence[int]) -> tuple[Forest, dict[int, Forest]]:
+    """Return the forest of all records, and by fold those learnt without one.
 
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
-    last ones have no edges. Without edges it is naive Bayes.
+    last ones have no edges.
     """
-    chosen = _candidates(sample, order) if edges else []
-    marginals = {f: _marginals(sample, f, steps) for f in folds}
-    fitted = {f: _pairs(sample, marginals[f], chosen, f, whole=f == folds[0]) for f in folds}
-    wholes = fitted[folds[0]][2]
-    none = np.zeros(sample.label_matrix.shape[1])
+    chosen, folds = _candidates(sample, order), range(FOLDS)
+    marginals = [_marginals(sample, f, MARGINAL_STEPS[0]) for f in folds]
+    fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
+    wholes = fitted[0][2]
 
     def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
-        return {p: np.mean([fitted[f][0].get(p, none) for f in judges], axis=0) for p in wholes}
+        return {p: np.mean([fitted[f][0][p] for f in judges], axis=0) for p in wholes}
 
     # the records that will judge a forest have no say in its edges
-    held = {
-        f: _built(sample, marginals[f], weights([g for g in folds if g != f] or folds), fitted[f][1])
-        for f in folds
-    }
-    return _built(sample, _marginals(sample, None, steps), weights(folds), wholes), held
+    held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
+    return _built(sample, _marginals(sample, None, MARGINAL_STEPS[0]), weights(folds), wholes), held
+
+
+def learn_bayes(sample: Sample, steps: int) -> tuple[Forest, dict[int, Forest]]:
+    """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
+    whole = _marginals(sample, None, steps)
+    if sample.label.kept:
+        counts = [_seen(sample, [p], None).astype(np.float64) for p in range(len(sample.channels))]
+        matrices = [matrices_of((sample.label, c)) for c in sample.channels]
+        tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
+        whole = [np.maximum(shares(t), 1e-9) for t in tables]
+    held = {f: replace(_built(sample, _marginals(sample, f, steps), {}, {}), dealt=True) for f in range(FOLDS)}
+    return replace(_built(sample, whole, {}, {}), dealt=True), held
 
 
 Pair = tuple[int, int]
@@ -257,7 +267,7 @@ def _fitted(
     start = (start * known[:, None, None]).astype(np.float32)
     stacked = [np.stack([sample.matrices[p[place]] for p in pairs]).astype(np.float32) for place in (0, 1)]
     by_class = [np.repeat(m, classes, axis=0) for m in stacked]
-    matrices = by_class if kept else [np.stack([label] * len(pairs)), *stacked]
+    matrices: list[Tables] = by_class if kept else [np.stack([label] * len(pairs)), *stacked]
 
     def problems(table: Tables) -> Tables:
         return table.reshape(-1, *table.shape[2:]) if kept else table

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, floor, log10
 from typing import Any
 
@@ -139,11 +140,9 @@ class ModelTrees:
             own = labels
             if chances is not None:
                 own = picked(chances, uniform(rows, hashed([SEED, copy])))
-            starts = [hashed([SEED, copy, place]) for place in range(len(published))]
+            numbers = partial(_numbers, rows, copy)
             classes.append(own.astype(np.intp))
-            drawn.append(
-                model.within.draw(published, own, lambda place, some: uniform(rows[some], starts[place]))
-            )
+            drawn.append(model.within.draw(published, own, numbers))
         return self._records([np.concatenate(c) for c in zip(*drawn, strict=True)], np.concatenate(classes))
 
     def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray) -> Records:
@@ -243,3 +242,8 @@ def _by_class(records: Records, classes: int) -> Any:
 
     assert records.weights is not None
     return csr_array((records.weights, (np.arange(records.rows), records.classes)), (records.rows, classes))
+
+
+def _numbers(rows: np.ndarray, copy: int, place: int, some: np.ndarray) -> Floats:
+    """Return repeatable numbers for some of the rows: the same whatever the model."""
+    return uniform(rows[some], hashed([SEED, copy, place]))
