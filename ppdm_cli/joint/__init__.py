@@ -8,7 +8,7 @@ standard error of the best is taken (maths 10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,28 +49,24 @@ class Candidate:
     model: Model
     held: dict[int, Model]
 
-    def scores(self, sample: Sample) -> Floats:
-        """Return log p(label | attributes) of every record in a fold that was held back; NaN for others."""
-        found = np.full(sample.records, np.nan)
-        for fold, model in self.held.items():
-            rows = np.flatnonzero(sample.folds == fold)
-            found[rows] = model.scores([c[rows] for c in sample.codes], sample.labels[rows])
-        return found
+    scores: Floats
+    """log p(label | attributes) of every record in a fold that was held back; NaN of others."""
 
-    def score(self, sample: Sample) -> float:
-        return float(np.nansum(self.scores(sample)))
-
-    def tempered(self, sample: Sample) -> Candidate:
+    @classmethod
+    def judged(
+        cls, name: str, sample: Sample, model: Model, held: dict[int, Model], tempers: Sequence[float] = (1.0,)
+    ) -> Candidate:
         """Return the candidate with the temper that makes held-out labels likeliest."""
-        every = [
-            replace(
-                self,
-                model=replace(self.model, temper=t),
-                held={f: replace(m, temper=t) for f, m in self.held.items()},
-            )
-            for t in TEMPERS
-        ]
-        return max(every, key=lambda c: c.score(sample))
+        found = np.full((len(tempers), sample.records), np.nan)
+        for fold, own in held.items():
+            rows = np.flatnonzero(sample.folds == fold)
+            said = own.within.likelihood([c[rows] for c in sample.codes])
+            for n, temper in enumerate(tempers):
+                found[n, rows] = replace(own, temper=temper).scores(said, sample.labels[rows])
+        best = int(np.nansum(found, axis=1).argmax())
+        temper = tempers[best]
+        by_fold = {f: replace(m, temper=temper) for f, m in held.items()}
+        return cls(name, replace(model, temper=temper), by_fold, found[best])
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +99,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn."""
     growing = Growing(sample, cells)
     simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, steps)) for steps in MARGINAL_STEPS]
-    candidates = [max(simple, key=lambda c: c.score(sample))]
+    candidates = [max(simple, key=lambda c: float(np.nansum(c.scores)))]
     grown = growing.grown()
     if grown is not None:
         candidates.append(_table(sample, grown))
@@ -111,7 +107,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
         candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order)))
     base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds, sample.labels]
-    rises = {c.name: c.scores(sample) - base for c in candidates}
+    rises = {c.name: c.scores - base for c in candidates}
     gains = {n: float(np.nanmean(r)) if len(r) else 0.0 for n, r in rises.items()}
     best = max(gains, key=lambda n: gains[n])
     # what was kept is linked to all else by a forest only
@@ -140,7 +136,7 @@ def _table(sample: Sample, grown: Found) -> Candidate:
         return Model(sample.label_matrix, shares / shares.sum(), JointTable(grown.places, matrices, within))
 
     held = {f: model(t) for f, t in zip(grown.folds, grown.tables, strict=True)}
-    return Candidate("joint", model(whole), held)
+    return Candidate.judged("joint", sample, model(whole), held)
 
 
 def _by_fold(
@@ -149,4 +145,4 @@ def _by_fold(
     whole, held = learnt
     known, label = sample.shares(sample.label_counts.sum(axis=0)), sample.label_matrix
     by_fold = {f: Model(label, growing.shares[f], forest) for f, forest in held.items()}
-    return Candidate(name, Model(label, known, whole), by_fold).tempered(sample)
+    return Candidate.judged(name, sample, Model(label, known, whole), by_fold, TEMPERS)

@@ -6,7 +6,7 @@ forest stays. Reading published records is passing messages along it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -57,23 +57,29 @@ class Forest:
         return tuple(range(len(self.matrices)))
 
     def _messages(
-        self, branches: Sequence[Branch], codes: Sequence[Codes], unseen: Collection[int] = ()
+        self, branches: Sequence[Branch], codes: Sequence[Codes], every: bool = True
     ) -> tuple[dict[int, Floats], dict[int, Floats], Floats]:
-        """What each attribute and all that hangs on it say of its original value.
+        """What each attribute (`every`, else only where others hang on it) and its own say of its value.
 
         What it says to its parent, both up to factors; the log-likelihood.
         """
-        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches}
-        for place in unseen:
-            said[place] = np.ones_like(said[place])
+        inner = {b.parent for b in branches}
+        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches if every or b.place in inner}
         log, up = np.zeros(len(codes[0])), {}
         for branch in reversed(branches):
-            told = said[branch.place] @ branch.chances.T
-            largest = np.maximum(told.max(axis=1), 1e-300)
+            own, place = branch.chances.T, branch.place
+            if place in inner:
+                told = said[place] @ own
+                largest = np.maximum(told.max(axis=1), 1e-300)
+                told = told / largest[:, None]
+            else:  # alone it says what its code says
+                table = self.matrices[place] @ own
+                tops = np.maximum(table.max(axis=1), 1e-300)
+                told, largest = (table / tops[:, None])[codes[place]], tops[codes[place]]
             log += np.log(largest)
             if branch.parent >= 0:
-                up[branch.place] = told / largest[:, None]
-                said[branch.parent] = said[branch.parent] * up[branch.place]
+                up[place] = told
+                said[branch.parent] = said[branch.parent] * told
         return said, up, log
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
@@ -103,18 +109,13 @@ class Forest:
                 found[b.place][c] = (np.ones(1) if b.parent < 0 else found[b.parent][c]) @ b.chances
         return found
 
-    def log_likelihood(self, codes: Sequence[Codes], unseen: Collection[int] = ()) -> Floats:
-        """log p(published codes | class), (records, classes); what is unseen says nothing."""
+    def likelihood(self, codes: Sequence[Codes]) -> Floats:
+        """p(published codes | class), (records, classes), up to a factor a record."""
         logs = np.empty((len(codes[0]), len(self.classes)))
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
             for c, branches in enumerate(self.classes):
-                logs[start : start + ROWS, c] = self._messages(branches, part, unseen)[2]
-        return logs
-
-    def likelihood(self, codes: Sequence[Codes]) -> Floats:
-        """p(published codes | class), (records, classes), up to a factor a record."""
-        logs = self.log_likelihood(codes)
+                logs[start : start + ROWS, c] = self._messages(branches, part, every=False)[2]
         return np.exp(logs - logs.max(axis=1, keepdims=True))
 
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:

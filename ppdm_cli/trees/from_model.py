@@ -30,7 +30,7 @@ from ppdm_cli.trees.tree import Feature, Tree, majority
 
 LEAST = 1e-3
 """The share of the records that two branches need when growing on a table."""
-COPIES, MOST_DRAWN = 5, 500_000
+COPIES, HELD_COPIES, MOST_DRAWN = 5, 2, 500_000
 """How many times the values of each record are drawn from a forest, and how many records that may make."""
 MADE_UP = 20_000
 """The number of records by which a forest judges a tree."""
@@ -122,7 +122,10 @@ class ModelTrees:
         Pruner(records, grown, self.options.confidence).run()
         if without is None:
             # the same numbers draw from each model: what differs is what the records without a fold say
-            every = [records, *(self._drawn(m, f, self._copies) for f, m in self._learnt.held.items())]
+            every = [
+                records,
+                *(self._drawn(m, f, min(HELD_COPIES, self._copies)) for f, m in self._learnt.held.items()),
+            ]
             classes = len(self._labels)
             prune(grown, np.stack([landed(r, grown, _by_class(r, classes)) for r in every], axis=1))
         return records, grown
@@ -134,7 +137,9 @@ class ModelTrees:
         published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
         chances = None
         if not self._label.kept:
-            chances = self._learnt.drawn_from(model).chances(published, labels)
+            chances = (model if without is not None else self._learnt.drawn_from(model)).chances(
+                published, labels
+            )
         classes, drawn = [], []
         for copy in range(copies):
             own = labels
