@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import Steps, forward, shares
-from ppdm_cli.joint import Forest, JointTable
+from ppdm_cli.joint import Forest, JointTable, Model
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer
 from ppdm_cli.joint.forest import Branch
 from ppdm_cli.joint.joint_table import picked
@@ -81,15 +81,15 @@ def test_tables_go_forward_as_by_the_kronecker_product() -> None:
     np.testing.assert_allclose(
         forward(table(1), MATRICES).reshape(CLASSES, -1), table(1).reshape(CLASSES, -1) @ dense.T, rtol=1e-12
     )
-    one, other = np.random.default_rng(2).random((2, 4)), np.random.default_rng(3).random((2, 3, 5))
-    np.testing.assert_allclose(outer(one, other), np.einsum("ra,rbc->rabc", one, other))
+    one, other = np.random.default_rng(2).random((2, 3, 4)), np.random.default_rng(3).random((2, 3, 3, 5))
+    np.testing.assert_allclose(outer(one, other), np.einsum("fra,frbc->frabc", one, other))
 
 
 def test_a_step_is_that_of_the_dense_em_and_the_likelihood_never_falls() -> None:
     dense = reduce(np.kron, MATRICES)
     rng = np.random.default_rng(4)
     observed = rng.poisson(3000 * forward(table(4), MATRICES)).astype(float)
-    steps, found = Steps(MATRICES, observed), shares(np.ones((CLASSES, *INPUTS)))
+    steps, found = Steps(MATRICES, shares(observed)), shares(np.ones((CLASSES, *INPUTS)))
     y = shares(observed).reshape(CLASSES, -1)
     x, before = found.reshape(CLASSES, -1), -np.inf
     for _ in range(60):
@@ -106,7 +106,7 @@ def test_a_class_without_records_keeps_its_table() -> None:
     observed = np.ones((2, *OUTPUTS))
     observed[1] = 0
     start = table(5)[:2].astype(np.float32)
-    found = Steps(MATRICES, observed)(start, 20)
+    found = Steps(MATRICES, shares(observed))(start, 20)
     np.testing.assert_allclose(found[1], start[1], rtol=1e-4)
     assert np.abs(found[0] - start[0]).max() > 0.01
 
@@ -115,9 +115,8 @@ def test_stopping_keeps_the_best_table() -> None:
     """Learnt from few records and judged by many, EM must end before it has learnt the noise."""
     rng = np.random.default_rng(6)
     law = forward(table(6), MATRICES)
-    priors = np.full((1, CLASSES), 1 / CLASSES)
-    judge = class_likelihood(1000 * law, priors)
-    steps = Steps(MATRICES, rng.poisson(30 * law).astype(float)[None])
+    judge = class_likelihood(1000 * law[None])
+    steps = Steps(MATRICES, shares(rng.poisson(30 * law).astype(float))[None])
     start, only = np.asarray(shares(np.ones((CLASSES, *INPUTS))))[None], np.zeros(1, int)
     fit = steps.stopped(start, judge, STOP)
     assert 5 <= fit.steps < 400 and fit.scores > judge(steps.expected(steps(start, 400)), only)
@@ -137,7 +136,7 @@ def test_each_entry_stops_by_itself() -> None:
             return np.asarray((held[which][some] * logs).sum(axis=(1, 2), dtype=np.float64))[:, None]
 
         stacked = [np.stack([m] * len(which)) for m in MATRICES[:2]]
-        return Steps(stacked, seen[which]).stopped(start[which], judge, STOP)
+        return Steps(stacked, shares(seen[which])).stopped(start[which], judge, STOP)
 
     both, alone = fitted([0, 1]), [fitted([i]) for i in (0, 1)]
     assert both.steps[0] != both.steps[1], "else nothing is tested"
@@ -148,14 +147,63 @@ def test_each_entry_stops_by_itself() -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("which", [0, 1])
-def test_likelihood_and_density_are_sums_over_all_cells(which: int, seed: int) -> None:
+def test_likelihoods_are_sums_over_all_cells(which: int, seed: int) -> None:
     model = models(seed)[which]
     law = enumerated(model)
     wanted = np.array([law @ said(r) for r in RECORDS.T])
     found = model.likelihood(list(RECORDS))
     np.testing.assert_allclose(shares(found), shares(wanted), rtol=1e-6)
-    density = model.density(list(np.array(CELLS).T))
-    np.testing.assert_allclose(shares(density), shares(law.T), rtol=1e-6, atol=1e-12)
+
+
+LABEL = GammaDiagonal(Decimal(2), CLASSES).dense()
+PRIORS = np.array([0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_perturbed_label_is_evidence_like_any_other(which: int) -> None:
+    """Chances, scores and marginals of a model against Bayes' rule over all classes and cells."""
+    model = Model(LABEL, PRIORS, models(9)[which])
+    law = enumerated(model.within)
+    codes, labels = list(np.repeat(RECORDS, CLASSES, axis=1)), np.tile(np.arange(CLASSES), RECORDS.shape[1])
+    chances, marginals = (f(codes, labels) for f in (model.chances, model.marginals))
+    scores = model.scores(model.within.likelihood(codes), labels)
+    for row in range(0, len(labels), 7):
+        both = PRIORS[:, None] * law * said(np.array([c[row] for c in codes]))
+        shown = both * LABEL[labels[row]][:, None]
+        np.testing.assert_allclose(chances[row], shown.sum(axis=1) / shown.sum(), rtol=1e-6)
+        assert scores[row] == pytest.approx(np.log(shown.sum() / both.sum()), rel=1e-6)
+        for place in range(3):
+            own = np.bincount([c[place] for c in CELLS], shown.sum(axis=0), INPUTS[place])
+            np.testing.assert_allclose(marginals[place][row], own / own.sum(), rtol=1e-6, atol=1e-12)
+
+
+def test_em_over_the_class_is_that_of_the_product() -> None:
+    """The class's matrix is one more along one more axis; with the identity every class is by itself."""
+    observed = np.random.default_rng(10).poisson(50, (1, CLASSES, *OUTPUTS[:2])).astype(float)
+    start = np.full((1, CLASSES, *INPUTS[:2]), 1.0 / (CLASSES * np.prod(INPUTS[:2])))
+    x, y = start.reshape(-1), shares(observed).reshape(-1)
+    dense = reduce(np.kron, [LABEL, *MATRICES[:2]])
+    for _ in range(10):
+        x = x * ((y / (dense @ x)) @ dense)
+    found = Steps([LABEL, *MATRICES[:2]], shares(observed))(start, 10)
+    np.testing.assert_allclose(found.reshape(-1), x, atol=1e-6)
+    alone = Steps(MATRICES[:2], shares(observed))(start, 10)
+    kept = Steps([np.eye(CLASSES), *MATRICES[:2]], shares(observed))(start, 10)
+    np.testing.assert_allclose(alone, kept, atol=1e-6)
+
+
+def test_naive_bayes_deals_in_the_order_of_the_published_values() -> None:
+    """Its draws have the attribute's own distribution, and never cross: more is published, no less is drawn."""
+    own = np.array([0.1, 0.4, 0.2, 0.3])
+    branch = Branch(0, -1, own[None])
+    model = Forest((MATRICES[0],), ((branch,),), dealt=True)
+    rng = np.random.default_rng(11)
+    published = rng.choice(len(MATRICES[0]), 40_000, p=MATRICES[0] @ own)
+    drawn = model.draw([published], np.zeros(40_000, int), lambda _, rows: rng.random(len(rows)))[0]
+    assert chi_square(np.bincount(drawn, minlength=4), own) > LEVEL
+    largest = [drawn[published == h].max() for h in range(len(MATRICES[0]))]
+    least = [drawn[published == h].min() for h in range(len(MATRICES[0]))]
+    assert all(a <= b for a, b in zip(largest, least[1:], strict=False))
 
 
 def slightly_wrong(model: JointTable | Forest, other: JointTable | Forest) -> JointTable | Forest:

@@ -17,8 +17,8 @@ import pytest
 
 from ppdm_cli import Release, perturb, reconstruct, synthetic
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.estimating import Steps
-from ppdm_cli.joint import JointTable, learn, read
+from ppdm_cli.joint import JointTable, Model, learn, read
+from ppdm_cli.joint.attribute_search import steps_of
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.releases import open_releases
 from ppdm_cli.repeatable import uniform
@@ -94,11 +94,11 @@ def label_p_value(published: tuple[int, int, int], wrong: bool) -> float:
     label = learnt.sample.label
     true = rng.gamma(2.0, size=(3, 3, 2))
     true /= true.sum(axis=(1, 2), keepdims=True)
-    shown = label.matrix.dense()
-    both = label.matrix.solve(learnt.shares)[:, None, None] * true  # p(label, a, b)
-    by_published = np.tensordot(shown, both, axes=1) / learnt.shares[:, None, None]
+    shown, shares = label.matrix.dense(), np.array([0.5, 0.3, 0.2])
+    both = shares[:, None, None] * true  # p(label, a, b)
     matrices = tuple(learnt.sample.matrices)
-    drawer = Drawer.of(replace(learnt, model=JointTable((0, 1), matrices, by_published)), "a release")
+    model = Model(shown, shares, JointTable((0, 1), matrices, true))
+    drawer = Drawer(model, learnt.sample.channels, label, "a release")
     attributes = (*learnt.sample.channels, label)
     one = {a.name: a.domain.decode(np.full(n, v, np.uint8)) for a, v in zip(attributes, published, strict=True)}
     (labels, drawn), *rest = map_partitions(open_table(pl.DataFrame(one)), drawer, threads=1)
@@ -130,10 +130,12 @@ def test_a_label_of_which_the_sample_has_no_record_is_drawn_too() -> None:
     assert sample.channels[0].name == "age"
     gone = replace(sample, labels=np.zeros_like(sample.labels))
     whole, without = learn(sample).model, learn(gone).model
-    assert isinstance(whole, JointTable) and without is None
-    observed = gone.counts(whole.places).sum(axis=0)
-    start = np.full(whole.table.shape, 1 / whole.table[0].size)
-    learnt = JointTable(whole.places, whole.matrices, Steps(whole.matrices, observed)(start, 5))
+    assert whole is not None and isinstance(whole.within, JointTable) and without is None
+    places = whole.places
+    observed = gone.counts(places).sum(axis=0)[None]
+    start = np.full((1, *whole.within.table.shape), 0.5 / whole.within.table[0].size)
+    table = steps_of(gone, places, observed)(start, 5)[0]
+    learnt = JointTable(places, whole.within.matrices, table)
     drawn = learnt.draw(sample.codes, np.ones(4_000, np.uint8), lambda p, rows: uniform(rows, np.uint64(p)))
     assert len(np.unique(drawn[0])) > 5
 

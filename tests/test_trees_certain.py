@@ -9,7 +9,7 @@ import pytest
 
 from ppdm_cli.trees import Feature, Options, Records
 from ppdm_cli.trees.growing import grow
-from ppdm_cli.trees.jackknife_pruning import prune
+from ppdm_cli.trees.jackknife_pruning import landed, prune
 from ppdm_cli.trees.records import Column
 
 
@@ -28,7 +28,8 @@ def leaves(folded: list[float], saved: float = 40.0) -> int:
     records = replace(cells, columns=(both,), classes=np.repeat([0, 1], 2), weights=tables[0].ravel())
     grown = grow(records, Options("gain", 2, None, 0.25, False, False), False)
     assert grown.feature[0] == 0
-    prune(cells, grown, tables)
+    sums = landed(cells, grown, tables.reshape(-1, 2).T)
+    prune(grown, sums.reshape(-1, *tables.shape[:2]))
     return 2 if grown.feature[0] == 0 else 1
 
 

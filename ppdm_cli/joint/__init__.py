@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
-from ppdm_cli.joint.forest import Forest, learn_forests
+from ppdm_cli.joint.attribute_search import CELLS, Found, Growing, steps_of
+from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import Model
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
+from ppdm_cli.joint.sample import Sample, published_codes, read, usable
 
 __all__ = [
     "CELLS",
@@ -36,6 +36,8 @@ __all__ = [
     "usable",
 ]
 
+THRESHOLD = 6.0
+"""Nats by which the published labels must become likelier over all records."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
 """By the best of these the log-odds of naive Bayes and of a forest are scaled."""
 
@@ -48,25 +50,24 @@ class Candidate:
     model: Model
     held: dict[int, Model]
 
-    def scores(self, sample: Sample) -> Floats:
-        """Return log p(label | attributes) of every record in a fold that was held back; NaN for others."""
-        found = np.full(sample.records, np.nan)
-        for fold, model in self.held.items():
-            rows = np.flatnonzero(sample.folds == fold)
-            found[rows] = model.scores([c[rows] for c in sample.codes], sample.labels[rows])
-        return found
+    scores: Floats
+    """log p(label | attributes) of every record in a fold that was held back; NaN of others."""
 
-    def tempered(self, sample: Sample) -> Candidate:
+    @classmethod
+    def judged(
+        cls, name: str, sample: Sample, model: Model, held: dict[int, Model], tempers: Sequence[float] = (1.0,)
+    ) -> Candidate:
         """Return the candidate with the temper that makes held-out labels likeliest."""
-        every = [
-            replace(
-                self,
-                model=replace(self.model, temper=t),
-                held={f: replace(m, temper=t) for f, m in self.held.items()},
-            )
-            for t in TEMPERS
-        ]
-        return max(every, key=lambda c: float(np.nansum(c.scores(sample))))
+        found = np.full((len(tempers), sample.records), np.nan)
+        for fold, own in held.items():
+            rows = np.flatnonzero(sample.folds == fold)
+            said = own.within.likelihood([c[rows] for c in sample.codes])
+            for n, temper in enumerate(tempers):
+                found[n, rows] = replace(own, temper=temper).scores(said, sample.labels[rows])
+        best = int(np.nansum(found, axis=1).argmax())
+        temper = tempers[best]
+        by_fold = {f: replace(m, temper=temper) for f, m in held.items()}
+        return cls(name, replace(model, temper=temper), by_fold, found[best])
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,8 @@ class Learnt:
     gains: dict[str, float]
     held: Mapping[int, Model]
     """The same model learnt without a fold, by fold: what shows how certain it is."""
+    linked: Model | None
+    """The model that records are drawn from: with kept columns the forest, else the same."""
 
     @property
     def totals(self) -> Floats:
@@ -96,26 +99,27 @@ class Learnt:
 def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn."""
     growing = Growing(sample, cells)
-    order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-    candidates = [_forest("bayes", sample, growing, order, False).tempered(sample)]
+    simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, steps)) for steps in MARGINAL_STEPS]
+    candidates = [max(simple, key=lambda c: float(np.nansum(c.scores)))]
     grown = growing.grown()
     if grown is not None:
         candidates.append(_table(sample, grown))
     if len(sample.channels) > 1:
-        candidates.append(_forest("forest", sample, growing, order, True).tempered(sample))
-    rows = np.arange(sample.records)
-    base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds[rows], sample.labels]
-    rises = {c.name: c.scores(sample) - base for c in candidates}
+        order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
+        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order)))
+    base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds, sample.labels]
+    rises = {c.name: c.scores - base for c in candidates}
     gains = {n: float(np.nanmean(r)) if len(r) else 0.0 for n, r in rises.items()}
     best = max(gains, key=lambda n: gains[n])
-    if gains[best] * sample.records < THRESHOLD:
-        return Learnt(sample, "none", None, 0.0, gains, {})
+    # what was kept is linked to all else by a forest only
+    linked = candidates[-1].model if any(c.kept for c in sample.channels) else None
     for c in candidates:
         short = rises[best] - rises[c.name]
         short = short[~np.isnan(short)]
-        if gains[c.name] * sample.records >= THRESHOLD and short.mean() <= short.std() / np.sqrt(len(short)):
-            return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held)
-    raise AssertionError("the best is within its own error")
+        told = gains[c.name] * sample.records >= THRESHOLD
+        if told and short.mean() <= short.std() / np.sqrt(len(short)):
+            return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
+    return Learnt(sample, "none", None, 0.0, gains, {}, linked)
 
 
 def _table(sample: Sample, grown: Found) -> Candidate:
@@ -133,12 +137,13 @@ def _table(sample: Sample, grown: Found) -> Candidate:
         return Model(sample.label_matrix, shares / shares.sum(), JointTable(grown.places, matrices, within))
 
     held = {f: model(t) for f, t in zip(grown.folds, grown.tables, strict=True)}
-    return Candidate("joint", model(whole), held)
+    return Candidate.judged("joint", sample, model(whole), held)
 
 
-def _forest(name: str, sample: Sample, growing: Growing, order: Sequence[int], edges: bool) -> Candidate:
-    whole, held = learn_forests(sample, order, range(FOLDS), edges)
-    known = sample.shares(sample.label_counts.sum(axis=0))
-    label = sample.label_matrix
+def _by_fold(
+    name: str, sample: Sample, growing: Growing, learnt: tuple[Forest, dict[int, Forest]]
+) -> Candidate:
+    whole, held = learnt
+    known, label = sample.shares(sample.label_counts.sum(axis=0)), sample.label_matrix
     by_fold = {f: Model(label, growing.shares[f], forest) for f, forest in held.items()}
-    return Candidate(name, Model(label, known, whole), by_fold)
+    return Candidate.judged(name, sample, Model(label, known, whole), by_fold, TEMPERS)

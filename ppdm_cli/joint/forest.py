@@ -6,22 +6,22 @@ forest stays. Reading published records is passing messages along it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, shares
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, matrices_of, maximum_likelihood, shares
 from ppdm_cli.joint.attribute_search import steps_of
 from ppdm_cli.joint.joint_table import Uniform, picked
-from ppdm_cli.joint.sample import Sample
+from ppdm_cli.joint.sample import FOLDS, Sample
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
-MARGINAL_STEPS = 50
+MARGINAL_STEPS = (50, 300)
 """From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
 STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
@@ -49,29 +49,37 @@ class Forest:
 
     matrices: tuple[Floats, ...]
     classes: tuple[tuple[Branch, ...], ...]
+    dealt: bool = False
+    """Without any edge: values are drawn in the order of the published ones, as by class (maths 4)."""
 
     @property
     def places(self) -> tuple[int, ...]:
         return tuple(range(len(self.matrices)))
 
     def _messages(
-        self, branches: Sequence[Branch], codes: Sequence[Codes], unseen: Collection[int] = ()
+        self, branches: Sequence[Branch], codes: Sequence[Codes], every: bool = True
     ) -> tuple[dict[int, Floats], dict[int, Floats], Floats]:
-        """What each attribute and all that hangs on it say of its original value.
+        """What each attribute (`every`, else only where others hang on it) and its own say of its value.
 
         What it says to its parent, both up to factors; the log-likelihood.
         """
-        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches}
-        for place in unseen:
-            said[place] = np.ones_like(said[place])
+        inner = {b.parent for b in branches}
+        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches if every or b.place in inner}
         log, up = np.zeros(len(codes[0])), {}
         for branch in reversed(branches):
-            told = said[branch.place] @ branch.chances.T
-            largest = np.maximum(told.max(axis=1), 1e-300)
+            own, place = branch.chances.T, branch.place
+            if place in inner:
+                told = said[place] @ own
+                largest = np.maximum(told.max(axis=1), 1e-300)
+                told = told / largest[:, None]
+            else:  # alone it says what its code says
+                table = self.matrices[place] @ own
+                tops = np.maximum(table.max(axis=1), 1e-300)
+                told, largest = (table / tops[:, None])[codes[place]], tops[codes[place]]
             log += np.log(largest)
             if branch.parent >= 0:
-                up[branch.place] = told / largest[:, None]
-                said[branch.parent] = said[branch.parent] * up[branch.place]
+                up[place] = told
+                said[branch.parent] = said[branch.parent] * told
         return said, up, log
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
@@ -101,18 +109,13 @@ class Forest:
                 found[b.place][c] = (np.ones(1) if b.parent < 0 else found[b.parent][c]) @ b.chances
         return found
 
-    def log_likelihood(self, codes: Sequence[Codes], unseen: Collection[int] = ()) -> Floats:
-        """log p(published codes | class), (records, classes); what is unseen says nothing."""
+    def likelihood(self, codes: Sequence[Codes]) -> Floats:
+        """p(published codes | class), (records, classes), up to a factor a record."""
         logs = np.empty((len(codes[0]), len(self.classes)))
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
             for c, branches in enumerate(self.classes):
-                logs[start : start + ROWS, c] = self._messages(branches, part, unseen)[2]
-        return logs
-
-    def likelihood(self, codes: Sequence[Codes]) -> Floats:
-        """p(published codes | class), (records, classes), up to a factor a record."""
-        logs = self.log_likelihood(codes)
+                logs[start : start + ROWS, c] = self._messages(branches, part, every=False)[2]
         return np.exp(logs - logs.max(axis=1, keepdims=True))
 
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
@@ -125,18 +128,20 @@ class Forest:
                 said, *_ = self._messages(branches, [code[part] for code in codes])
                 for branch in branches:
                     parent = drawn[branch.parent][part] if branch.parent >= 0 else np.zeros(len(part), np.int64)
-                    weights = branch.chances[parent] * said[branch.place]
-                    drawn[branch.place][part] = picked(weights, uniform(branch.place, part))
+                    numbers = uniform(branch.place, part)
+                    if self.dealt:
+                        own = self._dealt(branch, codes[branch.place][part], numbers)
+                    else:
+                        own = picked(branch.chances[parent] * said[branch.place], numbers)
+                    drawn[branch.place][part] = own
         return drawn
 
-    def density(self, originals: Sequence[np.ndarray]) -> Floats:
-        """p(original codes of the places | class), (records, classes), up to a factor a record."""
-        logs = np.zeros((len(originals[0]), len(self.classes)))
-        for c, branches in enumerate(self.classes):
-            for b in branches:
-                parent = originals[b.parent] if b.parent >= 0 else np.zeros(len(logs), np.int64)
-                logs[:, c] += np.log(np.maximum(b.chances[parent, originals[b.place]], 1e-300))
-        return np.exp(logs - logs.max(axis=1, keepdims=True))
+    def _dealt(self, branch: Branch, published: Codes, numbers: Floats) -> np.ndarray:
+        """Original codes by the monotone plan between what is to be expected published and the original."""
+        original = branch.chances[0]
+        shown = self.matrices[branch.place] @ original
+        places = (np.cumsum(shown) - shown)[published] + numbers * shown[published]
+        return np.searchsorted(np.cumsum(original)[:-1], places, side="right")
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Records of one class as the forest has them."""
@@ -151,26 +156,35 @@ class Forest:
         return drawn
 
 
-def learn_forests(
-    sample: Sample, order: Sequence[int], folds: Sequence[int], edges: bool = True
-) -> tuple[Forest, dict[int, Forest]]:
-    """Return the forest of all records, and those learnt without each of some folds.
+def learn_forests(sample: Sample, order: Sequence[int]) -> tuple[Forest, dict[int, Forest]]:
+    """Return the forest of all records, and by fold those learnt without one.
 
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
-    last ones have no edges. Without edges it is naive Bayes.
+    last ones have no edges.
     """
-    chosen = _candidates(sample, order) if edges else []
-    found, weighed = {}, []
-    wholes: dict[Pair, Tables] = {}
-    for fold in folds:
-        marginals = _marginals(sample, fold)
-        weights, tables, more = _pairs(sample, marginals, chosen, fold, whole=fold == folds[0])
-        found[fold] = _built(sample, marginals, weights, tables)
-        weighed.append(weights)
-        wholes |= more
-    none = np.zeros(sample.label_matrix.shape[1])
-    mean = {pair: np.mean([w.get(pair, none) for w in weighed], axis=0) for pair in wholes}
-    return _built(sample, _marginals(sample, None), mean, wholes), found
+    chosen, folds = _candidates(sample, order), range(FOLDS)
+    marginals = [_marginals(sample, f, MARGINAL_STEPS[0]) for f in folds]
+    fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
+    wholes = fitted[0][2]
+
+    def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
+        return {p: np.mean([fitted[f][0][p] for f in judges], axis=0) for p in wholes}
+
+    # the records that will judge a forest have no say in its edges
+    held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
+    return _built(sample, _marginals(sample, None, MARGINAL_STEPS[0]), weights(folds), wholes), held
+
+
+def learn_bayes(sample: Sample, steps: int) -> tuple[Forest, dict[int, Forest]]:
+    """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
+    whole = _marginals(sample, None, steps)
+    if sample.label.kept:
+        counts = [_seen(sample, [p], None).astype(np.float64) for p in range(len(sample.channels))]
+        matrices = [matrices_of((sample.label, c)) for c in sample.channels]
+        tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
+        whole = [np.maximum(shares(t), 1e-9) for t in tables]
+    held = {f: replace(_built(sample, _marginals(sample, f, steps), {}, {}), dealt=True) for f in range(FOLDS)}
+    return replace(_built(sample, whole, {}, {}), dealt=True), held
 
 
 Pair = tuple[int, int]
@@ -182,13 +196,13 @@ def _seen(sample: Sample, places: Sequence[int], held: int | None) -> np.ndarray
     return np.asarray(counts.sum(axis=0) - (0 if held is None else counts[held]))
 
 
-def _marginals(sample: Sample, held: int | None) -> list[Floats]:
+def _marginals(sample: Sample, held: int | None, most: int) -> list[Floats]:
     """The distribution of each attribute within each original class."""
     known, found = sample.shares(_seen(sample, [], held).astype(np.float64)), []
     for place, matrix in enumerate(sample.matrices):
         start = np.repeat(known[:, None] / matrix.shape[1], matrix.shape[1], axis=1)
         steps = steps_of(sample, [place], _seen(sample, [place], held)[None])
-        table = steps(start[None], MARGINAL_STEPS)[0].astype(np.float64)
+        table = steps(start[None], most)[0].astype(np.float64)
         found.append(np.maximum(shares(table), 1e-9))
     return found
 
@@ -231,7 +245,7 @@ def _pairs(
         for first in range(0, len(pairs), most):
             some = pairs[first : first + most]
             gains, fitted, more = _fitted(sample, marginals, some, fold, whole)
-            for n in np.flatnonzero((gains > EDGE).any(axis=1)).tolist():
+            for n in range(len(some)):
                 weights[some[n]], tables[some[n]] = gains[n], fitted[n]
                 if whole:
                     wholes[some[n]] = more[n]
@@ -254,7 +268,7 @@ def _fitted(
     start = (start * known[:, None, None]).astype(np.float32)
     stacked = [np.stack([sample.matrices[p[place]] for p in pairs]).astype(np.float32) for place in (0, 1)]
     by_class = [np.repeat(m, classes, axis=0) for m in stacked]
-    matrices = by_class if kept else [np.stack([label] * len(pairs)), *stacked]
+    matrices: list[Tables] = by_class if kept else [np.stack([label] * len(pairs)), *stacked]
 
     def problems(table: Tables) -> Tables:
         return table.reshape(-1, *table.shape[2:]) if kept else table

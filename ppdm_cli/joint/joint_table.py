@@ -25,7 +25,7 @@ def picked(weights: Floats, uniform: Floats) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class JointTable:
-    """p(original values of `places` | published class)."""
+    """p(original values of `places` | original class)."""
 
     places: tuple[int, ...]
     matrices: tuple[Floats, ...]
@@ -90,8 +90,3 @@ class JointTable:
         """For each place the distribution of its original codes, by class."""
         axes = range(1, self.table.ndim)
         return [self.table.sum(axis=tuple(a for a in axes if a != own)) for own in axes]
-
-    def density(self, originals: Sequence[np.ndarray]) -> Floats:
-        """p(original codes of the places | class), (records, classes), up to a factor a record."""
-        cells: tuple[Any, ...] = (slice(None), *originals)
-        return np.ascontiguousarray(self.table[cells].T)

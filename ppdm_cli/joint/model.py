@@ -34,20 +34,19 @@ class Model:
     def places(self) -> tuple[int, ...]:
         return self.within.places
 
-    def joint(self, codes: Sequence[Codes]) -> Floats:
-        """Return p(class, published attributes), (records, classes), up to a factor a record."""
-        said = self.within.likelihood(codes)
+    def joint(self, said: Floats) -> Floats:
+        """Return p(class, published attributes) up to a factor a record, from the likelihood by class."""
         if self.temper != 1:
             said = (said / np.maximum(said.max(axis=1, keepdims=True), TINY)) ** self.temper
         return said * self.shares
 
     def chances(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return p(class | published record), (records, classes)."""
-        return normalised(self.joint(codes) * self.label[labels])
+        return normalised(self.joint(self.within.likelihood(codes)) * self.label[labels])
 
-    def scores(self, codes: Sequence[Codes], labels: Codes) -> Floats:
+    def scores(self, said: Floats, labels: Codes) -> Floats:
         """Return log p(published label | published attributes) of each record."""
-        joint = self.joint(codes)
+        joint = self.joint(said)
         own = (joint * self.label[labels]).sum(axis=1)
         return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(joint.sum(axis=1), TINY)))
 

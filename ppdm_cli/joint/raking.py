@@ -3,7 +3,7 @@
 A model that is not the very law of the data expects other totals of the classes, given all that was published,
 than the published labels alone show. Its shares are multiplied by weights that mend this: the totals to expect
 are the gradient of a convex function of the weights' logarithms, so that Newton's method finds them. Its steps
-are shortened so that it arrives from anywhere (Sun and Tran-Dinh 2019, on generalised self-concordant functions).
+are shortened so that it arrives from anywhere (Sun and Tran-Dinh 2019, on self-concordant functions).
 """
 
 from __future__ import annotations

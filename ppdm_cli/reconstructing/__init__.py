@@ -104,7 +104,7 @@ def reconstruct(
             sample = read(table, sidecar, label, threads, progress)
             with step(progress, "learning"):
                 learnt = learn(sample, cells)
-            if learnt.model is not None:
+            if learnt.linked is not None:
                 drawer = Drawer.of(learnt, sidecar.release)
         planned = Planner(table, sidecar, estimator, threads, progress).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"

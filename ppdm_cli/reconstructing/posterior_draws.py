@@ -33,8 +33,8 @@ class Drawer:
 
     @classmethod
     def of(cls, learnt: Learnt, release: str) -> Drawer:
-        assert learnt.model is not None
-        return cls(learnt.drawn_from(learnt.model), learnt.sample.channels, learnt.sample.label, release)
+        assert learnt.linked is not None
+        return cls(learnt.drawn_from(learnt.linked), learnt.sample.channels, learnt.sample.label, release)
 
     @property
     def names(self) -> list[str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil, floor, log10
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +20,9 @@ from ppdm_cli.arrays import Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.joint import JointTable, Learnt, Model, picked
+from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.trees.growing import Grown, Options, grow
-from ppdm_cli.trees.jackknife_pruning import prune
+from ppdm_cli.trees.jackknife_pruning import landed, prune
 from ppdm_cli.trees.pruning import Pruner, collapse
 from ppdm_cli.trees.records import Column, Records
 from ppdm_cli.trees.regions import descended
@@ -27,7 +30,7 @@ from ppdm_cli.trees.tree import Feature, Tree, majority
 
 LEAST = 1e-3
 """The share of the records that two branches need when growing on a table."""
-COPIES, MOST_DRAWN = 5, 500_000
+COPIES, HELD_COPIES, MOST_DRAWN = 5, 2, 500_000
 """How many times the values of each record are drawn from a forest, and how many records that may make."""
 MADE_UP = 20_000
 """The number of records by which a forest judges a tree."""
@@ -107,27 +110,45 @@ class ModelTrees:
         labels = np.repeat(np.arange(classes), cells.rows)
         records = replace(cells, columns=columns, classes=labels, weights=tables[0].ravel())
         grown = grow(records, replace(self.options, prune=False), False)
-        prune(cells, grown, tables)
+        sums = landed(cells, grown, tables.reshape(-1, cells.rows).T)
+        prune(grown, sums.reshape(-1, *tables.shape[:2]))
         return records, grown
 
     def _drawn_tree(self, model: Model, without: int | None) -> tuple[Records, Grown]:
         """Return the tree grown from records with class and values drawn from their posterior."""
-        sample, rng = self._sample, np.random.Generator(np.random.SFC64(SEED))
+        records = self._drawn(model, without, self._copies)
+        grown = grow(records, self.options, True)
+        collapse(grown)
+        Pruner(records, grown, self.options.confidence).run()
+        if without is None:
+            # the same numbers draw from each model: what differs is what the records without a fold say
+            every = [
+                records,
+                *(self._drawn(m, f, min(HELD_COPIES, self._copies)) for f, m in self._learnt.held.items()),
+            ]
+            classes = len(self._labels)
+            prune(grown, np.stack([landed(r, grown, _by_class(r, classes)) for r in every], axis=1))
+        return records, grown
+
+    def _drawn(self, model: Model, without: int | None, copies: int) -> Records:
+        """Return the records, or those outside a fold, with class and values drawn some times."""
+        sample = self._sample
         rows = np.arange(sample.records) if without is None else np.flatnonzero(sample.folds != without)
         published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
         chances = None
         if not self._label.kept:
-            chances = self._learnt.drawn_from(model).chances(published, labels)
+            chances = (model if without is not None else self._learnt.drawn_from(model)).chances(
+                published, labels
+            )
         classes, drawn = [], []
-        for _ in range(self._copies):
-            own = labels if chances is None else picked(chances, rng.random(len(rows)))
+        for copy in range(copies):
+            own = labels
+            if chances is not None:
+                own = picked(chances, uniform(rows, hashed([SEED, copy])))
+            numbers = partial(_numbers, rows, copy)
             classes.append(own.astype(np.intp))
-            drawn.append(model.within.draw(published, own, lambda _, some: rng.random(len(some))))
-        records = self._records([np.concatenate(c) for c in zip(*drawn, strict=True)], np.concatenate(classes))
-        grown = grow(records, self.options, True)
-        collapse(grown)
-        Pruner(records, grown, self.options.confidence).run()
-        return records, grown
+            drawn.append(model.within.draw(published, own, numbers))
+        return self._records([np.concatenate(c) for c in zip(*drawn, strict=True)], np.concatenate(classes))
 
     def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray) -> Records:
         """Return records of original codes and classes; null is not a class."""
@@ -218,3 +239,16 @@ def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]
     value = ceil(value) - 1 if dtypes.is_whole(domain.kind) else round(value, 2 - floor(log10(width)))
     mixed = there[:, bin_]
     return value, float(mixed.sum() - mixed.max())
+
+
+def _by_class(records: Records, classes: int) -> Any:
+    """Return the records' weights by class, (records, classes)."""
+    from scipy.sparse import csr_array
+
+    assert records.weights is not None
+    return csr_array((records.weights, (np.arange(records.rows), records.classes)), (records.rows, classes))
+
+
+def _numbers(rows: np.ndarray, copy: int, place: int, some: np.ndarray) -> Floats:
+    """Return repeatable numbers for some of the rows: the same whatever the model."""
+    return uniform(rows[some], hashed([SEED, copy, place]))

@@ -63,6 +63,11 @@ class FromRelease(Shown):
                 f"Learnt from {counted(self.records, 'perturbed record')}: the joint distribution of "
                 f"{listed(self.attributes)} within each class."
             )
+        elif self.model == "bayes":
+            said.append(
+                f"Learnt from {counted(self.records, 'perturbed record')}: each of "
+                f"{counted(len(self.attributes), 'attribute')} by itself within each class."
+            )
         elif self.model == "forest":
             said.append(
                 f"Learnt from {counted(self.records, 'perturbed record')}: pairs among "

@@ -8,10 +8,13 @@ measurements).
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.trees.growing import Grown
+from ppdm_cli.trees.histograms import Entries
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.regions import descended
 from ppdm_cli.trees.tree import majority
@@ -22,26 +25,34 @@ LEAF = 1e-4
 """The share of the records that each more leaf must save."""
 
 
-def prune(cells: Records, grown: Grown, tables: Floats) -> None:
+def landed(records: Records, grown: Grown, weights: Any) -> Floats:
+    """Return by (leaf, column) the sums of weights (records, columns) of the records that end there."""
+    from scipy.sparse import csr_array  # on first use: it costs a tenth of a second
+
+    ends: list[Entries] = []
+    for entries in descended(records, grown, np.ones(records.rows)):
+        ends.append(entries.at(np.flatnonzero(grown.feature[entries.slot] < 0)))
+    share, slot, record = (
+        np.concatenate([getattr(e, name) for e in ends]) for name in ("weight", "slot", "record")
+    )
+    found = csr_array((share, (slot, record)), (len(grown.feature), records.rows)) @ weights
+    return np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), np.float64)
+
+
+def prune(grown: Grown, inside: Floats) -> None:
     """Turn subtrees into leaves, in place.
 
-    `cells` are records of one class; `tables` are (tables, classes, cells): the table itself, then one a fold.
+    `inside` are the weights that end in each leaf, by (node, table, class): the table's own, then those of one
+    without each fold.
     """
-    weight = tables[0].sum(axis=0)
-    inside = np.zeros((len(grown.feature), *tables.shape[:2]))
-    for entries in descended(cells, grown, weight):
-        ended = entries.at(np.flatnonzero(grown.feature[entries.slot] < 0))
-        share = ended.weights() / weight[ended.record]
-        for t in range(tables.shape[0]):
-            for c in range(tables.shape[1]):
-                inside[:, t, c] += np.bincount(ended.slot, tables[t, c, ended.record] * share, len(inside))
+    total = float(inside[:, 0].sum())
     inner = np.flatnonzero(grown.feature >= 0)[::-1].tolist()  # children come after their parents
     for node in inner:
         inside[node] = inside[_children(grown, node)].sum(axis=0)
     labels = majority(grown.counts)
     right = np.take_along_axis(inside, labels[:, None, None], axis=2)[:, :, 0]
     leaves = np.ones(len(right))
-    folds, total = len(tables) - 1, float(weight.sum())
+    folds = inside.shape[1] - 1
     for node in inner:
         children = _children(grown, node)
         below, count = right[children].sum(axis=0), leaves[children].sum()
