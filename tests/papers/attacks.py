@@ -2,7 +2,7 @@
 
 Four tables: the errors of the three linear attacks beside Bayes' rule on one attribute; how often the audit
 accepts honest releases and rejects lies; the share of exact bins by one attribute and by the whole record,
-beside Bayes' rule with the joint distribution of a million clean records; the class, and what a kept column tells.
+beside Bayes' rule with the joint distribution of a million clean records; what a kept column tells.
 """
 
 from __future__ import annotations
