@@ -47,6 +47,15 @@ def test_a_kept_column_gives_away_what_follows_from_it() -> None:
     assert any("say nothing certain about 'shoes'" in r for r in remarks)
 
 
+def test_one_perturbed_attribute_beside_kept_ones_needs_no_class() -> None:
+    original = people(8_000, 3).select("years", "school")
+    release = perturb(original, gamma=3, keep=["years"], keep_order=True, seed=1)
+    row = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["record"]).rows[0]
+    assert row["attribute"] == "school" and row["exact"] > 0.95
+    alone = perturb(original.drop("years"), gamma=3, keep_order=True, seed=1)
+    assert not attack(alone.frame, sidecar=alone.sidecar, attacks=["record"]).rows
+
+
 @pytest.mark.parametrize("gamma", [1.5, 5, 19])
 def test_no_belief_exceeds_the_bound_and_the_class_is_guessed_too(gamma: float) -> None:
     measured, _, _ = both(people(8_000, 2), gamma=gamma, keep=["years"], class_="label", seed=2)

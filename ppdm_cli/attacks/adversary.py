@@ -33,7 +33,7 @@ from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.whole_record import Record, told_by_class
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, Progress, fold, step
-from ppdm_cli.errors import DataError, listed
+from ppdm_cli.errors import DataError, UsageError, listed
 from ppdm_cli.estimating import MOST_CELLS, count, maximum_likelihood
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -65,7 +65,7 @@ class Adversary:
             if label.published.size * sum(c.matrix.outputs for c in self._sidecar.channels) <= MOST_CELLS:
                 return label
         few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_LABELS]
-        if "record" not in self._asked or not few or len(self._sidecar.perturbed) < 2:
+        if "record" not in self._asked or not few or len(self._sidecar.attributes) < 2:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)
         lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
@@ -77,7 +77,7 @@ class Adversary:
     def learn(self, threads: int | None, progress: Progress | None) -> None:
         perturbed, label = self._sidecar.channels, self.label
         others = [a for a in perturbed if label is None or a.name != label.name]
-        by_class = [(label, a) for a in others] if label is not None else []
+        by_class = [(label, a) for a in others] if label is not None and label.kept else []
         found = count(self._table, [*((a,) for a in perturbed), *by_class], threads=threads, progress=progress)
         self.counts = dict(zip((a.name for a in perturbed), found, strict=False))
         self._by_class = dict(zip((a.name for a in others), found[len(perturbed) :], strict=False))
@@ -96,7 +96,7 @@ class Adversary:
             self.guessers["posterior"] = posterior
         if "record" in self._asked:
             self._learn_record(posterior, threads, progress)
-        if label is not None and label.kept and {"posterior", "record"} & set(self._asked):
+        if label is not None and {"posterior", "record"} & set(self._asked):
             self.kept = [
                 {"attribute": n, "kept": label.name} | told_by_class(self.targets[n], c)
                 for n, c in self._by_class.items()
@@ -154,12 +154,11 @@ class Adversary:
                 "record: left out, because there is neither a class nor another attribute with few values."
             )
             return
-        if not joint.usable(self._sidecar, label):
-            self.remarks.append(
-                "record: left out, because no perturbed attribute besides the class is small enough."
-            )
+        try:
+            sample = joint.read(self._table, self._sidecar, label, threads, progress)
+        except UsageError:
+            self.remarks.append("record: left out, because no column besides the class is small enough.")
             return
-        sample = joint.read(self._table, self._sidecar, label, threads, progress)
         with step(progress, "learning"):
             found = Record(joint.learn(sample), self.targets, posterior, self.gamma, self._known)
         if found.alone:
