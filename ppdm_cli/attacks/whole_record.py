@@ -17,7 +17,7 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks import expectation
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, learnt
-from ppdm_cli.attacks.posterior import Answers, Posterior, answers
+from ppdm_cli.attacks.posterior import Posterior, answers
 from ppdm_cli.attacks.scoring import Worth, expected
 from ppdm_cli.estimating import TINY, maximum_likelihood
 from ppdm_cli.joint import FOLDS, Learnt, Model
@@ -191,31 +191,20 @@ def _shares(values: Floats) -> Floats:
     return np.asarray(values / np.maximum(values.sum(axis=1, keepdims=True), TINY))
 
 
-@dataclass(frozen=True, eq=False)
-class ByLabel:
-    """An attribute's answers within one class."""
-
-    prior: Floats
-    share: float
-    answers: Answers
-
-
-def by_label(target: Target, counts: Floats) -> list[ByLabel]:
-    """Return the estimated prior of each label; a label that nobody has gets that of all records."""
-    total, found = max(float(counts.sum()), 1.0), []
-    for own in counts:
-        n = float(own.sum())
-        prior = maximum_likelihood(own, [target.matrix]) / n if n else target.prior
-        found.append(ByLabel(prior, n / total, answers(target, prior)))
-    return found
-
-
 def told_by_class(target: Target, counts: Floats) -> dict[str, float]:
-    """Return what a kept class tells about an attribute: shares of exact guesses without and with it."""
-    labels = by_label(target, counts)
+    """Return what a kept class tells about an attribute: shares of exact guesses without and with it.
+
+    `counts` are (label, published code); a label that nobody has says nothing.
+    """
+    by_class = both = 0.0
+    for own in counts[counts.sum(axis=1) > 0]:
+        n = float(own.sum())
+        prior = maximum_likelihood(own, [target.matrix]) / n
+        by_class += n / counts.sum() * float(prior.max())
+        both += n / counts.sum() * answers(target, prior).exact
     return {
         "exact_prior": float(target.prior.max()),
-        "exact_class": sum(x.share * float(x.prior.max()) for x in labels),
+        "exact_class": by_class,
         "exact_answer": answers(target).exact,
-        "exact_both": sum(x.share * x.answers.exact for x in labels),
+        "exact_both": both,
     }
