@@ -196,12 +196,12 @@ def told_by_class(target: Target, counts: Floats) -> dict[str, float]:
 
     `counts` are (label, published code); a label that nobody has says nothing.
     """
-    by_class = both = 0.0
+    total, by_class, both = float(counts.sum()), 0.0, 0.0
     for own in counts[counts.sum(axis=1) > 0]:
         n = float(own.sum())
         prior = maximum_likelihood(own, [target.matrix]) / n
-        by_class += n / counts.sum() * float(prior.max())
-        both += n / counts.sum() * answers(target, prior).exact
+        by_class += n / total * float(prior.max())
+        both += n / total * answers(target, prior).exact
     return {
         "exact_prior": float(target.prior.max()),
         "exact_class": by_class,
