@@ -6,6 +6,7 @@ Never from the original. What does not apply is said, and the rest goes on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -160,6 +161,7 @@ class Adversary:
         sample = joint.read(self._table, self._sidecar, label, threads, progress)
         with step(progress, "learning"):
             learnt = joint.learn(sample)
+        self.reader = replace(self.reader, kept=tuple(c for c in sample.channels if c.kept))
         found = Record(learnt, self.targets, self._by_class, self.gamma)
         if not found.inside:
             self.remarks.append(

@@ -22,6 +22,8 @@ class Reader:
 
     targets: Mapping[str, Target]
     label: Channel | None
+    kept: tuple[Channel, ...] = ()
+    """Kept columns that are evidence."""
 
     def published(self, batch: Batch) -> Rows:
         codes = {n: _codes(batch, PUBLISHED, n, t.published) for n, t in self.targets.items()}
@@ -34,6 +36,7 @@ class Reader:
         if self.label is not None:
             name = self.label.name
             labels = codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published)
+        codes |= {c.name: c.domain.encode(batch.column(PUBLISHED + c.name), clip=True).codes for c in self.kept}
         return Rows(codes, noisy, labels, None, batch.first_row)
 
     def both(self, batch: Batch) -> Rows:

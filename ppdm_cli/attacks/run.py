@@ -83,8 +83,7 @@ class _Guessing:
             if rows.truths is not None:
                 seen.tallies |= self._tallied(attack, guesses, rows.truths)
             if attack == "record":
-                assert rows.labels is not None
-                seen.beliefs = guesser.believed(guesses, rows.labels)
+                seen.beliefs = guesser.believed(guesses, rows)
         if self.agreement is not None:
             seen.agreement = self.agreement.counted(rows)
         if self.audit is not None:

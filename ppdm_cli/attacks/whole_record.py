@@ -18,7 +18,7 @@ from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.posterior import Answers, answers
 from ppdm_cli.attacks.scoring import expected
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.joint import Learnt
+from ppdm_cli.joint import Learnt, unseeing
 from ppdm_cli.privacy import worst_posterior
 
 ROWS = 1 << 13
@@ -50,11 +50,16 @@ class Record:
         label = learnt.sample.label.name
         self._targets = {n: t for n, t in targets.items() if n != label}
         self._gamma = gamma
-        self._names = [a.name for a in learnt.sample.channels]
-        self._model = learnt.model
-        inside = [] if self._model is None else [self._names[p] for p in self._model.places]
-        self._outside = {n: by_label(t, by_class[n]) for n, t in self._targets.items() if n not in inside}
-        self.inside = inside
+        channels = learnt.sample.channels
+        self._names = [a.name for a in channels]
+        self._model = learnt.linked
+        self._modelled: list[str] = []
+        if self._model is not None:
+            kept = [c.kept for c in channels]
+            self._before = unseeing(self._model, kept, learnt.sample.label.kept)
+            self._modelled = [self._names[p] for p in self._model.places]
+        self.inside = [n for n in self._modelled if n in self._targets]
+        self._outside = {n: by_label(t, by_class[n]) for n, t in self._targets.items() if n not in self.inside}
 
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         codes, labels = rows.codes, rows.labels
@@ -63,8 +68,9 @@ class Record:
         if self._model is not None:
             parts: dict[str, list[Guess]] = {n: [] for n in self.inside}
             for posteriors in self._posteriors(codes, labels):
-                for name, beliefs in zip(self.inside, posteriors, strict=True):
-                    parts[name].append(self._targets[name].guessed(beliefs))
+                for name, beliefs in zip(self._modelled, posteriors, strict=True):
+                    if name in parts:
+                        parts[name].append(self._targets[name].guessed(beliefs))
             for name, guesses in parts.items():
                 found[name] = Guess(*(np.concatenate(c) for c in zip(*guesses, strict=True)))
         return found
@@ -80,26 +86,30 @@ class Record:
         tables = [a.guess for a in self._outside[name]]
         return Guess(*(np.stack(columns)[labels, codes] for columns in zip(*tables, strict=True)))
 
-    def believed(self, guesses: Mapping[str, Guess], labels: Codes) -> dict[str, Beliefs]:
+    def believed(self, guesses: Mapping[str, Guess], rows: Rows) -> dict[str, Beliefs]:
         """Return how strongly the adversary believes in these guesses."""
-        found = {}
+        found, labels = {}, rows.labels
+        assert labels is not None
         for name, guess in guesses.items():
             assert guess.belief is not None and guess.near_belief is not None and guess.variance is not None
             sums = np.array([len(labels), guess.belief.sum(), guess.near_belief.sum(), guess.variance.sum()])
             largest, bound = 0.0, 1.0
             if len(labels):
                 top = int(guess.belief.argmax())
-                prior = self._prior(name, int(labels[top]), int(guess.exact[top]))
+                prior = self._prior(name, rows, top, int(guess.exact[top]))
                 largest, bound = float(guess.belief[top]), worst_posterior(self._gamma, prior)
             found[name] = Beliefs(sums, largest, bound)
         return found
 
-    def _prior(self, name: str, label: int, code: int) -> float:
+    def _prior(self, name: str, rows: Rows, row: int, code: int) -> float:
+        """Return the chance of a code by what is known of a record without its perturbed values."""
+        assert rows.labels is not None
+        one = slice(row, row + 1)
         if name in self.inside:
-            assert self._model is not None
-            table = self._model.within.priors[self.inside.index(name)]
-            return float(table[label, code] / table[label].sum())
-        return float(self._outside[name][label].prior[code])
+            found = self._before.marginals([rows.codes[n][one] for n in self._names], rows.labels[one])
+            own = found[self._modelled.index(name)][0]
+            return float(own[code] / own.sum())
+        return float(self._outside[name][int(rows.labels[row])].prior[code])
 
     def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
         found = {}

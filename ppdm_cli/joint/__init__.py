@@ -17,7 +17,7 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, Found, Growing, steps_of
 from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
-from ppdm_cli.joint.model import Model
+from ppdm_cli.joint.model import Model, unseeing
 from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.sample import Sample, published_codes, read, usable
 
@@ -32,11 +32,14 @@ __all__ = [
     "picked",
     "published_codes",
     "read",
+    "unseeing",
     "usable",
 ]
 
 THRESHOLD = 6.0
 """Nats by which the published labels must become likelier over all records."""
+ALIKE = 0.05
+"""By this share of what it gains may a model be better than a joint table that is still taken."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
 """By the best of these the log-odds of naive Bayes and of a forest are scaled."""
 
@@ -97,6 +100,8 @@ class Learnt:
 
 def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn."""
+    if not sample.records:
+        return Learnt(sample, "none", None, 0.0, {}, {}, None)
     growing = Growing(sample, cells)
     simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, steps)) for steps in MARGINAL_STEPS]
     candidates = [max(simple, key=lambda c: float(np.nansum(c.scores)))]
@@ -108,7 +113,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order)))
     base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds, sample.labels]
     rises = {c.name: c.scores - base for c in candidates}
-    gains = {n: float(np.nanmean(r)) if len(r) else 0.0 for n, r in rises.items()}
+    gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
     best = max(gains, key=lambda n: gains[n])
     # what was kept is linked to all else by a forest only
     linked = candidates[-1].model if any(c.kept for c in sample.channels) else None
@@ -116,7 +121,10 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         short = rises[best] - rises[c.name]
         short = short[~np.isnan(short)]
         told = gains[c.name] * sample.records >= THRESHOLD
-        if told and short.mean() <= short.std() / np.sqrt(len(short)):
+        allowed = short.std() / np.sqrt(len(short))
+        if c.name == "joint":  # the better ground for a tree: it knows what three attributes say together
+            allowed = max(allowed, ALIKE * gains[best])
+        if told and short.mean() <= allowed:
             return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
     return Learnt(sample, "none", None, 0.0, gains, {}, linked)
 
