@@ -166,7 +166,7 @@ class Adversary:
                 f"record: the other columns say nothing certain about {listed(found.alone)}; it guesses as "
                 "posterior does."
             )
-        self.reader = replace(self.reader, kept=[c for c in found.channels if c.kept])
+        self.reader = replace(self.reader, kept=tuple(c for c in found.channels if c.kept))
         self.guessers["record"] = found
 
 

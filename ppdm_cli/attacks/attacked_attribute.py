@@ -6,7 +6,7 @@ likeliest, and the mean. Each is the best guess for its own measure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -51,14 +51,12 @@ class Rows:
     """A batch as the attacks see it."""
 
     codes: dict[str, Codes]
-    """The codes as published."""
+    """The codes as published, of perturbed columns and of kept ones that take part."""
     noisy: dict[str, Floats]
     """The published numbers of attributes with additive noise."""
     labels: Codes | None
     truths: dict[str, Truth] | None
     first_row: int
-    others: dict[str, Codes] = field(default_factory=dict)
-    """The codes of kept columns, where they take part."""
 
     @property
     def count(self) -> int:

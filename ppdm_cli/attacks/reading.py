@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ppdm_cli.arrays import Codes
@@ -22,8 +22,8 @@ class Reader:
 
     targets: Mapping[str, Target]
     label: Channel | None
-    kept: Sequence[Channel] = ()
-    """Columns published as they are that take part."""
+    kept: tuple[Channel, ...] = ()
+    """Kept columns that are evidence."""
 
     def published(self, batch: Batch) -> Rows:
         codes = {n: _codes(batch, PUBLISHED, n, t.published) for n, t in self.targets.items()}
@@ -36,8 +36,8 @@ class Reader:
         if self.label is not None:
             name = self.label.name
             labels = codes[name] if name in codes else _codes(batch, PUBLISHED, name, self.label.published)
-        others = {c.name: c.domain.encode(batch.column(PUBLISHED + c.name), clip=True).codes for c in self.kept}
-        return Rows(codes, noisy, labels, None, batch.first_row, others)
+        codes |= {c.name: c.domain.encode(batch.column(PUBLISHED + c.name), clip=True).codes for c in self.kept}
+        return Rows(codes, noisy, labels, None, batch.first_row)
 
     def both(self, batch: Batch) -> Rows:
         """Return the published rows together with their originals."""

@@ -8,7 +8,7 @@ likeliest is taken.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, le
 from ppdm_cli.attacks.posterior import Posterior, answers
 from ppdm_cli.attacks.scoring import Worth, expected
 from ppdm_cli.estimating import TINY, maximum_likelihood
-from ppdm_cli.joint import FOLDS, Learnt, Model
+from ppdm_cli.joint import FOLDS, Learnt, Model, unseeing
 from ppdm_cli.privacy import worst_posterior
 
 ROWS = 1 << 13
@@ -91,26 +91,15 @@ class Record:
             yield name, bayes.likely(codes, len(codes[0]), kept_only)
         if self._joint:
             assert self._model is not None
-            said = self._opinions(self._blind() if kept_only else self._model, codes, kept_only)
+            model = self._model
+            if kept_only:
+                kept = [c.kept for c in self.channels]
+                model = unseeing(model, kept[:-1], kept[-1])
+            said = self._opinions(model, codes, kept_only)
             yield from ((n, said[n]) for n in self._joint)
 
-    def _blind(self) -> Model:
-        """Return the joint model of one who sees kept columns only."""
-        assert self._model is not None
-        within, label = self._model.within, self._model.label
-        flat = tuple(
-            m if self.channels[p].kept else np.ones_like(m)
-            for p, m in zip(self._model.places, within.matrices, strict=True)
-        )
-        return replace(
-            self._model,
-            within=replace(within, matrices=flat),
-            label=label if self.channels[-1].kept else np.ones_like(label),
-        )
-
     def _codes(self, rows: Rows, which: Any) -> list[Codes]:
-        every = rows.codes | rows.others
-        return [every[c.name][which] for c in self.channels]
+        return [rows.codes[c.name][which] for c in self.channels]
 
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         found = {n: self._posterior.answers[n].guesses(rows.codes[n]) for n in self.alone}

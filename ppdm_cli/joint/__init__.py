@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.joint.attribute_search import CELLS, Found, Growing, steps_of
+from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
 from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
-from ppdm_cli.joint.model import Model
+from ppdm_cli.joint.model import Model, unseeing
 from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
 
@@ -33,11 +33,14 @@ __all__ = [
     "picked",
     "published_codes",
     "read",
+    "unseeing",
     "usable",
 ]
 
-THRESHOLD = 6.0
-"""Nats by which the published labels must become likelier over all records."""
+LEAST = 2.0
+"""Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""
+ALIKE = 0.05
+"""By this share of what it gains may a model be better than a joint table that is still taken."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
 """By the best of these the log-odds of naive Bayes and of a forest are scaled."""
 
@@ -98,6 +101,8 @@ class Learnt:
 
 def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn."""
+    if not sample.records:
+        return Learnt(sample, "none", None, 0.0, {}, {}, None)
     growing = Growing(sample, cells)
     simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, steps)) for steps in MARGINAL_STEPS]
     candidates = [max(simple, key=lambda c: float(np.nansum(c.scores)))]
@@ -109,17 +114,31 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order)))
     base = np.log(growing.shares @ sample.label_matrix.T)[sample.folds, sample.labels]
     rises = {c.name: c.scores - base for c in candidates}
-    gains = {n: float(np.nanmean(r)) if len(r) else 0.0 for n, r in rises.items()}
-    best = max(gains, key=lambda n: gains[n])
+    gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
     # what was kept is linked to all else by a forest only
     linked = candidates[-1].model if any(c.kept for c in sample.channels) else None
-    for c in candidates:
-        short = rises[best] - rises[c.name]
-        short = short[~np.isnan(short)]
-        told = gains[c.name] * sample.records >= THRESHOLD
-        if told and short.mean() <= short.std() / np.sqrt(len(short)):
+    told = [c for c in candidates if _stands_out(c.name, rises[c.name], sample.records)]
+    for c in told:
+        best = max(told, key=lambda c: gains[c.name])
+        short = rises[best.name] - rises[c.name]
+        allowed = _error(short)
+        if c.name == "joint":  # the better ground for a tree: it knows what three attributes say together
+            allowed = max(allowed, ALIKE * gains[best.name])
+        if c is best or np.nanmean(short) <= allowed:
             return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
     return Learnt(sample, "none", None, 0.0, gains, {}, linked)
+
+
+def _stands_out(name: str, rise: Floats, records: int) -> bool:
+    """Return whether labels became likelier than chance makes them; a searched table must show more."""
+    gain = float(np.nanmean(rise))
+    return gain * records >= (THRESHOLD if name == "joint" else LEAST) and gain >= _error(rise)
+
+
+def _error(rise: Floats) -> float:
+    """Return the standard error of a mean over the records that have one."""
+    there = rise[~np.isnan(rise)]
+    return float(there.std() / np.sqrt(max(len(there), 1)))
 
 
 def _table(sample: Sample, grown: Found) -> Candidate:

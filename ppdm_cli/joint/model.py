@@ -7,7 +7,7 @@ label, with a perturbed one the label is evidence like any other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,6 +61,15 @@ class Model:
             for all_, m in zip(found, own, strict=True):
                 all_[rows] += normalised(m) * chances[rows, c, None]
         return found
+
+
+def unseeing(model: Model, kept: Sequence[bool], label: bool) -> Model:
+    """Return the model with matrices that tell nothing but of what was kept: attributes, and the `label`."""
+    within = model.within
+    own = [kept[p] for p in model.places]
+    matrices = tuple(m if k else np.ones_like(m) for m, k in zip(within.matrices, own, strict=True))
+    told = model.label if label else np.ones_like(model.label)
+    return replace(model, label=told, within=replace(within, matrices=matrices))
 
 
 def normalised(weights: Floats) -> Floats:
