@@ -33,7 +33,7 @@ from ppdm_cli.attacks.scoring import prior_variance
 from ppdm_cli.attacks.whole_record import Record, told_by_class
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold, step
-from ppdm_cli.errors import DataError, listed
+from ppdm_cli.errors import DataError, UsageError, listed
 from ppdm_cli.estimating import MOST_CELLS, count, maximum_likelihood
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -48,8 +48,8 @@ MOST_LABELS = 32
 class Adversary:
     """Holds what was learnt, and the attacks that guess."""
 
-    def __init__(self, table: Table, sidecar: Sidecar, asked: Sequence[str]) -> None:
-        self._table, self._sidecar, self._asked = table, sidecar, asked
+    def __init__(self, table: Table, sidecar: Sidecar, asked: Sequence[str], known: bool) -> None:
+        self._table, self._sidecar, self._asked, self._known = table, sidecar, asked, known
         self._released = Paired(table, None, sidecar)
         self.remarks: list[str] = []
         self.kept: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ class Adversary:
             if label.published.size * sum(c.matrix.outputs for c in self._sidecar.channels) <= MOST_CELLS:
                 return label
         few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_LABELS]
-        if "record" not in self._asked or not few or len(self._sidecar.perturbed) < 2:
+        if "record" not in self._asked or not few or len(self._sidecar.attributes) < 2:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)
         lists = "no class" if named is None or not named.has_domain else "too many labels of the class"
@@ -77,7 +77,7 @@ class Adversary:
     def learn(self) -> None:
         perturbed, label = self._sidecar.channels, self.label
         others = [a for a in perturbed if label is None or a.name != label.name]
-        by_class = [(label, a) for a in others] if label is not None else []
+        by_class = [(label, a) for a in others] if label is not None and label.kept else []
         found = count(self._table, [*((a,) for a in perturbed), *by_class])
         self.counts = dict(zip((a.name for a in perturbed), found, strict=False))
         self._by_class = dict(zip((a.name for a in others), found[len(perturbed) :], strict=False))
@@ -89,13 +89,14 @@ class Adversary:
             for a in perturbed
         }
         self.reader = Reader(self.targets, label)
+        posterior = Posterior(list(self.targets.values()), self.counts)
         if set(self._asked) & set(LINEAR):
             self._learn_linear()
         if "posterior" in self._asked:
-            self.guessers["posterior"] = Posterior(list(self.targets.values()))
+            self.guessers["posterior"] = posterior
         if "record" in self._asked:
-            self._learn_record()
-        if label is not None and label.kept and {"posterior", "record"} & set(self._asked):
+            self._learn_record(posterior)
+        if label is not None and {"posterior", "record"} & set(self._asked):
             self.kept = [
                 {"attribute": n, "kept": label.name} | told_by_class(self.targets[n], c)
                 for n, c in self._by_class.items()
@@ -144,27 +145,26 @@ class Adversary:
                 continue
             self.guessers[name] = Linear(name, chosen, scores, scored, estimator(scored))
 
-    def _learn_record(self) -> None:
+    def _learn_record(self, posterior: Posterior) -> None:
         label = self.label
         if label is None:
             self.remarks.append(
                 "record: left out, because there is neither a class nor another attribute with few values."
             )
             return
-        if not joint.usable(self._sidecar, label):
-            self.remarks.append(
-                "record: left out, because no perturbed attribute besides the class is small enough."
-            )
+        try:
+            sample = joint.read(self._table, self._sidecar, label)
+        except UsageError:
+            self.remarks.append("record: left out, because no column besides the class is small enough.")
             return
-        sample = joint.read(self._table, self._sidecar, label)
         with step("learning"):
-            learnt = joint.learn(sample)
-        self.reader = replace(self.reader, kept=tuple(c for c in sample.channels if c.kept))
-        found = Record(learnt, self.targets, self._by_class, self.gamma)
-        if not found.inside:
+            found = Record(joint.learn(sample), self.targets, posterior, self.gamma, self._known)
+        if found.alone:
             self.remarks.append(
-                "record: the release shows no joint distribution, so each attribute is guessed by class."
+                f"record: the other columns say nothing certain about {listed(found.alone)}; it guesses as "
+                "posterior does."
             )
+        self.reader = replace(self.reader, kept=tuple(c for c in found.channels if c.kept))
         self.guessers["record"] = found
 
 

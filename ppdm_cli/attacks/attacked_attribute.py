@@ -51,12 +51,16 @@ class Rows:
     """A batch as the attacks see it."""
 
     codes: dict[str, Codes]
-    """The codes as published."""
+    """The codes as published, of perturbed columns and of kept ones that take part."""
     noisy: dict[str, Floats]
     """The published numbers of attributes with additive noise."""
     labels: Codes | None
     truths: dict[str, Truth] | None
     first_row: int
+
+    @property
+    def count(self) -> int:
+        return len(next(iter(self.codes.values())))
 
     @property
     def known(self) -> dict[str, Truth]:

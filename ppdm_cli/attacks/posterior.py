@@ -6,6 +6,7 @@ it is a sum over answers. No posterior exceeds gamma p / (gamma p + 1 - p) (math
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Rows, Target
+from ppdm_cli.attacks.expectation import crossed, tellable
 from ppdm_cli.attacks.scoring import expected
 from ppdm_cli.privacy import worst_posterior
 
@@ -35,9 +37,11 @@ class Answers:
     def guesses(self, codes: Codes) -> Guess:
         return Guess(*(np.asarray(part)[codes] for part in self.guess))
 
-    def figures(self) -> dict[str, Any]:
-        found = expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
-        return found | self.beliefs()
+    def figures(self, counts: Floats) -> dict[str, Any]:
+        """Return what to expect of so many published codes: unbiased, or else as the adversary believes."""
+        if tellable(self.target):
+            return crossed(self.target, counts).figures(self.target)
+        return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
 
     def beliefs(self) -> dict[str, Any]:
         return {"largest_posterior": self.largest, "bound": self.bound}
@@ -112,14 +116,14 @@ class Posterior:
 
     name = "posterior"
 
-    def __init__(self, targets: list[Target]) -> None:
-        self.answers = {t.name: answers(t) for t in targets}
+    def __init__(self, targets: list[Target], counts: Mapping[str, Floats]) -> None:
+        self.answers, self._counts = {t.name: answers(t) for t in targets}, counts
 
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         return {n: a.guesses(rows.codes[n]) for n, a in self.answers.items()}
 
     def expected(self) -> dict[str, dict[str, Any]]:
-        return {n: a.figures() for n, a in self.answers.items()}
+        return {n: a.figures(self._counts[n]) for n, a in self.answers.items()}
 
     def beliefs(self) -> dict[str, dict[str, Any]]:
         return {n: a.beliefs() for n, a in self.answers.items()}

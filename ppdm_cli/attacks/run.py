@@ -142,7 +142,7 @@ class Passes:
     ) -> None:
         self._paired, self._sidecar = paired, sidecar
         self._asked, self._known = asked, known
-        self.adversary = Adversary(table, sidecar, asked)
+        self.adversary = Adversary(table, sidecar, asked, known)
 
     def run(self) -> Attacked:
         self.adversary.learn()
@@ -194,9 +194,7 @@ class Passes:
         if "posterior" in self._task.guessers:
             beliefs["posterior"] = self._task.guessers["posterior"].beliefs()
         if "record" in self._task.guessers:
-            beliefs["record"] = {
-                n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in seen.beliefs.items()
-            }
+            beliefs["record"] = self._task.guessers["record"].largest(seen.beliefs)
         if self._known:
             figures = {k: t.figures(self._task.targets[k[1]]) for k, t in seen.tallies.items()}
         else:

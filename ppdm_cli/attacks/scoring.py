@@ -6,6 +6,8 @@ and the number. The gain is over the best guess that the estimated distribution 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
 
@@ -15,8 +17,8 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth
 from ppdm_cli.stats import Z, wilson
 
-_SUMS = (
-    "n", "exact", "exact_prior", "exact_differs", "near", "near_prior", "near_differs",
+SUMS = (
+    "n", "exact", "exact_2", "exact_prior", "exact_differs", "near", "near_2", "near_prior", "near_differs",
     "numbers", "e2", "e4", "b2", "b4", "e2b2", "away",
 )  # fmt: skip
 
@@ -25,39 +27,86 @@ class Tally:
     """The sums of one attack on one attribute; adds up over partitions."""
 
     def __init__(self, sums: Floats | None = None) -> None:
-        self._sums = np.zeros(len(_SUMS)) if sums is None else sums
+        self.sums = np.zeros(len(SUMS)) if sums is None else sums
 
     @classmethod
     def of(cls, target: Target, guess: Guess, truth: Truth) -> Tally:
-        alone = target.alone
-        codes = truth.codes
-        hits, prior = guess.exact == codes, codes == alone.exact[0]
-        near = target.is_near(guess.near, codes)
-        near_prior = target.is_near(np.broadcast_to(alone.near, codes.shape), codes)
+        """Return what guesses are worth beside the originals."""
+        alone, codes = target.alone, truth.codes
         known = np.isfinite(truth.numbers) & np.isfinite(guess.value)
-        away = truth.numbers[known] - alone.value[0]
-        e2, b2 = (truth.numbers[known] - guess.value[known]) ** 2, away**2
-        counted = [len(codes), hits.sum(), prior.sum(), (hits != prior).sum()]
-        counted += [near.sum(), near_prior.sum(), (near != near_prior).sum(), known.sum()]
-        moments = [e2.sum(), (e2**2).sum(), b2.sum(), (b2**2).sum(), (e2 * b2).sum(), away.sum()]
-        return cls(np.array([*counted, *moments], np.float64))
+        away = np.where(known, truth.numbers - alone.value[0], 0.0)
+        worths = {
+            "exact": guess.exact == codes,
+            "exact_prior": codes == alone.exact[0],
+            "near": target.is_near(guess.near, codes),
+            "near_prior": target.is_near(np.broadcast_to(alone.near, codes.shape), codes),
+            "numbers": known,
+            "e2": np.where(known, truth.numbers - guess.value, 0.0) ** 2,
+            "b2": away**2,
+            "away": away,
+        }
+        return cls.told({k: w.astype(np.float64) for k, w in worths.items()}, np.ones(len(codes)))
+
+    @classmethod
+    def told(cls, worths: Mapping[str, Floats], weights: Floats) -> Tally:
+        """Return the sums of what each guess is worth, or is estimated to be, by measure."""
+        nothing = np.zeros(len(weights))
+        w = {k: worths.get(k, nothing) for k in SUMS} | {"n": np.ones(len(weights))}
+        for what in ("exact", "near"):
+            w |= {f"{what}_2": w[what] ** 2, f"{what}_differs": (w[what] - w[f"{what}_prior"]) ** 2}
+            if f"{what}_apart" in worths:  # an estimate's own error, and the measured figure's beside it
+                w[f"{what}_2"] = w[f"{what}_2"] + w[what]
+                w[f"{what}_differs"] = w[f"{what}_differs"] + worths[f"{what}_apart"]
+        w |= {"e4": w["e2"] ** 2, "b4": w["b2"] ** 2, "e2b2": w["e2"] * w["b2"]}
+        return cls(np.array([weights @ w[k] for k in SUMS]))
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self._sums + other._sums)
+        return Tally(self.sums + other.sums)
+
+    def figures(self, target: Target, measured: bool = True) -> dict[str, Any]:
+        """Return the figures; what is not measured is an estimate, which may leave its range by chance."""
+        s = dict(zip(SUMS, map(float, self.sums), strict=True))
+        found: dict[str, Any] = {}
+        n = max(s["n"], 1.0)
+        for what in ("exact", "near") if target.ordered else ("exact",):
+            mean, prior = s[what] / n, s[f"{what}_prior"] / n
+            half = Z * sqrt(max(s[f"{what}_differs"] / n - (mean - prior) ** 2, 0.0) / n)
+            wide = Z * sqrt(max(s[f"{what}_2"] / n - 2 * mean**2, 0.0) / n)
+            low, high = wilson(s[what], n) if measured else (_share(mean - wide), _share(mean + wide))
+            low_gain, high_gain = mean - prior - half, mean - prior + half
+            mean, prior = _share(mean), _share(prior)
+            found |= {what: mean, f"{what}_low": low, f"{what}_high": high, f"{what}_prior": prior}
+            found |= {f"{what}_gain": mean - prior}
+            found |= {f"{what}_gain_low": low_gain, f"{what}_gain_high": high_gain}
+        return found | _errors(s)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What guesses are worth, estimated of records that the guesser was learnt with, and of some it was not.
+
+    The first is too high, as the guesser fits their answers; the second too low, as it was learnt from fewer.
+    """
+
+    within: Tally = field(default_factory=Tally)
+    without: Tally = field(default_factory=Tally)
+
+    def __add__(self, other: Worth) -> Worth:
+        return Worth(self.within + other.within, self.without + other.without)
 
     def figures(self, target: Target) -> dict[str, Any]:
-        """Return the measured figures."""
-        s = dict(zip(_SUMS, map(float, self._sums), strict=True))
-        found: dict[str, Any] = {}
-        for what in ("exact", "near") if target.ordered else ("exact",):
-            n = max(s["n"], 1.0)
-            gain = (s[what] - s[f"{what}_prior"]) / n
-            half = Z * sqrt(max(s[f"{what}_differs"] / n - gain**2, 0.0) / n)
-            low, high = wilson(s[what], s["n"])
-            found |= {what: s[what] / n, f"{what}_low": low, f"{what}_high": high}
-            found |= {f"{what}_prior": s[f"{what}_prior"] / n, f"{what}_gain": gain}
-            found |= {f"{what}_gain_low": gain - half, f"{what}_gain_high": gain + half}
-        return found | _errors(s)
+        """Return the means of both, in intervals that hold those of both."""
+        one, other = (t.figures(target, measured=False) for t in (self.within, self.without))
+        how = {"low": min, "high": max}
+        return {
+            k: how[k.rsplit("_", 1)[-1]](v, other[k]) if k.endswith(("_low", "_high")) else (v + other[k]) / 2
+            for k, v in one.items()
+            if k in other
+        }
+
+
+def _share(value: float) -> float:
+    return min(max(value, 0.0), 1.0)
 
 
 def _errors(s: dict[str, float]) -> dict[str, Any]:
@@ -65,7 +114,7 @@ def _errors(s: dict[str, float]) -> dict[str, Any]:
     n = s["numbers"]
     if n < 2:
         return {}
-    mse, prior = s["e2"] / n, s["b2"] / n
+    mse, prior = max(s["e2"] / n, 0.0), s["b2"] / n
     spread = prior - (s["away"] / n) ** 2
     if prior <= 0 or spread <= 0:
         return {}

@@ -47,7 +47,7 @@ release, a million records at most.""",
     type=click.Choice(NAMES),
     help="""Only this attack; repeatable. spectral, pca: the two attacks on additive noise (Kargupta et al.,
 Huang et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes'
-rule on the whole record and the class, with the joint distribution learnt from the release. repeat:
+rule on the whole record, kept columns and class too, all learnt from the release. repeat:
 perturbing again. order: the order of the rows. audit: whether the release was perturbed as its sidecar
 says, as far as that many records can show.""",
 )

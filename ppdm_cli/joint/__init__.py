@@ -19,10 +19,11 @@ from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_for
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import TINY, Model, unseeing
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.sample import Sample, published_codes, read, usable
+from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
 
 __all__ = [
     "CELLS",
+    "FOLDS",
     "Forest",
     "JointTable",
     "Learnt",

@@ -115,15 +115,14 @@ def read(
     label: Channel,
 ) -> Sample:
     """The release as a sample, in one pass."""
-    perturbed = usable(sidecar, label)
-    if not perturbed:
+    names = [a.name for a in sidecar.kept if a.name != label.name]
+    chosen = usable(sidecar, label) + kept_channels(table, names, LARGEST_DOMAIN)
+    if not chosen:
         raise UsageError(
-            f"there is nothing to learn {quoted(label.name)} from: the class and one other perturbed attribute "
+            f"there is nothing to learn {quoted(label.name)} from: the class and one other attribute "
             f"must have at most {LARGEST_DOMAIN} values",
             "ask the owner for fewer bins, or reconstruct with --method by-class",
         )
-    names = [a.name for a in sidecar.kept if a.name != label.name]
-    chosen = perturbed + kept_channels(table, names, LARGEST_DOMAIN)
     channels = [*chosen, label]
     most = min(MOST_RECORDS, max(MOST_CODES // len(channels), 1))
     columns = [c.name for c in channels]

@@ -1,8 +1,8 @@
 """What adversaries get back: published attacks on noise and on random substitution, the audit, Bayes' rule.
 
-Three tables: the errors of the three linear attacks beside Bayes' rule on one attribute; how often the audit
+Four tables: the errors of the three linear attacks beside Bayes' rule on one attribute; how often the audit
 accepts honest releases and rejects lies; the share of exact bins by one attribute and by the whole record,
-beside Bayes' rule with the joint distribution of a million clean records.
+beside Bayes' rule with the joint distribution of a million clean records; what a kept column tells.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import polars as pl
 from ppdm_cli import attack, perturb
 from ppdm_cli.joint import JointTable
 from ppdm_cli.sidecar import Sidecar
+from tests.papers.bins import digits
 from tests.papers.by_class import DOMAINS, WHOLE, table
+from tests.test_attacks_evidence import people
 
 BUILD = Path("build/papers")
 LINEAR = ("spectral", "pca", "bayes-linear")
@@ -141,6 +143,31 @@ def bins() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
+def evidence() -> pl.DataFrame:
+    """What other columns give away: a digit its strokes, schooling the kept years of it."""
+    strokes, domains = digits(10_000, 0)
+    rows = []
+    cases: list[tuple[str, pl.DataFrame, float, str, dict[str, Any]]] = [
+        (
+            "group",
+            strokes,
+            gamma,
+            matrix,
+            {"attributes": {n: {"domain": d["domain"]} for n, d in domains.items()}},
+        )
+        for gamma in (2, 5, 19)
+        for matrix in ("gamma-diagonal", "band")
+    ]
+    cases.append(("school", people(20_000, 1), 2, "gamma-diagonal", {"keep": ["years"], "class_": "label"}))
+    for name, original, gamma, matrix, plan in cases:
+        release = perturb(original, gamma=gamma, bins="auto", matrix=matrix, keep_order=True, seed=1,
+                          **{"class_": "group", **plan})  # fmt: skip
+        done = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["posterior", "record"])
+        exact = {r["attack"]: r["exact"] for r in done.rows if r["attribute"] == name}
+        rows.append({"what": name, "gamma": gamma, "matrix": matrix, **exact})
+    return pl.DataFrame(rows)
+
+
 def main() -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3, tbl_hide_dataframe_shape=True,
@@ -150,6 +177,7 @@ def main() -> None:
         print(f"Share of exact bins, N 20\n{found}")
         numbers = pl.col("prior", "one attribute", "whole record", "exact Bayes", "one, near", "whole, near")
         print(f"Mean of the six\n{found.group_by('gamma', maintain_order=True).agg(numbers.mean())}")
+        print(f"Share of exact values, by all columns\n{evidence()}")
         errors = linear()
         errors.write_csv(BUILD / "attack_linear.csv")
         print(f"Linear attacks and Bayes' rule on one attribute\n{errors}")
