@@ -18,6 +18,7 @@ import polars as pl
 from sklearn.tree import DecisionTreeClassifier
 
 from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli.channels import KINDS
 from ppdm_cli.perturbing import Release
 from ppdm_cli.perturbing.bin_count import best_bins
 from tests.papers.common import BUILD, DATA, DOMAINS, Results, table
@@ -33,7 +34,7 @@ VALUES = ("model", "leaves", "tree", "c45", "sklearn", "by_class", "how", "expec
 
 def shifted(matrix: str, gamma: float, records: int, rng: np.random.Generator) -> dict[str, dict[str, Any]]:
     """Declared domains whose edges nobody chose: one bin more than the range needs, begun anywhere."""
-    bins = best_bins(gamma, "band" if matrix == "band" else "gamma-diagonal", records)
+    bins = best_bins(gamma, KINDS[matrix], records)
     plan: dict[str, dict[str, Any]] = {}
     for name, (low, high) in DOMAINS.items():
         if name in WHOLE:
