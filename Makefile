@@ -35,6 +35,7 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.joint
 	$(BIN)/python -m tests.papers.attacks
 	$(BIN)/python -m tests.papers.intervals
+	$(BIN)/python -m tests.papers.told
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

@@ -15,6 +15,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
+from ppdm_cli.joint.fold_alone import alone, table_model
 from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import TINY, Model, unseeing
@@ -29,6 +30,7 @@ __all__ = [
     "Learnt",
     "Model",
     "Sample",
+    "alone",
     "learn",
     "picked",
     "published_codes",
@@ -145,18 +147,8 @@ def _table(sample: Sample, grown: Found) -> Candidate:
     observed = sample.counts(grown.places).sum(axis=0)
     start = grown.tables.mean(axis=0)
     whole = steps_of(sample, grown.places, observed[None])(start[None], max(3, grown.steps // 4))[0]
-    matrices = tuple(sample.matrices[p] for p in grown.places)
-
-    def model(table: Floats) -> Model:
-        table = np.asarray(table, np.float64)
-        shares = table.sum(axis=tuple(range(1, table.ndim)))
-        # a class that nobody seems to have is like any other
-        flat = table + 1e-9 * table.sum(axis=0) + 1e-30
-        within = flat / flat.sum(axis=tuple(range(1, table.ndim)), keepdims=True)
-        return Model(sample.label_matrix, shares / shares.sum(), JointTable(grown.places, matrices, within))
-
-    held = {f: model(t) for f, t in zip(grown.folds, grown.tables, strict=True)}
-    return Candidate.judged("joint", sample, model(whole), held)
+    held = {f: table_model(sample, grown.places, t) for f, t in zip(grown.folds, grown.tables, strict=True)}
+    return Candidate.judged("joint", sample, table_model(sample, grown.places, whole), held)
 
 
 def _by_fold(

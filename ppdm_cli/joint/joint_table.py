@@ -84,3 +84,9 @@ class JointTable:
             others = published[:own] + published[own + 1 :]
             found.append(np.asarray(table[(labels, *others)] * matrix[published[own]], np.float64))
         return found
+
+    def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Records of one class as the table has them."""
+        sums = np.cumsum(self.table[label])
+        cells = np.searchsorted(sums, rng.random(records) * sums[-1], side="right")
+        return list(np.unravel_index(np.minimum(cells, len(sums) - 1), self.table.shape[1:]))

@@ -1,8 +1,10 @@
-"""The accuracy to expect of a tree from a release, measured on published records that were held back.
+"""The accuracy to expect of a tree from a release, told with an interval or not at all.
 
 A record's published values say, without bias, how much of it lies in each leaf, and so how likely the
-leaf's label is right (maths 2): the mean over many records has a standard error. Where that says too
-little, the model's own opinion is given, and called so.
+leaf's label is right (maths 2): the mean over records that were held back has a standard error. With many
+attributes that says nothing; then a model learnt from one fold alone judges the tree grown without it.
+Its figure and the tree's own model's are on either side of the truth or near it, so how far they are apart
+says how far off they are.
 """
 
 from __future__ import annotations
@@ -23,17 +25,44 @@ from ppdm_cli.trees.regions import regions
 from ppdm_cli.trees.tree import majority
 
 WIDEST = 0.1
-"""The largest half-width of an interval; beyond it the model's own estimate says more."""
+"""The largest half-width of an interval that is told."""
+OF_A_TABLE, OF_DRAWN_RECORDS = 0.9, 0.5
+"""How far from the judge's figure to the own model's the accuracy of a tree is, by what it was grown from."""
+LEAST, MISSED = 0.025, 0.5
+"""By so much, and such a share of what is between the two, both may be off (docs/papers.md)."""
+OTHER_TREE = 0.005
+"""By so much a tree grown without a fold may be better or worse than the tree."""
+FEWEST, WEAKEST = 500, 3.0
+"""A judge that learnt from fewer records, or from attributes of a smaller gamma, is not asked."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """An accuracy, and its 95 % interval where it was measured."""
+    """An accuracy with its 95 % interval, or nothing but the share of the commonest class."""
 
-    accuracy: float
-    how: Literal["held-out", "model"]
+    commonest: float
+    how: Literal["held-out", "judged", "not told"] = "not told"
+    accuracy: float | None = None
     low: float | None = None
     high: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a release says of a tree."""
+
+    right: Floats
+    """Of records that the tree was grown without: unbiased figures of whether it is right about each."""
+    own: float
+    """The share of the records that it is right about, as its own model has it."""
+    judged: float
+    """The same as a model has it that was learnt from one fold alone, of the tree grown without that fold."""
+    judges: int
+    """The records of that fold; 0 where no judge is to be asked."""
+    trusted: float
+    """How far from the judge's figure to its own model's the accuracy of such a tree is."""
+    gap: float = 0.0
+    """What thresholds within bins may set right."""
 
 
 def _inverse(channel: Channel) -> Floats:
@@ -69,14 +98,46 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
     return np.asarray(right.mean() / share * (1 - present / share) + right / share)
 
 
-def expected(right: list[Floats], model: float, gap: float) -> Expected:
-    """Return the expected accuracy from held-out records; `gap` is what thresholds in bins may set right."""
-    every = np.concatenate(right) if right else np.zeros(0)
-    if len(every) > 1:
-        mean, half = float(every.mean()), Z * float(every.std(ddof=1)) / sqrt(len(every))
-        if half + gap / 2 <= WIDEST:
-            middle, half = mean + gap / 2, half + gap / 2
-            return Expected(
-                float(np.clip(middle, 0, 1)), "held-out", max(0.0, middle - half), min(1.0, middle + half)
-            )
-    return Expected(min(1.0, model + gap / 2), "model")
+def leaf(sample: Sample, commonest: float) -> Expected:
+    """Return what to expect of a tree that knows only the classes' shares."""
+    if not sample.records:
+        return Expected(commonest)
+    labels = _inverse(sample.label)[:, sample.labels]
+    present = labels[: sample.label.domain.ordinary]
+    said = int(present.sum(axis=1).argmax())
+    return _told("held-out", *_mean(present[said] / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
+
+
+def expected(evidence: Evidence, commonest: float) -> Expected:
+    """Return the accuracy to expect, by the narrower of the two intervals."""
+    mean, half = _mean(evidence.right)
+    unbiased, judged = (mean, half + OTHER_TREE), _judged(evidence)
+    how: Literal["held-out", "judged"] = "held-out" if unbiased[1] <= judged[1] else "judged"
+    middle, half = unbiased if how == "held-out" else judged
+    return _told(how, middle + evidence.gap / 2, half + evidence.gap / 2, commonest)
+
+
+def _judged(evidence: Evidence) -> tuple[float, float]:
+    """The accuracy between the judge's figure and the own model's, and the half-width of its interval."""
+    apart = evidence.own - evidence.judged
+    middle = evidence.judged + evidence.trusted * apart
+    if evidence.judges < FEWEST:
+        return middle, np.inf
+    by_chance = sqrt(max(middle * (1 - middle), 0.0) / evidence.judges)
+    return middle, LEAST + MISSED * abs(apart) + Z * by_chance
+
+
+def _mean(values: Floats) -> tuple[float, float]:
+    """The mean and the half-width of its interval."""
+    if len(values) < 2:
+        return 0.0, np.inf
+    return float(values.mean()), Z * float(values.std(ddof=1)) / sqrt(len(values))
+
+
+def _told(how: Literal["held-out", "judged"], middle: float, half: float, commonest: float) -> Expected:
+    if half > WIDEST:
+        return Expected(commonest)
+    low, middle, high = (
+        float(np.clip(v, 0, 1)) for v in (middle - half, max(middle, commonest), middle + half)
+    )
+    return Expected(commonest, how, middle, low, max(middle, high))

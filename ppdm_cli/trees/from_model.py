@@ -33,7 +33,7 @@ LEAST = 1e-3
 COPIES, HELD_COPIES, MOST_DRAWN = 5, 2, 500_000
 """How many times the values of each record are drawn from a forest, and how many records that may make."""
 MADE_UP = 20_000
-"""The number of records by which a forest judges a tree."""
+"""The number of records by which a model judges a tree."""
 SEED = 20061
 """The seed of the records that a forest gives, fixed so that a release has one tree."""
 APART = 0.5
@@ -148,24 +148,25 @@ class ModelTrees:
             numbers = partial(_numbers, rows, copy)
             classes.append(own.astype(np.intp))
             drawn.append(model.within.draw(published, own, numbers))
-        return self._records([np.concatenate(c) for c in zip(*drawn, strict=True)], np.concatenate(classes))
+        codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
+        return self._records(model.places, codes, np.concatenate(classes))
 
-    def _records(self, codes: Sequence[np.ndarray], classes: np.ndarray) -> Records:
+    def _records(self, places: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray) -> Records:
         """Return records of original codes and classes; null is not a class."""
         known = np.flatnonzero(classes < len(self._labels))
         attributes = self._sample.channels
-        columns = tuple(self._column(a, c[known]) for a, c in zip(attributes, codes, strict=True))
+        columns = tuple(self._column(attributes[p], c[known]) for p, c in zip(places, codes, strict=True))
         weights = np.full(len(known), self._sample.total / max(len(classes), 1))
         return Records(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
 
     def opinion(self, model: Model, grown: Grown) -> float:
-        """Return how often a tree is right about records that a forest makes up."""
-        assert not isinstance(model.within, JointTable)
+        """Return how often a tree is right about records that a model makes up."""
         rng = np.random.Generator(np.random.SFC64(SEED))
         numbers = np.rint(self._learnt.totals / max(self._sample.total, 1) * MADE_UP).astype(int)
         made = [model.within.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
         classes = np.repeat(np.arange(len(numbers)), numbers)
-        records = self._records([np.concatenate(c) for c in zip(*made, strict=True)], classes)
+        codes = [np.concatenate(c) for c in zip(*made, strict=True)]
+        records = self._records(model.places, codes, classes)
         counts = np.zeros((len(grown.feature), len(self._labels)))
         for entries in descended(records, grown, np.ones(records.rows)):
             ended = entries.at(np.flatnonzero(grown.feature[entries.slot] < 0))

@@ -13,12 +13,22 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
-from ppdm_cli.joint import CELLS, JointTable, Learnt, learn, read
+from ppdm_cli.joint import CELLS, JointTable, Learnt, Model, alone, learn, read
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.expected_accuracy import Expected, expected, rightness
+from ppdm_cli.trees.expected_accuracy import (
+    OF_A_TABLE,
+    OF_DRAWN_RECORDS,
+    WEAKEST,
+    Evidence,
+    Expected,
+    expected,
+    leaf,
+    rightness,
+)
 from ppdm_cli.trees.from_model import ModelTrees
+from ppdm_cli.trees.growing import Grown
 from ppdm_cli.trees.packing import packed
 from ppdm_cli.trees.tree import Tree
 
@@ -46,7 +56,13 @@ class FromRelease(Shown):
     def figures(self) -> dict[str, Any]:
         """Return the figures for programs."""
         e = self.expected
-        expected = {"accuracy": e.accuracy, "low": e.low, "high": e.high, "how": e.how}
+        expected = {
+            "accuracy": e.accuracy,
+            "low": e.low,
+            "high": e.high,
+            "how": e.how,
+            "commonest": e.commonest,
+        }
         return {
             "records": self.records,
             "model": self.model,
@@ -73,18 +89,18 @@ class FromRelease(Shown):
                 f"Learnt from {counted(self.records, 'perturbed record')}: pairs among "
                 f"{counted(len(self.attributes), 'attribute')} within each class."
             )
-        e, counts = self.expected, self.tree.counts[0]
-        share = f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} %"
-        if e.low is None or e.high is None:
-            sentences.append(
-                f"{share}, as the model itself estimates, usually too high for small releases; the "
-                "held-out records are too few for an interval within 10 points either way."
-            )
+        e = self.expected
+        if e.accuracy is None or e.low is None or e.high is None:
+            sentences.append("The accuracy to expect of the tree cannot be told from this release.")
         else:
-            within = f"95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}"
-            sentences.append(f"{share} ({within}, from published records that were held out).")
-        commonest = 100 * float(counts.max() / max(counts.sum(), 1e-300))
-        return [*sentences, f"The commonest class alone would be right on {commonest:.1f} %."]
+            source = "published records that were held out"
+            if e.how == "judged":
+                source = f"a model learnt from {source} alone"
+            sentences.append(
+                f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} % "
+                f"(95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}, from {source})."
+            )
+        return [*sentences, f"The commonest class alone would be right on {100 * e.commonest:.1f} %."]
 
 
 def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
@@ -141,31 +157,50 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
     if model is None:
         remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
         tree = teacher.leaf()
-        share = float(tree.counts.max() / max(tree.counts.sum(), 1e-300))
-        return FromRelease(tree, sample.total, Expected(share, "model"), "none", (), 0.0, remarks)
+        return FromRelease(tree, sample.total, leaf(sample, _commonest(tree)), "none", (), 0.0, remarks)
     records, grown = teacher.tree(model)
-    right = []
-    tested = [sample.channels[p] for p in model.places]
-    told = all(c.kept or c.matrix.invertible for c in tested)
-    table = isinstance(model.within, JointTable)
-    for fold, held in (list(learnt.held.items())[: None if table else 1]) if told else ():
-        right.append(rightness(sample, fold, *teacher.tree(held, fold), model.places))
     tree, gap = packed(records, grown, teacher.options), 0.0
     if tree.size == 1:
         remarks.append(
             "No test tells the classes apart beyond what the model's own uncertainty does: one leaf."
         )
-    if table:
+    if isinstance(model.within, JointTable):
         tree, gap = teacher.refined(tree, model)
-        share = float(tree.counts[tree.is_leaf].max(axis=1).sum() / tree.counts[0].sum())
-    else:
-        share = teacher.opinion(model, grown)
     return FromRelease(
         tree,
         sample.total,
-        expected(right, share, gap),
+        expected(_evidence(learnt, teacher, model, grown, gap), _commonest(tree)),
         learnt.name,
-        tuple(c.name for c in tested),
+        tuple(sample.channels[p].name for p in model.places),
         bits,
         remarks,
+    )
+
+
+def _commonest(tree: Tree) -> float:
+    """The share of the commonest class, as the tree's root has it."""
+    counts = tree.counts[0]
+    return float(counts.max() / max(counts.sum(), 1e-300))
+
+
+def _evidence(learnt: Learnt, teacher: ModelTrees, model: Model, grown: Grown, gap: float) -> Evidence:
+    """What folds that were held back say of trees that were grown without them."""
+    sample = learnt.sample
+    tested = [sample.channels[p] for p in model.places]
+    table = isinstance(model.within, JointTable)
+    folds = list(learnt.held.items())[: None if table else 1]
+    trees = {fold: teacher.tree(held, fold) for fold, held in folds}
+    right = []
+    if all(c.kept or c.matrix.invertible for c in tested):
+        right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
+    fold, held = folds[0]
+    judged = teacher.opinion(alone(held, sample, fold), trees[fold][1])
+    telling = all(c.kept or c.matrix.amplification >= WEAKEST for c in (*tested, sample.label))
+    return Evidence(
+        np.concatenate([*right, np.zeros(0)]),
+        teacher.opinion(model, grown),
+        judged,
+        int((sample.folds == fold).sum()) if telling else 0,
+        OF_A_TABLE if table else OF_DRAWN_RECORDS,
+        gap,
     )
