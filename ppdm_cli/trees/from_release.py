@@ -95,7 +95,7 @@ class FromRelease(Shown):
         else:
             source = "published records that were held out"
             if e.how == "judged":
-                source = f"a model learnt from {source} alone"
+                source = f"a model learnt only from {source}"
             sentences.append(
                 f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} % "
                 f"(95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}, from {source})."
