@@ -32,8 +32,8 @@ LEAST, MISSED = 0.025, 0.5
 """By so much, and such a share of what is between the two, both may be off (docs/papers.md)."""
 OTHER_TREE = 0.005
 """By so much a tree grown without a fold may be better or worse than the tree."""
-FEWEST, WEAKEST = 500, 3.0
-"""A judge that learnt from fewer records, or from attributes of a smaller gamma, is not asked."""
+FEWEST, WEAKEST, MOST_LABELS = 500, 3.0, 8
+"""A judge that learnt from fewer records, from attributes of a smaller gamma, or more labels, is not asked."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Evidence:
     """What a release says of a tree."""
 
     right: Floats
-    """Of records that the tree was grown without: unbiased figures of whether it is right about each."""
+    """For records that the tree was grown without, an unbiased figure of whether it is right about each."""
     own: float
     """The share of the records that it is right about, as its own model has it."""
     judged: float

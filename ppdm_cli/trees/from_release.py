@@ -18,6 +18,7 @@ from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.expected_accuracy import (
+    MOST_LABELS,
     OF_A_TABLE,
     OF_DRAWN_RECORDS,
     WEAKEST,
@@ -196,6 +197,7 @@ def _evidence(learnt: Learnt, teacher: ModelTrees, model: Model, grown: Grown, g
     fold, held = folds[0]
     judged = teacher.opinion(alone(held, sample, fold), trees[fold][1])
     telling = all(c.kept or c.matrix.amplification >= WEAKEST for c in (*tested, sample.label))
+    telling = telling and sample.label.domain.ordinary <= MOST_LABELS
     return Evidence(
         np.concatenate([*right, np.zeros(0)]),
         teacher.opinion(model, grown),
