@@ -17,7 +17,7 @@ from ppdm_cli.channels import KINDS, Channel, Request, together
 from ppdm_cli.channels.copies import Copies
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Categories
-from ppdm_cli.errors import MismatchError
+from ppdm_cli.errors import MismatchError, RefusedError
 from ppdm_cli.releases import read_sidecar
 from tests.chances import LEVEL, chi_square
 from tests.conftest import Run, listing, people
@@ -75,6 +75,14 @@ SETTINGS: dict[str, Any] = {
     "shuffle": True,
 }
 KEPT_ORDER = {**SETTINGS, "shuffle": False, "keep_order": True}
+
+
+@pytest.mark.parametrize(("N", "copies"), [(10, 20), (2, 63), (3, 40)])
+def test_more_combinations_than_can_be_numbered_are_refused(N: int, copies: int) -> None:
+    with pytest.raises(RefusedError, match="too many combinations"):
+        channel("gamma-diagonal", N, 3, copies)
+    most = channel("gamma-diagonal", 2, 3, 62).matrix
+    assert isinstance(most, Copies) and (np.diff(most._keys) > 0).all()
 
 
 def test_one_release_at_the_same_price_is_better() -> None:

@@ -35,7 +35,8 @@ class Copies(Explicit):
     copies: int
 
     def __post_init__(self) -> None:
-        if comb(self.one.outputs + self.copies - 1, self.copies) * self.one.inputs > MOST_ENTRIES:
+        many = comb(self.one.outputs + self.copies - 1, self.copies) * self.one.inputs > MOST_ENTRIES
+        if many or self.one.outputs**self.copies >= 1 << 63:  # a multiset's key is a number of 64 bits
             raise RefusedError(
                 f"{self.copies} copies of an attribute with {self.one.outputs} published values have too many "
                 "combinations to be taken together",
