@@ -22,6 +22,8 @@ from ppdm_cli.joint import FOLDS, Sample
 LARGEST_PAIR, AT_ONCE = 1 << 14, 1 << 22
 """Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
 STOP = Stop(enough=0.05, patience=2, more=5, most=200)
+MOST_PAIRS = 1 << 12
+"""So many pairs are learnt: those with the class and kept columns first."""
 WEIGHTS = (1.0, 0.5, 0.25)
 LEAST = 3.0
 """Nats by which held-out answers must become likelier for another column to count."""
@@ -96,6 +98,7 @@ class NaiveBayes:
 
 def learnt(columns: Columns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, Floats]]:
     """Return the naive Bayes of these columns, and the log-likelihoods of their own answers held back."""
+    places = set(places)
     said: dict[int, list[tuple[float, Evidence, Evidence]]] = {p: [] for p in places}
     for pair, gain, tables in _pairs(columns, places):
         for (own, other), turned in zip((pair, pair[::-1]), (tables, tables.swapaxes(-1, -2)), strict=True):
@@ -120,9 +123,14 @@ def _pairs(columns: Columns, places: Collection[int]) -> Iterator[tuple[tuple[in
     alike: dict[tuple[tuple[int, ...], ...], list[tuple[int, int]]] = {}
     matrices = [columns.matrix(p) for p in range(len(columns.channels))]
     priors = [columns.prior(p) for p in range(len(matrices))]
-    for a, b in combinations(range(len(matrices)), 2):
-        if (a in places or b in places) and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR:
-            alike.setdefault((matrices[a].shape, matrices[b].shape), []).append((a, b))
+    known = {len(matrices) - 1, *(p for p, c in enumerate(columns.channels) if c.kept)}
+    wanted = [
+        (a, b)
+        for a, b in combinations(range(len(matrices)), 2)
+        if (a in places or b in places) and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR
+    ]
+    for a, b in sorted(wanted, key=known.isdisjoint)[:MOST_PAIRS]:
+        alike.setdefault((matrices[a].shape, matrices[b].shape), []).append((a, b))
     for (one, other), pairs in alike.items():
         step = max(1, AT_ONCE // (one[0] * other[0]))
         for start in range(0, len(pairs), step):
