@@ -29,8 +29,7 @@ FORMAT, VERSION = "ppdm-sidecar", 1
 TOOL = f"ppdm {__version__}"
 LARGEST = 64 << 20
 """The most bytes of JSON that are read."""
-MOST_COPIES = 64
-SUFFIX = ".ppdm.json"
+MOST_COPIES, SUFFIX = 64, ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
@@ -239,8 +238,8 @@ class Sidecar(
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        one = sum(log(c.matrix.amplification) for c in self.channels)
-        epsilon = one if self.copy is UNSET else one * self.copy.of
+        copies = 1 if self.copy is UNSET else self.copy.of
+        epsilon = copies * sum(log(c.matrix.amplification) for c in self.channels)
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -259,6 +258,11 @@ class Sidecar(
     @cached_property
     def _specs(self) -> list[Spec]:
         return [s for r in self.recipes for s in r.specs]
+
+    @cached_property
+    def taken(self) -> int:
+        """How many copies are read side by side."""
+        return 1
 
     @cached_property
     def _axes(self) -> dict[str, Channel]:
@@ -289,8 +293,8 @@ class Sidecar(
 
     def take_together(self, copies: int) -> None:
         """Let the channels be those of so many copies, read side by side."""
-        for attribute in self.perturbed:
-            self._axes[attribute.name] = together(self.axis(attribute.name), copies)
+        axes = {a.name: together(self.axis(a.name), copies) for a in self.perturbed}
+        self.__dict__.update(_axes=axes, channels=list(axes.values()), taken=copies)
 
     @cached_property
     def perturbed(self) -> list[Attribute]:

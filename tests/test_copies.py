@@ -133,6 +133,10 @@ def test_copies_are_used_together_record_by_record(files: list[Path], tmp_path: 
     assert len(back.frame) == 6000 and back.frame.columns == pl.read_parquet(files[0]).columns
     assert train_tree(files).tree.size >= 1
     ppdm("estimate", *(f.name for f in files))
+    perturb(tmp_path / "o.parquet", tmp_path / "real.csv", copies=2, **SETTINGS | {"class_": "region"})
+    real = [tmp_path / "real.1.csv", tmp_path / "real.2.csv"]  # with coins of the system, and a hidden class
+    assert len(reconstruct(real).frame) == 6000 and train_tree(real).tree.size >= 1
+    assert estimate(real, joint=["region", "group"]).tables[0].observed.sum() == 6000
     perturb(tmp_path / "o.parquet", tmp_path / "z.parquet", **SETTINGS)
     with pytest.raises(MismatchError, match="copies of one release and others"):
         estimate([*files[:2], tmp_path / "z.parquet"])

@@ -229,7 +229,9 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     else:  # one kind for all needs no column
         columns = [*["matrix"] * any(r["law"] != DEFAULT.kind for r in rows), "gamma", "stays", "epsilon"]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
-    show.attributes(out, f"{records} records to {output}", [*show.WHAT, *columns, "domain"], rows)
+    copy = release.sidecar.copy
+    of_copies = f", in {copy.of} copies" if copy else ""
+    show.attributes(out, f"{records} records to {output}{of_copies}", [*show.WHAT, *columns, "domain"], rows)
     sentences = inspection.sentences(release.sidecar)
     if asked is not None:
         sentences += KINDS[asked].missed(release.sidecar.channels)

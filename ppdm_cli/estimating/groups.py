@@ -75,7 +75,10 @@ def with_kept(
     facts = facts_of(table, limits)
     found = {a.name: _listed(a, facts.get(a.name), bins) for a in unlisted}
     attributes = [found.get(a.name, a) for a in sidecar.attributes]
-    return table, msgspec.structs.replace(sidecar, attributes=attributes)
+    listed = msgspec.structs.replace(sidecar, attributes=attributes)
+    if sidecar.taken > 1:
+        listed.take_together(sidecar.taken)
+    return table, listed
 
 
 def _listed(attribute: Attribute, facts: Facts | None, bins: int | None) -> Attribute:
