@@ -24,36 +24,11 @@ if TYPE_CHECKING:
     from ppdm_cli.trees import Fitted, FromRelease, Tree, predict, train_tree
 
 __all__ = [
-    "Attacked",
-    "CsvOptions",
-    "DataError",
-    "Entropy",
-    "Estimate",
-    "Fitted",
-    "FromRelease",
-    "Inspected",
-    "MismatchError",
-    "Plan",
-    "PpdmError",
-    "Reconstructed",
-    "RefusedError",
-    "Release",
-    "Sidecar",
-    "Tree",
-    "UsageError",
-    "__version__",
-    "attack",
-    "describe",
-    "designs",
-    "entropy",
-    "estimate",
-    "inspect",
-    "perturb",
-    "predict",
-    "reconstruct",
-    "running",
-    "train_tree",
-]
+    "Attacked", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted", "FromRelease", "Inspected",
+    "MismatchError", "Plan", "PpdmError", "Reconstructed", "RefusedError", "Release", "Sidecar", "Tree",
+    "UsageError", "__version__", "attack", "describe", "designs", "entropy", "estimate", "inspect", "perturb",
+    "predict", "reconstruct", "running", "train_tree",
+]  # fmt: skip
 
 _ROOMS = {
     "attacks": ("Attacked", "attack"),

@@ -69,10 +69,7 @@ def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats
     rows, (outputs, inputs) = len(likely), answers.shape
     beliefs = (likely[:, None, :] * answers).reshape(rows * outputs, inputs)
     guess, alone = target.guessed(beliefs), target.alone
-    found = {
-        "exact": _named(guess.exact, answers, rows),
-        "exact_prior": np.eye(inputs)[alone.exact],
-    }
+    found = {"exact": _named(guess.exact, answers, rows), "exact_prior": np.eye(inputs)[alone.exact]}
     found["exact_apart"] = _apart(found["exact"], found["exact_prior"])
     if not target.ordered:
         return found

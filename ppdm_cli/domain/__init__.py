@@ -13,13 +13,5 @@ from ppdm_cli.domain.categories import Categories
 from ppdm_cli.domain.round_edges import nice_edges
 
 __all__ = [
-    "MOST_VALUES",
-    "Bins",
-    "Categories",
-    "Domain",
-    "Encoded",
-    "Extents",
-    "Representative",
-    "nice_edges",
-    "unit",
-]
+    "MOST_VALUES", "Bins", "Categories", "Domain", "Encoded", "Extents", "Representative", "nice_edges", "unit",
+]  # fmt: skip

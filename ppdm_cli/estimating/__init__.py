@@ -16,13 +16,7 @@ import numpy as np
 
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
 from ppdm_cli.estimating.counts import MOST_CELLS, count, encoded, joint_codes
-from ppdm_cli.estimating.estimators import (
-    DEFAULT,
-    ESTIMATORS,
-    Matrices,
-    largest_remainder,
-    maximum_likelihood,
-)
+from ppdm_cli.estimating.estimators import DEFAULT, ESTIMATORS, Matrices, largest_remainder, maximum_likelihood
 from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
@@ -39,28 +33,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "DEFAULT",
-    "ESTIMATORS",
-    "MOST_CELLS",
-    "TINY",
-    "Coverage",
-    "Estimate",
-    "Estimated",
-    "Steps",
-    "Stop",
-    "Tables",
-    "as_frame",
-    "count",
-    "encoded",
-    "estimate",
-    "fill",
-    "forward",
-    "joint_codes",
-    "largest_remainder",
-    "matrices_of",
-    "maximum_likelihood",
-    "shares",
-]
+    "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Steps", "Stop",
+    "Tables", "as_frame", "count", "encoded", "estimate", "fill", "forward", "joint_codes", "largest_remainder",
+    "matrices_of", "maximum_likelihood", "shares",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,12 +157,7 @@ def matrices_of(group: Group) -> Matrices:
 
 
 def _estimated(
-    group: Group,
-    by: bool,
-    observed: np.ndarray,
-    estimator: str,
-    coverage: Coverage,
-    truth: np.ndarray | None,
+    group: Group, by: bool, observed: np.ndarray, estimator: str, coverage: Coverage, truth: np.ndarray | None
 ) -> Estimated:
     matrices = matrices_of(group)
     estimate = ESTIMATORS[estimator](observed, matrices)
@@ -202,18 +173,12 @@ def _estimated(
 
 
 def _true_counts(
-    truth: Any,
-    groups: Sequence[Group],
-    observed: Sequence[np.ndarray],
-    csv: CsvOptions | None,
+    truth: Any, groups: Sequence[Group], observed: Sequence[np.ndarray], csv: CsvOptions | None
 ) -> list[np.ndarray]:
     original = open_original(truth, {c.name: c.kind for g in groups for c in g}, csv)
     same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())
     if rows != expected:
-        raise MismatchError(
-            f"the original has {counted(rows, 'record')}, the release {expected}",
-            OWN,
-        )
+        raise MismatchError(f"the original has {counted(rows, 'record')}, the release {expected}", OWN)
     return counts

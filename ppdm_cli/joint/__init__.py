@@ -23,21 +23,9 @@ from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
 
 __all__ = [
-    "CELLS",
-    "FOLDS",
-    "Forest",
-    "JointTable",
-    "Learnt",
-    "Model",
-    "Sample",
-    "alone",
-    "learn",
-    "picked",
-    "published_codes",
-    "read",
-    "unseeing",
-    "usable",
-]
+    "CELLS", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Sample", "alone", "learn", "picked",
+    "published_codes", "read", "unseeing", "usable",
+]  # fmt: skip
 
 LEAST = 2.0
 """Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""

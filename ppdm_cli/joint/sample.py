@@ -109,11 +109,7 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     return [c for c in sidecar.channels if c.name != label.name and c.matrix.outputs <= LARGEST_DOMAIN]
 
 
-def read(
-    table: Table,
-    sidecar: Sidecar,
-    label: Channel,
-) -> Sample:
+def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
     """The release as a sample, in one pass."""
     names = [a.name for a in sidecar.kept if a.name != label.name]
     chosen = usable(sidecar, label) + kept_channels(table, names, LARGEST_DOMAIN)

@@ -11,12 +11,6 @@ from ppdm_cli.releases.release import OWN, is_promised, open_original, open_rele
 from ppdm_cli.releases.sidecars import read_sidecar
 
 __all__ = [
-    "OWN",
-    "is_promised",
-    "open_data",
-    "open_original",
-    "open_release",
-    "open_releases",
-    "read_sidecar",
+    "OWN", "is_promised", "open_data", "open_original", "open_release", "open_releases", "read_sidecar",
     "spooled",
-]
+]  # fmt: skip

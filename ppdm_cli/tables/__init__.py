@@ -20,28 +20,7 @@ from ppdm_cli.tables.shuffle import Shuffler
 FORMATS += [CSV, PARQUET, ARROW]
 
 __all__ = [
-    "FORMATS",
-    "ArrowTable",
-    "CsvOptions",
-    "Files",
-    "Format",
-    "Output",
-    "Partition",
-    "Shuffler",
-    "Table",
-    "Target",
-    "Writer",
-    "format_of",
-    "from_arrow",
-    "is_stream",
-    "loaded",
-    "open_table",
-    "publish",
-    "rows_per_partition",
-    "sidecar_path",
-    "spool",
-    "stream_format",
-    "suffixes",
-    "unwritable",
-    "writing",
-]
+    "FORMATS", "ArrowTable", "CsvOptions", "Files", "Format", "Output", "Partition", "Shuffler", "Table",
+    "Target", "Writer", "format_of", "from_arrow", "is_stream", "loaded", "open_table", "publish",
+    "rows_per_partition", "sidecar_path", "spool", "stream_format", "suffixes", "unwritable", "writing",
+]  # fmt: skip

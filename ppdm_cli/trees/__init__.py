@@ -38,26 +38,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Feature",
-    "Fitted",
-    "FromRelease",
-    "Measured",
-    "Options",
-    "Places",
-    "Predicted",
-    "Records",
-    "Trained",
-    "Tree",
-    "classify",
-    "lines",
-    "load",
-    "open_records",
-    "plain",
-    "predict",
-    "read",
-    "train",
-    "train_tree",
-]
+    "Feature", "Fitted", "FromRelease", "Measured", "Options", "Places", "Predicted", "Records", "Trained",
+    "Tree", "classify", "lines", "load", "open_records", "plain", "predict", "read", "train", "train_tree",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
