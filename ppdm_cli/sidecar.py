@@ -250,10 +250,8 @@ class Sidecar(
 
     def column_kind(self, attribute: Attribute) -> Any:
         """Return the type of an attribute's column in the data that this sidecar goes with."""
-        return self.axis(attribute.name).published.kind if self._is_channelled(attribute) else attribute.kind
-
-    def _is_channelled(self, attribute: Attribute) -> bool:
-        return self.stage == "perturbed" and attribute.role == "perturbed"
+        channelled = self.stage == "perturbed" and attribute.role == "perturbed"
+        return self.axis(attribute.name).published.kind if channelled else attribute.kind
 
     @cached_property
     def _specs(self) -> list[Spec]:
