@@ -60,11 +60,12 @@ def reading(file: Path | int, name: str = "") -> None:
         run.reads.setdefault(identity, name or str(file))
 
 
-def describing(file: Path) -> None:
-    """Say that a sidecar is made for data that lie beside it: no other output may have that name."""
+def describing(sidecar: Path, name: str) -> None:
+    """Say that this sidecar, so far read under its `name`, is to be made; all else that is read stays so."""
     run = _RUN.get()
-    for identity in _identities(file) if run is not None else ():
-        run.reads.pop(identity, None)  # type: ignore[union-attr]
+    for identity in _identities(sidecar) if run is not None else ():
+        if run.reads.get(identity) == name:  # type: ignore[union-attr]
+            del run.reads[identity]  # type: ignore[union-attr]
 
 
 @contextmanager

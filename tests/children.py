@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CODES = {0, 1, 2, 3, 4}
+MOST_SECONDS, MOST_MIB = 10.0, 1024.0
+"""What a small input may cost, whatever it asks for."""
 HANG = 60.0
 """Seconds after which a child is taken for hung; generous, as a test machine may be busy."""
 _ALLOWED = 6 << 30
@@ -40,12 +42,19 @@ class Child:
     out: bytes
     err: bytes
     seconds: float
+    busy: float
+    """Seconds of the processor; a machine that others use stretches those of the clock."""
     mib: float
 
     @property
     def clean(self) -> bool:
         """Whether it ended with a code of the table and without a stray word."""
         return self.code in CODES and not stray(self.out + self.err)
+
+    @property
+    def cheap(self) -> bool:
+        """Whether it took no more than a small input may, by the clock or by the processor."""
+        return min(self.seconds, self.busy) <= MOST_SECONDS and self.mib <= MOST_MIB
 
 
 def stray(said: bytes) -> bool:
@@ -61,7 +70,7 @@ def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -
         told = stack.enter_context(tempfile.NamedTemporaryFile())
         given.write(stdin)
         given.seek(0)
-        began = time.monotonic()
+        began, before = time.monotonic(), _busy()
         run = subprocess.Popen(
             [sys.executable, "-c", _MAIN, told.name, *map(str, args)],
             cwd=cwd,
@@ -74,9 +83,15 @@ def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -
         timer.start()
         code = run.wait()
         timer.cancel()
-        took = time.monotonic() - began
+        took, busy = time.monotonic() - began, _busy() - before
         out.seek(0)
         err.seek(0)
         stopped = code == -signal.SIGKILL
         mib = int(told.read() or 0) / 1024
-        return Child(None if stopped else code, out.read(), err.read(), took, mib)
+        return Child(None if stopped else code, out.read(), err.read(), took, busy, mib)
+
+
+def _busy() -> float:
+    """Seconds of the processor that ended children took."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

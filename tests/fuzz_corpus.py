@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,6 +42,7 @@ def _original(file: str) -> list[str]:
         f"perturb {file} -o out.parquet --gamma 9 --class group --bins auto --drop word",
         f"train-tree {file} --class group -o t.json",
         f"predict tree.json {file} -o p.csv",
+        f"inspect {file} --describe whole.toml -o s.json",
         f"estimate r.csv --truth {file}",
         f"attack r.csv --truth {file} --with audit --with posterior",
     ]
@@ -57,6 +59,20 @@ COMMANDS: dict[str, list[str]] = {
     "release csv": [c.format("r.csv") for c in _RELEASE],
     "release parquet": [c.format("r.parquet") for c in _RELEASE],
     "release arrow": [c.format("r.arrow") for c in _RELEASE],
+    "kinds": [c.format("k.csv") for c in _RELEASE] + ["inspect k.csv.ppdm.json --json"],
+    "copies": [
+        *("estimate c.1.csv c.2.csv", "reconstruct c.1.csv c.2.csv -o out.csv", "attack c.1.csv"),
+        *(
+            "train-tree c.1.csv c.2.csv --class group -o t.json",
+            "estimate c.2.csv c.1.csv --joint region,group",
+        ),
+    ],
+    "table": [
+        "perturb d.csv -o out.csv --gamma 9 --drop word --attribute region:matrix=dense,table=table.csv",
+        "inspect d.csv --describe whole.toml -o s.json",
+    ],
+    "described": ["inspect d.csv --describe whole.toml -o s.json"],
+    "runs": ["entropy --accuracy runs.csv", "entropy --accuracy runs.csv --at-least 0.9 -o e.csv"],
     "stream": ["estimate -", "reconstruct - -o out.csv", "train-tree - --class group -o t.json"],
     "csv stream": [
         "perturb - --from csv -o out.csv --gamma 9 --domain age=0:120 "
@@ -71,10 +87,25 @@ COMMANDS: dict[str, list[str]] = {
 DAMAGED = {
     "csv": "d.csv", "parquet": "d.parquet", "arrow": "d.arrow", "sidecar": "r.csv.ppdm.json", "plan": "p.toml",
     "tree": "tree.json", "release csv": "r.csv", "release parquet": "r.parquet", "release arrow": "r.arrow",
+    "kinds": "k.csv.ppdm.json", "copies": "c.1.csv.ppdm.json", "table": "table.csv", "described": "whole.toml",
+    "runs": "runs.csv",
     "stream": "stdin", "csv stream": "stdin",
     "hive": "h/patient=CANARY-7f3a/p.parquet",
 }  # fmt: skip
-_BESIDE = {"r.csv", "r.csv.ppdm.json", "d.csv", "d.parquet", "tree.json", "r.parquet", "r.arrow", "h", "n.csv"}
+_BESIDE = {
+    "r.csv",
+    "r.csv.ppdm.json",
+    "d.csv",
+    "d.parquet",
+    "tree.json",
+    "r.parquet",
+    "r.arrow",
+    "h",
+    "n.csv",
+} | {
+    *("k.csv", "k.csv.ppdm.json", "c.1.csv", "c.1.csv.ppdm.json", "c.2.csv", "c.2.csv.ppdm.json"),
+    *("table.csv", "whole.toml"),
+}
 
 
 def people(rows: int = 120) -> pl.DataFrame:
@@ -109,6 +140,24 @@ representative = "random"
 [attributes.since]
 domain = "1970-01-01:1980-01-01"
 """
+TABLE = ",east,north,south\neast,.8,.1,.1\nnorth,.1,.8,.1\nsouth,.1,.1,.8\n"
+KINDS: dict[str, dict[str, Any]] = {
+    "member": {"matrix": "binary", "flips": [0.1, 0.2]},
+    "group": {"matrix": "symmetric", "each": 0.1},
+    "age": {"bins": 4, "domain": [0, 120]},
+    "since": {"matrix": "band", "bins": 12},
+    "income": {"domain": [0, 10**9]},
+}
+WHOLE = """gamma = 9
+keep = ["word"]
+[attributes]
+region = {matrix = "dense", table = "table.csv"}
+member = {matrix = "binary", flips = [0.1, 0.2]}
+group = {matrix = "block", blocks = [["A", "B"]]}
+age = {domain = "0:120", bins = 12}
+since = {domain = "1970-01-01:1980-01-01"}
+income = {domain = "0:1000000000"}
+"""
 
 
 def corpus(folder: Path) -> dict[str, bytes]:
@@ -125,6 +174,14 @@ def corpus(folder: Path) -> dict[str, bytes]:
         wishes = {"income": {"domain": [0, 10**9]}, "age": {"domain": [0, 120], "matrix": "band"}}
         release = str(place / f"r.{suffix}")
         perturb(frame.drop("word"), release, gamma=9, class_="group", attributes=wishes, seed=1)
+    (place / "table.csv").write_text(TABLE)
+    (place / "whole.toml").write_text(WHOLE)
+    (place / "runs.csv").write_text(
+        "gamma,N,accuracy\n" + "".join(f"{g},{n},0.{g}{n}\n" for g in (5, 9) for n in (4, 9))
+    )
+    kinds = KINDS | {"region": {"matrix": "dense", "table": place / "table.csv"}}
+    perturb(frame, place / "k.csv", gamma=9, keep=["word"], attributes=kinds, class_="group", seed=1)
+    perturb(frame.drop("word"), place / "c.csv", gamma=9, copies=2, attributes=wishes, class_="group", seed=1)
     tree = train_tree(frame.drop("word"), "group", prune=False, mdl=False).tree
     (place / "tree.json").write_bytes(encode(tree))
     (place / "p.toml").write_text(PLAN)
@@ -134,9 +191,10 @@ def corpus(folder: Path) -> dict[str, bytes]:
     with pa.ipc.open_file(place / "r.arrow") as file, pa.ipc.new_stream(place / "stdin", file.schema) as stream:
         stream.write_table(file.read_all())
     files = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
-    said = json.loads(files["r.csv.ppdm.json"])
-    said.pop("blake2b", None)  # so that damaged bytes are read at all
-    files["r.csv.ppdm.json"] = json.dumps(said).encode()
+    for name in ("r.csv", "k.csv", "c.1.csv", "c.2.csv"):
+        said = json.loads(files[f"{name}.ppdm.json"])
+        said.pop("blake2b", None)  # so that damaged bytes are read at all
+        files[f"{name}.ppdm.json"] = json.dumps(said).encode()
     shutil.rmtree(place)
     return files
 

@@ -127,11 +127,11 @@ TOKENS = [
 def mutated(data: bytes, kind: str, rng: random.Random, files: dict[str, bytes]) -> bytes:
     """The damaged bytes; now and then more than once."""
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
-        if kind in ("sidecar", "tree") and rng.random() < 0.8:
+        if kind in ("sidecar", "kinds", "copies", "tree") and rng.random() < 0.8:
             data = _json(data, rng)
-        elif kind == "plan" and rng.random() < 0.8:
+        elif kind in ("plan", "described") and rng.random() < 0.8:
             data = _toml(data, rng)
-        elif "csv" in kind and rng.random() < 0.6:
+        elif ("csv" in kind or kind in ("table", "runs")) and rng.random() < 0.6:
             data = _cells(data, rng)
         else:
             data = _bytes(data, rng, files)
@@ -216,9 +216,23 @@ def _json(data: bytes, rng: random.Random) -> bytes:
     elif what == 3 and isinstance(owner, dict):
         del owner[key]
     elif what == 4 and isinstance(owner, dict):
-        owner[rng.choice(["kind", "nulls", "beyond", "categories", "edges", "extra", "class", "N", "sd"])] = (
-            junk
-        )
+        owner[
+            rng.choice(
+                [
+                    "kind",
+                    "nulls",
+                    "beyond",
+                    "categories",
+                    "edges",
+                    "class",
+                    "N",
+                    "sd",
+                    "copy",
+                    "blocks",
+                    "scale",
+                ]
+            )
+        ] = junk
     elif what == 5 and isinstance(owner, list):
         owner[key:key] = [owner[key]] * rng.choice([1, 2, 300])
     elif what == 6 and isinstance(owner[key], (int, float)):

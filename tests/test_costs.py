@@ -12,7 +12,6 @@ import pytest
 from tests.children import child
 from tests.costs import CASES
 
-MIB = 1024
 QUICK = {
     "a full tree and an empty column": 0,
     "a full tree and one column of two": 0,
@@ -33,7 +32,7 @@ QUICK = {
 def test_a_small_input_costs_little(what: str, tmp_path: Path) -> None:
     done = child(*CASES[what](tmp_path), cwd=tmp_path)
     assert done.code == QUICK[what], (done.code, done.seconds, done.err[-500:])
-    assert done.clean and done.mib <= MIB
+    assert done.clean and done.cheap, (done.seconds, done.busy, done.mib)
 
 
 def test_a_hog_would_be_seen(tmp_path: Path) -> None:
@@ -41,5 +40,5 @@ def test_a_hog_would_be_seen(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text("a\n" + "1\n2\n2\n1\n1\n" * 10)
     args = ("perturb", "d.csv", "-o", "o.csv", "--gamma", "9", "--keep-order")
     done = child(*args, cwd=tmp_path)
-    assert done.code == 0 and done.clean and 20 < done.mib < MIB
+    assert done.code == 0 and done.clean and done.mib > 20 and done.busy > 0 and done.cheap
     assert child(*args, "--force", cwd=tmp_path, seconds=0.01).code is None

@@ -33,6 +33,11 @@ READS: dict[str, tuple[str, str, str]] = {
         "original.csv r.csv r.csv.ppdm.json",
         "-o --sidecar",
     ),
+    "perturb by a matrix that is given": (
+        "perturb in.csv --gamma 9 --id id --key-file my.key --attribute member:matrix=dense,table=flip.csv",
+        "in.csv flip.csv my.key",
+        "-o --sidecar",
+    ),
     "perturb a folder": ("perturb parts --gamma 9", "parts/0.parquet parts/1.parquet", "-o --sidecar"),
     "estimate": (
         "estimate r.csv r2.csv --truth twice.csv",
@@ -44,6 +49,16 @@ READS: dict[str, tuple[str, str, str]] = {
         "r.csv s.json r.csv.ppdm.json",
         "-o --plot",
     ),
+    "estimate copies": (
+        "estimate c.1.csv c.2.csv",
+        "c.1.csv c.2.csv c.1.csv.ppdm.json c.2.csv.ppdm.json",
+        "-o --plot",
+    ),
+    "inspect --describe": (
+        "inspect in.csv --describe describing.toml",
+        "in.csv describing.toml region.csv flip.csv",
+        "-o",
+    ),
     "reconstruct": ("reconstruct r.csv", "r.csv r.csv.ppdm.json", "-o --output-sidecar"),
     "attack": (
         "attack r.csv --truth original.csv --with posterior",
@@ -51,6 +66,7 @@ READS: dict[str, tuple[str, str, str]] = {
         "-o --plot --recovered",
     ),
     "entropy": ("entropy r.csv", "r.csv r.csv.ppdm.json", "-o --plot"),
+    "entropy --accuracy": ("entropy --accuracy runs.csv", "runs.csv runs.csv.ppdm.json", "-o"),
     "train-tree": (
         "train-tree u.csv --test original.csv --class group",
         "u.csv u.csv.ppdm.json original.csv",
@@ -60,6 +76,11 @@ READS: dict[str, tuple[str, str, str]] = {
     "predict": ("predict t.json u.csv", "t.json u.csv u.csv.ppdm.json", "-o"),
     "generate": ("generate --function 1 --records 9", "", "-o"),
 }
+DESCRIBING = """gamma = 9
+[attributes]
+region.domain = "@region.csv"
+member = {matrix = "dense", table = "flip.csv"}
+"""
 SUFFIX = {
     "--plot": "svg",
     "--export": "txt",
@@ -84,10 +105,14 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         people(300, part).write_parquet(folder / f"parts/{part}.parquet")
     (folder / "plan.toml").write_text("gamma = 9\n")
     (folder / "region.csv").write_text("north\nsouth\neast\n")
+    (folder / "flip.csv").write_text(",False,True\nFalse,0.9,0.2\nTrue,0.1,0.8\n")
+    (folder / "describing.toml").write_text(DESCRIBING)
+    (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")
     (folder / "my.key").write_text("5e" * 32 + "\n")
     (folder / "my.key").chmod(0o600)
     perturb(frame, folder / "r.csv", gamma=9, class_="group")
     perturb(frame, folder / "r2.csv", like=folder / "r.csv")
+    perturb(frame, folder / "c.csv", gamma=9, copies=2)
     (folder / "s.json").write_bytes((folder / "r.csv.ppdm.json").read_bytes())
     reconstruct(folder / "r.csv", folder / "u.csv")
     for tree in ("t.json", "t.csv"):

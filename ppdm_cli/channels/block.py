@@ -160,7 +160,7 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
         if sorted(v for block in named for v in block) != sorted(labels):
             raise UsageError(
                 "the blocks do not hold every value of the domain once",
-                "name each value in one block, bins as `ppdm inspect` shows them, and null as null",
+                "name each value in one block, bins as `ppdm estimate` shows them, and null as null",
             )
         if len(labels) > MOST_CODES:
             raise RefusedError(f"blocks are for at most {MOST_CODES} values", "use matrix=gamma-diagonal")

@@ -236,7 +236,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
         if {a for pair in table for a in pair} != set(labels):
             raise UsageError(
                 "the labels of the matrix are not those of the domain",
-                "name every value once as a row and once as a column, bins as `ppdm inspect` shows them, "
+                "name every value once as a row and once as a column, bins as `ppdm estimate` shows them, "
                 "and null by an empty label",
             )
         chances = [[table[h, k] for h in labels] for k in labels]

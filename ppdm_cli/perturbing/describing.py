@@ -15,8 +15,8 @@ from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.planning import csv_options, resolved, sidecar_of
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Target, open_table, publish
+from ppdm_cli.sidecar import SUFFIX, Sidecar
+from ppdm_cli.tables import CsvOptions, Target, open_table, publish, sidecar_path
 
 
 @files.one_run()
@@ -37,20 +37,22 @@ def describe(
     table = open_table(data, csv=csv_options(csv, asked, None, None))
     if table.sidecar is not None:
         raise RefusedError(f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
-    settled = resolved(table, asked, None, None)
-    if settled.dropped:
-        raise UsageError(
-            f"the plan drops {quoted(settled.dropped[0])}, which the table has", "describe every column of it"
-        )
-    if any(c.noise is not None for c in settled.channels.values()):
-        raise UsageError("only random substitution can be described", "leave out --scheme")
-    published = {n: c.published for n, c in settled.channels.items()}
-    rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
-    sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
-    if output is not None:
-        files.describing(Path(output))
-        with ExitStack() as stack:
-            target = stack.enter_context(Target(Path(output), force))
+    if output is not None and isinstance(data, (str, Path)):
+        files.describing(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
+    with ExitStack() as stack:
+        target = None if output is None else stack.enter_context(Target(Path(output), force))
+        settled = resolved(table, asked, None, None)
+        if settled.dropped:
+            raise UsageError(
+                f"the plan drops {quoted(settled.dropped[0])}, which the table has",
+                "describe every column of it",
+            )
+        if any(c.noise is not None for c in settled.channels.values()):
+            raise UsageError("only random substitution can be described", "leave out --scheme")
+        published = {n: c.published for n, c in settled.channels.items()}
+        rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
+        sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
+        if target is not None:
             target.put(sidecar.encode())
             publish(target)
     return sidecar

@@ -36,6 +36,8 @@ class Target:
         self.named = path
         self.path = path.resolve() if path.is_symlink() else path
         files.claim(path)
+        if str(path) == "-":
+            raise UsageError("this output cannot be '-', standard output", "name a file")
         if path.exists() and not path.is_file():
             raise UsageError(
                 f"the output {quoted(path)} is not an ordinary file", "name a file, or - for standard output"
