@@ -58,6 +58,7 @@ def requested(kind: str, domain: Domain, shift: float = 0.0) -> dict[str, Any]:
     every: dict[str, dict[str, Any]] = {
         "additive": {"noise": "normal", "sd": Sd(0.08 + shift / 100, True)},
         "band": {"half_width": 1},
+        "box": {"half_width": int(domain.ordered > 0)},
         "binary": {"flips": [round(0.1 + shift / 50, 6), 0.25]},
         "symmetric": {"each": round(0.05 + shift / 50, 6)},
         "block": {"blocks": (tuple(domain.labels()[::2]), tuple(domain.labels()[1::2]))},
@@ -86,7 +87,7 @@ def made(kind: str, domain: Domain, gamma: int = 9, shift: float = 0.0) -> tuple
 
 
 def cases() -> list[Any]:
-    names = ["additive", "band", "binary", "block", "dense", "gamma-diagonal", "leaning", "symmetric"]
+    names = ["additive", "band", "binary", "block", "box", "dense", "gamma-diagonal", "leaning", "symmetric"]
     return [pytest.param(k, d, id=f"{k}, {d}") for k, d in product(names, DOMAINS) if (k, d) not in IMPOSSIBLE]
 
 

@@ -19,7 +19,7 @@ def schemes() -> list[str]:
 
 def kinds() -> list[str]:
     """Return what may be asked for with --matrix, the default first."""
-    others = sorted(k for k, spec in KINDS.items() if not spec.everywhere and spec is not DEFAULT)
+    others = sorted(k for k, s in KINDS.items() if s.by_name and not s.everywhere and s is not DEFAULT)
     return [DEFAULT.kind, *others]
 
 

@@ -67,6 +67,8 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     """Whether all perturbed attributes of a release have this kind, or none: then it is a scheme."""
     takes_gamma: ClassVar[bool] = True
     """Whether an owner asks for it with a gamma."""
+    by_name: ClassVar[bool] = True
+    """Whether an owner asks for it by its name; else it comes with what they ask for."""
     no_nulls: ClassVar[str] = "declare that it has nulls (nulls=true), or mend the data"
     """The next step where a column without nulls turns out to have some."""
 

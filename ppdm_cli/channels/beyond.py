@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, Domain
@@ -35,6 +35,24 @@ def extended(domain: Domain, beyond: Beyond) -> Domain:
     if dtypes.is_discrete(domain.kind) or dtypes.holding(domain.kind, below[0], above[-1]) != kind:
         raise ValueError(f"what is published of type {domain.kind} has not the type {beyond.dtype}")
     return domain.extended(kind, below, above)
+
+
+def within(domain: Domain, beyond: Beyond | UnsetType, count: int) -> Domain:
+    """Return a domain with so many values more on either side, of those that are published beyond it.
+
+    The type is that of the whole column; ValueError where there are fewer.
+    """
+    if beyond is UNSET:
+        if count:
+            raise ValueError("a half-width above 0 needs 'beyond'")
+        return domain
+    whole, kind = extended(domain, beyond), dtypes.parse(beyond.dtype)
+    if count > len(beyond.below):
+        raise ValueError("less is published beyond the domain than a half-width says")
+    if count == len(beyond.below):
+        return whole
+    below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
+    return domain.extended(kind, below[len(below) - count :], above[:count])
 
 
 def beyond(domain: Domain, count: int) -> Beyond:

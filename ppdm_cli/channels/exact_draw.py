@@ -16,6 +16,8 @@ from ppdm_cli.errors import RefusedError, UsageError
 
 LARGEST_RANGE = 1 << 30
 """The largest R: up to it a 32-bit word is rejected with probability < 1/4."""
+LARGEST_WIDE_RANGE = 1 << 62
+"""The same of words of 64 bits."""
 
 DIGITS = 6
 
@@ -48,20 +50,20 @@ def checked_gamma(gamma: Decimal) -> Decimal:
     return gamma
 
 
-def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1) -> Decimal:
+def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1, largest: int = LARGEST_RANGE) -> Decimal:
     """Return the largest gamma not above the given one that the sampler draws exactly, for so many outputs.
 
     `width` of them are the ones that gamma is for. Rounded *down* to six significant digits or, for
     many outputs, to fewer decimals: a promise derived from rho1 and rho2 or from a budget is never
     exceeded.
     """
-    exact = min(Decimal(gamma), Decimal((LARGEST_RANGE - outputs) // width + 1))
+    exact = min(Decimal(gamma), Decimal((largest - outputs) // width + 1), Decimal(LARGEST_RANGE))
     for digits in range(DIGITS, 0, -1):
         candidate = Context(prec=digits, rounding=ROUND_FLOOR).plus(exact)
         if candidate <= 1:
             break
         a, b = candidate.as_integer_ratio()
-        if (a - b) * width + b * outputs <= LARGEST_RANGE:
+        if (a - b) * width + b * outputs <= largest:
             return candidate
     raise RefusedError(
         "the requested privacy leaves a gamma of about 1: nothing could be learnt",
@@ -101,3 +103,24 @@ def _redraw(u: Codes, rows: np.ndarray, R: int, blocks: Blocks) -> None:
             u[rows[accepted]] = product[accepted] >> np.uint64(32)
             rows, words = rows[~accepted], words[~accepted]
         retry, first_word = retry + 1, 0
+
+
+def uniform_below_wide(R: int, blocks: Blocks) -> np.ndarray:
+    """Return one whole number per cell, uniform on 0..R-1, from 64-bit words.
+
+    Proof. If v is uniform on 0..2^64-1, then among the v below 2^64 - (2^64 mod R), a multiple of R, the
+    remainder v mod R is uniform on 0..R-1; other words are rejected and replaced by fresh ones, without limit.
+    Assumes that the words are independent and uniform, and R <= 2^63.
+    """
+    last = np.uint64((1 << 64) - (1 << 64) % R - 1)
+    v = blocks(0).view("<u8")[:, 0].copy()
+    rows, retry, first_word = np.flatnonzero(v > last), 0, 1
+    while rows.size:
+        words = blocks(retry, rows).view("<u8")
+        for column in range(first_word, 2):
+            accepted = words[:, column] <= last
+            v[rows[accepted]] = words[accepted, column]
+            rows, words = rows[~accepted], words[~accepted]
+        retry, first_word = retry + 1, 0
+    v -= v // np.uint64(R) * np.uint64(R)
+    return v
