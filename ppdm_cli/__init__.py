@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.tables import CsvOptions
-    from ppdm_cli.trees import Fitted, FromRelease, Tree, predict, train_tree
+    from ppdm_cli.trees import Compared, Fitted, FromRelease, Tree, compare, predict, train_tree
 
 __all__ = [
-    "Attacked", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted", "FromRelease", "Inspected",
-    "MismatchError", "Plan", "PpdmError", "Reconstructed", "RefusedError", "Release", "Sidecar", "Tree",
-    "UsageError", "__version__", "attack", "describe", "designs", "entropy", "estimate", "inspect", "perturb",
-    "predict", "reconstruct", "running", "train_tree",
+    "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted", "FromRelease",
+    "Inspected", "MismatchError", "Plan", "PpdmError", "Reconstructed", "RefusedError", "Release",
+    "Sidecar", "Tree", "UsageError", "__version__", "attack", "compare", "describe", "designs", "entropy",
+    "estimate", "inspect", "perturb", "predict", "reconstruct", "running", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -41,7 +41,7 @@ _ROOMS = {
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
     "tables": ("CsvOptions",),
-    "trees": ("Fitted", "FromRelease", "Tree", "predict", "train_tree"),
+    "trees": ("Compared", "Fitted", "FromRelease", "Tree", "compare", "predict", "train_tree"),
 }
 _WHERE = {name: f"ppdm_cli.{room}" for room, names in _ROOMS.items() for name in names}
 

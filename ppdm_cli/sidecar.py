@@ -327,22 +327,9 @@ class Sidecar(
 
 _ENCODER = msgspec.json.Encoder()
 _ORDER = (
-    "format",
-    "version",
-    "tool",
-    "stage",
-    "release",
-    "records",
-    "class",
-    "privacy",
-    "copy",
-    "blake2b",
-    "evaluated",
-    "reconstruction",
-    "history",
-    "attributes",
-    "recipes",
-)
+    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "blake2b",
+    "evaluated", "reconstruction", "history", "attributes", "recipes",
+)  # fmt: skip
 
 
 def _line(spec: Spec) -> bytes:

@@ -29,7 +29,7 @@ from ppdm_cli.door import front, spoken
 from ppdm_cli.estimating import fill
 from ppdm_cli.shown import MOST, Shown
 from ppdm_cli.tables import Output, publish
-from ppdm_cli.trees import FromRelease, train
+from ppdm_cli.trees import Against, FromRelease, train
 from tests.conftest import Run, people
 
 FUNCTIONS = [n for n in ppdm_cli.__all__ if n[0].islower() and n != "running"]
@@ -73,6 +73,7 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
         "attack truth": lambda t: ppdm_cli.attack(release.frame, sidecar=sidecar, truth=t),
         "entropy": lambda t: ppdm_cli.entropy(t, sidecar=sidecar),
         "inspect": lambda t: ppdm_cli.inspect(t, sidecar=sidecar),
+        "compare": lambda t: ppdm_cli.compare(tree, tree, t),
         "describe": lambda t: ppdm_cli.describe(t, {"attributes": {"age": {"gamma": 9, "domain": [0, 9]}}}),
         "designs": lambda t: ppdm_cli.designs(accuracy=t),
     }
@@ -99,9 +100,9 @@ ODD: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_what_is_no_table_is_one_clean_error(name: str, tree: Any, release: Release) -> None:
-    """A truth, or no release for entropy, may be None: then there is none."""
+    """A truth, or no release for entropy, may be None: then there is none; so for records to compare on."""
     for function, call in calls(tree, release.sidecar).items():
-        if name == "None" and ("truth" in function or function in ("entropy", "designs")):
+        if name == "None" and ("truth" in function or function in ("entropy", "designs", "compare")):
             continue
         with pytest.raises(PpdmError) as caught:
             call(ODD[name])
@@ -268,7 +269,7 @@ def messages() -> Iterator[tuple[str, str]]:
 
 OWN = {"perturbing": ["perturb", "describe"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
        "attacks": ["attack"], "evaluating": ["entropy", "designs"],
-       "trees": ["train_tree", "predict"]}  # fmt: skip
+       "trees": ["train_tree", "predict", "compare"]}  # fmt: skip
 """The functions that a room's errors come from; what lies below the rooms may be called by all."""
 
 
@@ -280,11 +281,9 @@ def unspoken(room: str, text: str) -> list[str]:
     if "perturb" in OWN.get(room, FUNCTIONS):
         takes |= {*Plan.__dataclass_fields__, *(o for spec in KINDS.values() for o in spec.shared_options)}
     if room == "trees":
-        takes |= set(inspection.signature(train).parameters)
+        takes |= {*inspection.signature(train).parameters, *Against.__dataclass_fields__}
     named = set(re.findall(r"(?<![\w'])([a-z_0-9]+)=(?!gamma-)", said))
-    other = set(
-        re.findall(r"(?:perturb|made with) ([a-z_]+)=", said)
-    )  # the owner's function, and named as such
+    other = set(re.findall(r"(?:perturb|made with) ([a-z_]+)=", said))  # named as the owner's function's
     return re.findall(r"(?<!\w)--[a-z][a-z-]*", said) + sorted(named - takes - other - {"age"})
 
 
@@ -361,7 +360,8 @@ def test_no_result_prints_over_300_characters() -> None:
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
     assert fitted.tree.size > 10
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted, fitted.tree,
-               taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval]  # fmt: skip
+               taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
+               ppdm_cli.compare(fitted, taught)]  # fmt: skip
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
     for result in results:
         text, html = repr(result), result._repr_html_()

@@ -42,6 +42,8 @@ some numbers per record; for a release, the codes of a million records and the j
     multiple=True,
     help="The tree as .txt (C4.5's look), .dot (Graphviz) or .svg (a drawing); repeatable.",
 )
+@file_option("--compare", metavar="OTHER", help="Another tree, a .json: how much of it this one keeps.")
+@file_option("--on", help="Records on which both trees are asked.  [default: DATA, unless it is a release]")
 @click.option("--drop", multiple=True, metavar="COL", help="A column to leave out; repeatable.")
 @click.option("--criterion", type=click.Choice(["gain-ratio", "gain"]), default="gain-ratio", show_default=True)
 @click.option(
@@ -83,6 +85,8 @@ def command(
     test: Path | None,
     predicted: Path | None,
     exports: tuple[Path, ...],
+    compare: Path | None,
+    on: Path | None,
     no_prune: bool,
     no_mdl: bool,
     csv: Any,
@@ -102,12 +106,12 @@ def command(
     it off. Among equally good tests, the first column wins, and among its cuts the lowest.
     """
     from ppdm_cli.commands import show
-    from ppdm_cli.trees import Places, train
+    from ppdm_cli.trees import Against, Places, train
 
     places = Places(output, predicted, exports, force)
     with show.progress():
         settings |= {"prune": not no_prune, "mdl": not no_mdl}
-        done = train(data, places, class_, test, csv=csv, from_=from_, **settings)
+        done = train(data, places, class_, Against(test, compare, on), csv=csv, from_=from_, **settings)
     if as_json:
         from ppdm_cli.sidecar import display_json
 

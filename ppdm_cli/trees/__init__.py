@@ -19,10 +19,11 @@ from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, is_stream, publish
+from ppdm_cli.tables import CsvOptions, Output, Table, is_stream, publish
 from ppdm_cli.trees.bin_edges import at_edges
 from ppdm_cli.trees.classifying import classify, figures, open_records
-from ppdm_cli.trees.exporting import Export, lines
+from ppdm_cli.trees.comparing import Compared, as_tree, compare, compared
+from ppdm_cli.trees.exporting import Export, lines, outlined
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options, grow
 from ppdm_cli.trees.labels import plain
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Feature", "Fitted", "FromRelease", "Measured", "Options", "Places", "Predicted", "Records", "Trained",
-    "Tree", "classify", "lines", "load", "open_records", "plain", "predict", "read", "train", "train_tree",
+    "Against", "Compared", "Feature", "Fitted", "FromRelease", "Measured", "Options", "Places", "Predicted",
+    "Records", "Trained", "Tree", "classify", "compare", "lines", "load", "open_records", "outlined",
+    "plain", "predict", "read", "train", "train_tree",
 ]  # fmt: skip
 
 
@@ -132,6 +134,15 @@ class Places:
     force: bool = False
 
 
+@dataclass(frozen=True)
+class Against:
+    """What a tree is measured with: test records, and another tree, compared on records of their own."""
+
+    test: Path | None = None
+    compare: Path | None = None
+    on: Path | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Trained:
     """A tree that was trained and written, with what it got right on test records."""
@@ -139,6 +150,7 @@ class Trained:
     fitted: Fitted | FromRelease
     tested: Measured | None
     importance: dict[str, float]
+    compared: Compared | None = None
 
     def figures(self) -> dict[str, Any]:
         """Return what --json says."""
@@ -147,6 +159,7 @@ class Trained:
             "train" if isinstance(self.fitted, Fitted) else "release": self.fitted.figures(),
             "test": None if self.tested is None else self.tested.figures(),
             **figures(tree),
+            **({} if self.compared is None else {"compared": self.compared.figures()}),
             "importance": self.importance,
             "options": dict(tree.options),
             "remarks": self.fitted.remarks,
@@ -157,17 +170,19 @@ def train(
     data: Any,
     places: Places,
     class_: str | None = None,
-    test: Path | None = None,
+    against: Against = Against(),
     *,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     **settings: Any,
 ) -> Trained:
-    """Train a tree, measure it with `test`, and write it, what it predicts and its exports to their places.
+    """Train a tree, measure it, and write it, what it predicts and its exports to their places.
 
     The settings are those of `train_tree`. Every place is checked before the work, and filled after it.
     """
-    predicted = places.predicted
+    predicted, test = places.predicted, against.test
+    if against.on is not None and against.compare is None:
+        raise UsageError("--on names records to compare two trees on", "name the other tree too: --compare")
     if "-" in map(str, (places.tree, predicted, *places.exports)):
         raise UsageError("a tree goes to a file, not to standard output", "name files")
     if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
@@ -179,17 +194,25 @@ def train(
         files: list[TreeFile | Export] = [Export(stack, path, places.force) for path in places.exports]
         files.append(TreeFile(stack, places.tree, places.force))
         labelled = None if predicted is None else Output(stack, predicted, force=places.force)
-        other = None if test is None else open_records(test, table, csv)
+        tests = None if test is None else open_records(test, table, csv)
+        other = None if against.compare is None else load(against.compare)
         done = train_tree(table, class_, sidecar=sidecar, **settings)
         tested = None
-        if other is not None or labelled is not None:
-            source = other or (table if table.rewindable else open_records(data, done.tree, csv))
+        if tests is not None or labelled is not None:
+            source = tests or (table if table.rewindable else open_records(data, done.tree, csv))
             tested = classify(done.tree, source, labelled)
+        likeness = None
+        if other is not None:
+            if against.on is not None:
+                on: Table | None = open_records(against.on, done.tree, csv)
+            else:
+                on = table if table.rewindable and isinstance(done, Fitted) else None
+            likeness = compared(done.tree, other, on)
         for file in files:
             file.fill(done.tree)
         # all is written: only now is anything put in its place
         publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
-    return Trained(done, None if test is None else tested, importance(done.tree))
+    return Trained(done, None if test is None else tested, importance(done.tree), likeness)
 
 
 def _check(options: Options) -> None:
@@ -256,9 +279,7 @@ def predict(
     import polars as pl
     import pyarrow as pa
 
-    if isinstance(tree, (str, Path)):
-        tree = load(tree)
-    tree = tree if isinstance(tree, Tree) else tree.tree
+    tree = as_tree(tree)
     found = predict_table(tree, open_records(data, tree, csv, from_))
     chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
     columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}

@@ -18,8 +18,13 @@ from ppdm_cli.trees.tree import Tree
 
 def lines(tree: Tree) -> Iterator[str]:
     """Yield the tree as C4.5 and J48 print it, line by line, depth first."""
+    return (line for _, line in outlined(tree))
+
+
+def outlined(tree: Tree) -> Iterator[tuple[int, str]]:
+    """Yield each line with the node that it leads to."""
     if tree.feature[0] < 0:
-        yield f": {label(tree, 0)} {cases(tree, 0)}"
+        yield 0, f": {label(tree, 0)} {cases(tree, 0)}"
         return
     waiting = _branches(tree, 0, 0)
     while waiting:
@@ -27,9 +32,9 @@ def lines(tree: Tree) -> Iterator[str]:
         child = int(tree.first_child[node]) + branch
         line = "|   " * depth + f"{attribute(tree, node)} {outcome(tree, node, branch)}"
         if tree.feature[child] < 0:
-            yield f"{line}: {label(tree, child)} {cases(tree, child)}"
+            yield child, f"{line}: {label(tree, child)} {cases(tree, child)}"
         else:
-            yield line
+            yield child, line
             waiting += _branches(tree, child, depth + 1)
 
 
