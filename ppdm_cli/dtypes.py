@@ -9,7 +9,8 @@ and decimals as text.
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from contextlib import suppress
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -176,11 +177,9 @@ def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 def column(values: Any, kind: pa.DataType) -> pa.Array:
     """Return the column that carrier values or categories stand for."""
-    return (
-        pa.array(values, kind)
-        if is_discrete(kind)
-        else from_carrier(np.array(values, carrier_type(kind)), kind)
-    )
+    if is_discrete(kind):
+        return pa.array(values, kind)
+    return from_carrier(np.array(values, carrier_type(kind)), kind)
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -274,18 +273,11 @@ def _whole_from_text(text: str, kind: pa.DataType) -> int:
 
 def _unscaled(text: str, kind: pa.DataType) -> int:
     """Return a decimal's digits as one integer; exactly, and however large its exponent is."""
-    try:
+    with suppress(InvalidOperation):
         number = Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"not a value of type {kind}") from None
-    sign, digits, exponent = number.as_tuple()
-    kept = "".join(map(str, digits)).rstrip("0")
-    if number.is_finite() and not kept:
-        return 0
-    if isinstance(exponent, int):
-        zeros = exponent + len(digits) - len(kept) + kind.scale
-        if zeros >= 0 and len(kept.lstrip("0")) + zeros <= kind.precision:
-            return (-1 if sign else 1) * int(kept) * 10**zeros
+        rounded = number.quantize(Decimal((0, (1,), -kind.scale)), context=Context(prec=kind.precision))
+        if rounded == number:
+            return int(rounded.scaleb(kind.scale))
     raise ValueError(f"not a value of type {kind}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -86,10 +86,7 @@ def _facts(batch: Batch, name: str, kind: pa.DataType, most: int) -> Facts:
 
 def _category_facts(array: pa.Array, most: int) -> Facts:
     counted = pc.value_counts(array)
-    if pa.types.is_dictionary(array.type):
-        values: Sequence[Any] = counted.field("values").dictionary_decode().to_pylist()
-    else:
-        values = counted.field("values").to_pylist()
+    values = dtypes.plain(counted.field("values")).to_pylist()
     counts: Counter[Any] = Counter()
     for value, count in zip(values, counted.field("counts").to_pylist(), strict=True):
         counts[value] += count

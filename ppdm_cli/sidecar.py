@@ -259,7 +259,7 @@ class Sidecar(
 
     @cached_property
     def taken(self) -> int:
-        """How many copies are read side by side."""
+        """Return how many copies are read side by side."""
         return 1
 
     @cached_property

@@ -19,7 +19,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood
 from ppdm_cli.estimating.intervals import Coverage, Error, intervals
-from ppdm_cli.estimating.together import largest_error
+from ppdm_cli.estimating.simultaneous import largest_error
 from ppdm_cli.stats import Z, wilson
 from tests.papers.intervals import BAND, GD, KEPT, Case, covered, releases
 from tests.test_intervals import holds, uncut

@@ -8,9 +8,10 @@ by Chernoff's bound (1952), and sums of points on the circle by the same bound i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import cos, exp, inf, lgamma, log, pi
+from math import cos, exp, inf, log, pi
 
 import numpy as np
+from scipy.special import gammaln
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.stats import binomial_at_least, clopper_pearson
@@ -22,7 +23,6 @@ _SPREADS = 4.0 ** np.arange(-2, 4)
 _STEPS = 1.2 ** np.arange(-50, 26)
 """The exponents tried for Chernoff's bound, in units of 1/sd; each gives a bound, so the least is one."""
 _DIRECTIONS = 16
-_lgamma = np.vectorize(lgamma, otypes=[np.float64])
 
 
 def table_p(counts: np.ndarray, chances: Floats) -> float:
@@ -38,8 +38,8 @@ def table_p(counts: np.ndarray, chances: Floats) -> float:
     logs = np.empty(len(_SPREADS))
     for i, spread in enumerate(_SPREADS):
         own = spread * n[rows] * chances[cells]
-        logs[i] = (_lgamma(seen + own) - _lgamma(own) - seen * np.log(chances[cells])).sum()
-        logs[i] += (_lgamma(spread * n) - _lgamma((1 + spread) * n)).sum()
+        logs[i] = (gammaln(seen + own) - gammaln(own) - seen * np.log(chances[cells])).sum()
+        logs[i] += (gammaln(spread * n) - gammaln((1 + spread) * n)).sum()
     evidence = float(np.logaddexp.reduce(logs)) - log(len(logs))
     return exp(-evidence) if evidence > 0 else 1.0
 

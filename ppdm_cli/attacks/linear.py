@@ -156,6 +156,9 @@ class Linear:
             found[target.name] = Guess(nearest, nearest, value)
         return found
 
-    def expected(self) -> dict[str, dict[str, Any]]:
+    def expected(self, _: object) -> dict[str, dict[str, Any]]:
         errors = self._scored.errors(self._B)
         return {t.name: expected_error(t, float(e)) for t, e in zip(self._targets, errors, strict=True)}
+
+    def largest(self, _: object) -> dict[str, dict[str, Any]]:
+        return {}  # it has no beliefs

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from scipy.special import softmax
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, maximum_likelihood
-from ppdm_cli.joint import FOLDS, Sample
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables, maximum_likelihood, tabulated
+from ppdm_cli.joint import FOLDS, Sample, dense
 
 LARGEST_PAIR, AT_ONCE = 1 << 14, 1 << 22
 """Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
@@ -48,16 +49,12 @@ class Columns:
         return cls([*sample.channels, sample.label], codes, sample.folds[rows] == (without + 1) % FOLDS)
 
     def matrix(self, place: int) -> Floats:
-        channel = self.channels[place]
-        return np.eye(channel.domain.size) if channel.kept else channel.matrix.dense()
+        return dense(self.channels[place])
 
     def counts(self, *places: int) -> np.ndarray:
         """Return how often each combination was published: (learnt from or held back, cells ...)."""
         shape = [2, *(self.channels[p].published.size for p in places)]
-        return np.bincount(
-            np.ravel_multi_index([self.held.astype(np.intp), *(self.codes[p] for p in places)], shape),
-            minlength=int(np.prod(shape)),
-        ).reshape(shape)
+        return tabulated([self.held.astype(np.uint8), *(self.codes[p] for p in places)], shape)
 
     def prior(self, place: int) -> Floats:
         """Return the likeliest shares of the originals, from the records to learn from."""
@@ -93,19 +90,19 @@ class NaiveBayes:
         for e in self.evidence:
             if e.kept or not kept_only:
                 logs += e.weight * e.logs[codes[e.place]]
-        return _shares(logs)
+        return np.asarray(softmax(logs, axis=1))
 
 
 def learnt(columns: Columns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, Floats]]:
     """Return the naive Bayes of these columns, and the log-likelihoods of their own answers held back."""
     places = set(places)
-    said: dict[int, list[tuple[float, Evidence, Evidence]]] = {p: [] for p in places}
+    evidence: dict[int, list[tuple[float, Evidence, Evidence]]] = {p: [] for p in places}
     for pair, gain, tables in _pairs(columns, places):
         for (own, other), turned in zip((pair, pair[::-1]), (tables, tables.swapaxes(-1, -2)), strict=True):
             if own in places:
                 held, whole = (_evidence(columns, other, table) for table in turned)
-                said[own].append((gain, held, whole))
-    return {p: _weighed(columns, p, sorted(found, key=lambda s: -s[0])) for p, found in said.items()}
+                evidence[own].append((gain, held, whole))
+    return {p: _weighed(columns, p, sorted(found, key=lambda s: -s[0])) for p, found in evidence.items()}
 
 
 def judged(columns: Columns, place: int, rows: np.ndarray, likely: Floats) -> Floats:
@@ -169,24 +166,19 @@ def _evidence(columns: Columns, place: int, table: Tables) -> Evidence:
 
 
 def _weighed(
-    columns: Columns, place: int, said: list[tuple[float, Evidence, Evidence]]
+    columns: Columns, place: int, evidence: list[tuple[float, Evidence, Evidence]]
 ) -> tuple[NaiveBayes, Floats]:
     """Return the attribute's model, with the weights that make held-out answers likeliest."""
     rows = judges(columns)
     prior, chosen = columns.prior(place), list[Evidence]()
     best, logs = judged(columns, place, rows, prior[None]), np.zeros((len(rows), 1))
-    for _, held, whole in said:
+    for _, held, whole in evidence:
         own = held.logs[columns.codes[held.place][rows]]
         before = logs if chosen else np.log(held.prior)[None]
-        tried = {w: judged(columns, place, rows, _shares(before + w * own)) for w in WEIGHTS}
+        tried = {w: judged(columns, place, rows, softmax(before + w * own, axis=1)) for w in WEIGHTS}
         weight = max(tried, key=lambda w: float(tried[w].sum()))
         if tried[weight].sum() > best.sum() + LEAST:
             best, logs = tried[weight], before + weight * own
             prior = prior if chosen else whole.prior
             chosen.append(replace(whole, weight=weight))
     return NaiveBayes(prior, tuple(chosen)), best
-
-
-def _shares(logs: Floats) -> Floats:
-    parts = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return np.asarray(parts / parts.sum(axis=1, keepdims=True))

@@ -64,7 +64,7 @@ class Paired:
                 [a.combine_chunks() if isinstance(a, pa.ChunkedArray) else a for a in arrays],
                 names=self.schema.names,
             )
-            yield Partition(file, partial(_same, joined))
+            yield Partition(file, joined.slice)
         rest = theirs.rest()
         if rest:
             raise _other_rows(rows, rows + rest)
@@ -114,10 +114,6 @@ class _Rows:
 def _renamed(part: Partition) -> pa.RecordBatch:
     batch = part.load()
     return pa.RecordBatch.from_arrays(batch.columns, names=[PUBLISHED + n for n in batch.schema.names])
-
-
-def _same(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
 
 
 def _other_rows(release: int, original: int) -> MismatchError:

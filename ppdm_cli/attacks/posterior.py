@@ -43,9 +43,6 @@ class Answers:
             return crossed(self.target, counts).figures(self.target)
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
 
-    def beliefs(self) -> dict[str, Any]:
-        return {"largest_posterior": self.largest, "bound": self.bound}
-
 
 def answers(target: Target, prior: Floats | None = None) -> Answers:
     """Apply Bayes' rule to every published code."""
@@ -122,8 +119,8 @@ class Posterior:
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         return {n: a.guesses(rows.codes[n]) for n, a in self.answers.items()}
 
-    def expected(self) -> dict[str, dict[str, Any]]:
+    def expected(self, _: object = None) -> dict[str, dict[str, Any]]:
         return {n: a.figures(self._counts[n]) for n, a in self.answers.items()}
 
-    def beliefs(self) -> dict[str, dict[str, Any]]:
-        return {n: a.beliefs() for n, a in self.answers.items()}
+    def largest(self, _: object = None) -> dict[str, dict[str, Any]]:
+        return {n: {"largest_posterior": a.largest, "bound": a.bound} for n, a in self.answers.items()}

@@ -143,14 +143,13 @@ def audited(done: Attacked) -> list[str]:
 
 def learnt(done: Attacked) -> str:
     """Return a sentence that says what was learnt beyond the prior, and from which attack."""
-    gained = [r for r in done.rows if r.get("exact_gain") is not None and _certain(r)]
+    certain = (r for r in done.rows if r.get("exact_gain") is not None)
+    gained = [r for r in certain if r.get("exact_gain_low", r["exact_gain"]) > 1e-9]
     how = "learnt" if done.measured else "can be expected to learn"
     if not gained:
-        return (
-            f"These attacks {how} nothing about single values beyond the prior."
-            if (done.rows)
-            else "None of these attacks guesses single values."
-        )
+        if not done.rows:
+            return "None of these attacks guesses single values."
+        return f"These attacks {how} nothing about single values beyond the prior."
     best = max(gained, key=lambda r: r["exact_gain"])
     verb = "names" if done.measured else "can be expected to name"
     return (
@@ -158,7 +157,3 @@ def learnt(done: Attacked) -> str:
         f"{percent(best['exact'])} of the records exactly, where the estimated distribution alone names "
         f"{percent(best['exact_prior'])}."
     )
-
-
-def _certain(row: dict[str, Any]) -> bool:
-    return bool(row.get("exact_gain_low", row["exact_gain"]) > 1e-9)

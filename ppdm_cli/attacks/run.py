@@ -190,28 +190,17 @@ class Passes:
                 found = fold(self._paired, by_order, Seen.__add__)
                 assert found is not None
                 seen.tallies |= found.tallies
-        beliefs: dict[str, dict[str, dict[str, Any]]] = {}
-        if "posterior" in self._task.guessers:
-            beliefs["posterior"] = self._task.guessers["posterior"].beliefs()
-        if "record" in self._task.guessers:
-            beliefs["record"] = self._task.guessers["record"].largest(seen.beliefs)
+        targets, guessers = self._task.targets, self._task.guessers
         if self._known:
-            figures = {k: t.figures(self._task.targets[k[1]]) for k, t in seen.tallies.items()}
+            figures = {k: t.figures(targets[k[1]]) for k, t in seen.tallies.items()}
         else:
-            figures = {}
-            for attack, guesser in self._task.guessers.items():
-                expected = guesser.expected(seen.beliefs) if attack == "record" else guesser.expected()
-                figures |= {(attack, n): f for n, f in expected.items()}
-        places = {n: i for i, n in enumerate(self._task.targets)}
-        for (attack, name), found_figures in sorted(
-            figures.items(), key=lambda item: (ATTACKS.index(item[0][0]), places[item[0][1]])
-        ):
-            own = beliefs.get(attack, {}).get(name, {})
-            done.rows.append(
-                described(attack, self._task.targets[name], self.adversary.records, self._known)
-                | found_figures
-                | own
-            )
+            expected = {a: g.expected(seen.beliefs) for a, g in guessers.items()}
+            figures = {(a, n): f for a, found in expected.items() for n, f in found.items()}
+        beliefs = {a: g.largest(seen.beliefs) for a, g in guessers.items()}
+        places = {n: i for i, n in enumerate(targets)}
+        for attack, name in sorted(figures, key=lambda k: (ATTACKS.index(k[0]), places[k[1]])):
+            about = described(attack, targets[name], adversary.records, self._known)
+            done.rows.append(about | figures[attack, name] | beliefs.get(attack, {}).get(name, {}))
         if self._task.audit is not None and seen.audit is not None:
             done.audit, done.coins, done.unseen = self._task.audit.verdicts(seen.audit)
         if self._task.repeat is not None:
@@ -230,12 +219,5 @@ class Passes:
         attributes = self._sidecar.attributes
         schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
         task = _Recovering(self.adversary.reader, self._task.targets, made, schema.names)
-        rows = 0
-
-        def counted() -> Any:
-            nonlocal rows
-            for batch in map_partitions(self._paired, task, doing="guessing"):
-                rows += batch.num_rows
-                yield batch
-
-        target.write(counted(), schema, evaluated(self._sidecar, self.adversary.records), lambda: rows)
+        batches, records = map_partitions(self._paired, task, doing="guessing"), self.adversary.records
+        target.write(batches, schema, evaluated(self._sidecar, records), lambda: records)

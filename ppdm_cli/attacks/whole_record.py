@@ -19,7 +19,7 @@ from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, learnt
 from ppdm_cli.attacks.posterior import Posterior, answers
 from ppdm_cli.attacks.scoring import Worth, expected
-from ppdm_cli.estimating import TINY, maximum_likelihood
+from ppdm_cli.estimating import TINY, maximum_likelihood, shares
 from ppdm_cli.joint import FOLDS, Learnt, Model, unseeing
 from ppdm_cli.privacy import worst_posterior
 
@@ -80,7 +80,7 @@ class Record:
         found = dict(zip(names, model.marginals(codes[:-1], codes[-1]), strict=True))
         found[self.channels[-1].name] = model.chances(codes[:-1], codes[-1])
         return {
-            n: _shares(b if blind else b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
+            n: shares(b if blind else b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
             for n, b in found.items()
             if n in self._answers
         }
@@ -95,8 +95,8 @@ class Record:
             if kept_only:
                 kept = [c.kept for c in self.channels]
                 model = unseeing(model, kept[:-1], kept[-1])
-            said = self._opinions(model, codes, kept_only)
-            yield from ((n, said[n]) for n in self._joint)
+            opinions = self._opinions(model, codes, kept_only)
+            yield from ((n, opinions[n]) for n in self._joint)
 
     def _codes(self, rows: Rows, which: Any) -> list[Codes]:
         return [rows.codes[c.name][which] for c in self.channels]
@@ -167,17 +167,13 @@ class Record:
 
     def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
         """Return the largest belief in a guess, and the bound of gamma for it."""
-        alone = {n: b for n, b in self._posterior.beliefs().items() if n in self.alone}
+        alone = {n: b for n, b in self._posterior.largest().items() if n in self.alone}
         return alone | {n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in beliefs.items()}
 
 
 def _clear(rise: Floats) -> bool:
     """Return whether held-out answers are likelier beyond chance: by two standard errors."""
     return bool(rise.sum() > 2 * np.sqrt(len(rise)) * rise.std())
-
-
-def _shares(values: Floats) -> Floats:
-    return np.asarray(values / np.maximum(values.sum(axis=1, keepdims=True), TINY))
 
 
 def told_by_class(target: Target, counts: Floats) -> dict[str, float]:

@@ -21,6 +21,16 @@ from ppdm_cli.commands.options import (
 from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
+_SHOWN = (
+    "attribute", "gamma", "N", "half_width", "entropy", "entropy_share", "information", "condition_number",
+    "epsilon", "staying", "neighbourhood", "rho2", "expected_error", "kang_bound", "copies", "gamma_together",
+    "accuracy",
+)  # fmt: skip
+_TITLES = {
+    "half_width": "half-width", "entropy": "H(M)", "entropy_share": "of max", "information": "bits told",
+    "condition_number": "condition", "staying": "stays", "neighbourhood": "nearby", "expected_error": "error",
+    "kang_bound": "Kang", "gamma_together": "gamma in all",
+}  # fmt: skip
 
 
 @click.command(
@@ -152,30 +162,11 @@ def command(
 def _show(rows: list[dict[str, Any]]) -> None:
     from ppdm_cli.commands import show
 
-    titles = {
-        "attribute": "attribute",
-        "gamma": "gamma",
-        "N": "N",
-        "half_width": "half-width",
-        "entropy": "H(M)",
-        "entropy_share": "of max",
-        "information": "bits told",
-        "condition_number": "condition",
-        "epsilon": "epsilon",
-        "staying": "stays",
-        "neighbourhood": "nearby",
-        "rho2": "rho2",
-        "expected_error": "error",
-        "kang_bound": "Kang",
-        "copies": "copies",
-        "gamma_together": "gamma in all",
-        "accuracy": "accuracy",
-    }
-    shown = [k for k in titles if k in rows[0]]
+    shown = [k for k in _SHOWN if k in rows[0]]
     show.table(
         show.console(),
         f"rho1 {rows[0]['rho1']:g}" if "rho1" in rows[0] else "The first is the one to take",
-        [titles[k] for k in shown],
+        [_TITLES.get(k, k) for k in shown],
         [[r[k] for k in shown] for r in rows],
         keys=1 if "attribute" in shown else 2,
     )

@@ -105,7 +105,7 @@ def command(
     to: Any,
     force: bool,
     as_json: bool,
-    **wishes: Any,
+    **settings: Any,
 ) -> None:
     """Estimate the original distributions from a RELEASE and its sidecar.
 
@@ -130,7 +130,7 @@ def command(
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress():
         names = tuple(joint.split(",")) if joint else ()
-        done = estimate([str(r) for r in release], joint=names, **wishes)
+        done = estimate([str(r) for r in release], joint=names, **settings)
     if table is not None:
         fill(done, table)
     if picture is not None:

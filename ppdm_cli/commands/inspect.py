@@ -72,22 +72,21 @@ def command(
         from ppdm_cli import perturbing
 
         with show.progress():
-            promised = perturbing.describe(file, describe, output, force=force)
-        done = inspection.inspect(promised, prior=prior)
+            described = perturbing.describe(file, describe, output, force=force)
+        done = inspection.inspect(described, prior=prior)
     else:
         done = inspection.inspect(file, sidecar, prior=prior)
     if as_json:
         click.echo(display_json(done.figures | {"sentences": done.sentences}))
         return
-    promised = done.sidecar
-    out = show.console()
-    records = "an unknown number of" if promised.records is None else promised.records
-    noise = inspection.noisy(promised)
+    out, shown = show.console(), done.sidecar
+    records = "an unknown number of" if shown.records is None else shown.records
+    noise = inspection.noisy(shown)
     substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
     show.attributes(
         out,
-        f"{promised.stage}, {records} records, release {promised.release}",
+        f"{shown.stage}, {records} records, release {shown.release}",
         [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
-        inspection.of_attributes(promised, prior),
+        inspection.of_attributes(shown, prior),
     )
     show.say(out, done.sentences)

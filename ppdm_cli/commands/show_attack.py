@@ -25,14 +25,12 @@ def figures(done: Attacked) -> dict[str, Any]:
     return told | {name: getattr(done, name) for name in rest}
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f" ({100 * low:.1f}-{100 * high:.1f})"
-
-
 def _share(row: dict[str, Any], what: str) -> str | None:
     if row.get(what) is None:
         return None
-    return f"{100 * row[what]:.1f}" + _interval(row.get(f"{what}_low"), row.get(f"{what}_high"))
+    low, high = row.get(f"{what}_low"), row.get(f"{what}_high")
+    interval = "" if low is None or high is None else f" ({100 * low:.1f}-{100 * high:.1f})"
+    return f"{100 * row[what]:.1f}{interval}"
 
 
 def _tables(done: Attacked) -> None:

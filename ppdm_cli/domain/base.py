@@ -60,7 +60,9 @@ class Domain(ABC):
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()  # a null among the labels is a null of its rows
         codes = np.empty(len(array), code_type(self.size))
-        null = np.flatnonzero(_null_mask(array)) if array.null_count else np.empty(0, np.intp)
+        null = np.empty(0, np.intp)
+        if array.null_count:
+            null = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))
         away = np.zeros(len(array), bool)
         away[self._encode_values(array, codes, null, clip)] = True
         away[null] = False
@@ -139,10 +141,6 @@ class Domain(ABC):
 
     @abstractmethod
     def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array: ...
-
-
-def _null_mask(array: pa.Array) -> np.ndarray:
-    return array.is_null().to_numpy(zero_copy_only=False)
 
 
 def unit(kind: pa.DataType) -> float:

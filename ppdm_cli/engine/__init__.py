@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.errors import quoted
@@ -71,6 +72,11 @@ class Batch:
     @property
     def rows(self) -> int:
         return int(self.columns.num_rows)
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """Return the number of each row in the whole table, which everything random hangs on."""
+        return np.arange(self.first_row, self.first_row + self.rows, dtype=np.uint64)
 
     def column(self, name: str) -> pa.Array:
         return self.columns.column(name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
-from ppdm_cli.estimating.counts import MOST_CELLS, count, encoded, joint_codes
+from ppdm_cli.estimating.counts import MOST_CELLS, count, encoded, joint_codes, tabulated
 from ppdm_cli.estimating.estimators import DEFAULT, ESTIMATORS, Matrices, largest_remainder, maximum_likelihood
 from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Steps", "Stop",
     "Tables", "as_frame", "count", "encoded", "estimate", "fill", "forward", "joint_codes", "largest_remainder",
-    "matrices_of", "maximum_likelihood", "shares",
+    "matrices_of", "maximum_likelihood", "shares", "tabulated",
 ]  # fmt: skip
 
 

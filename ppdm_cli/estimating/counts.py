@@ -54,7 +54,7 @@ def _count(
     outside: str,
 ) -> list[np.ndarray]:
     codes = {n: encoded(batch, n, d, outside) for n, d in domains.items()}
-    return [_counted([codes[n] for n in group], shape) for group, shape in zip(groups, shapes, strict=True)]
+    return [tabulated([codes[n] for n in group], shape) for group, shape in zip(groups, shapes, strict=True)]
 
 
 def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
@@ -75,11 +75,12 @@ def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN)
     return found.codes
 
 
-def _counted(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
+def tabulated(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
+    """Return how many rows have each combination of codes, with an axis for each."""
     return np.bincount(joint_codes(codes, shape), minlength=int(np.prod(shape))).reshape(shape)
 
 
-def joint_codes(codes: Sequence[Codes], shape: tuple[int, ...]) -> np.ndarray:
+def joint_codes(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
     """Return one code for each combination, in the narrowest type that holds them."""
     joint: np.ndarray = codes[0]
     if len(codes) > 1:

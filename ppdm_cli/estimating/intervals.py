@@ -15,7 +15,7 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.errors import UsageError, counted
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood, perturbed_axes
-from ppdm_cli.estimating.together import largest_error
+from ppdm_cli.estimating.simultaneous import largest_error
 from ppdm_cli.shown import Shown
 from ppdm_cli.stats import normal_quantile
 

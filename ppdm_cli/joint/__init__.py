@@ -17,13 +17,13 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
 from ppdm_cli.joint.fold_alone import alone, table_model
 from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
-from ppdm_cli.joint.joint_table import JointTable, picked
-from ppdm_cli.joint.model import TINY, Model, unseeing
+from ppdm_cli.joint.joint_table import TINY, JointTable, picked
+from ppdm_cli.joint.model import Model, unseeing
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.sample import FOLDS, Sample, published_codes, read, usable
+from ppdm_cli.joint.sample import FOLDS, Sample, dense, published_codes, read, usable
 
 __all__ = [
-    "CELLS", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Sample", "alone", "learn", "picked",
+    "CELLS", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Sample", "alone", "dense", "learn", "picked",
     "published_codes", "read", "unseeing", "usable",
 ]  # fmt: skip
 
@@ -54,9 +54,9 @@ class Candidate:
         found = np.full((len(tempers), sample.records), np.nan)
         for fold, own in held.items():
             rows = np.flatnonzero(sample.folds == fold)
-            said = own.within.likelihood([c[rows] for c in sample.codes])
+            likelihood = own.within.likelihood([c[rows] for c in sample.codes])
             for n, temper in enumerate(tempers):
-                found[n, rows] = replace(own, temper=temper).scores(said, sample.labels[rows])
+                found[n, rows] = replace(own, temper=temper).scores(likelihood, sample.labels[rows])
         best = int(np.nansum(found, axis=1).argmax())
         temper = tempers[best]
         by_fold = {f: replace(m, temper=temper) for f, m in held.items()}
@@ -80,7 +80,7 @@ class Learnt:
 
     @property
     def totals(self) -> Floats:
-        """Of the original classes, as the published labels alone show them."""
+        """Return the totals of the original classes, as the published labels alone show them."""
         published = self.sample.published.astype(np.float64)
         return self.sample.shares(published) * published.sum()
 

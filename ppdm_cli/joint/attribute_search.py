@@ -71,11 +71,11 @@ class Growing:
         return Found(places, fit.table[0], scores, int(fit.steps[0]), folds, gain)
 
     def size(self, places: tuple[int, ...]) -> int:
-        """The cells of a table, published or original, whichever are more."""
+        """Return how many cells a table has, published or original, whichever are more."""
         return int(np.prod([max(self._sample.matrices[p].shape) for p in places]))
 
     def extended(self, found: Found, by: Found) -> Found:
-        """Both sets together, from their product."""
+        """Return both sets as one, learnt from their product."""
         places = found.places + by.places
         folds = found.folds
         if self.size(places) * self._sample.classes * FOLDS > FOLDED_CELLS:
@@ -85,16 +85,16 @@ class Growing:
         return self._fitted(places, start, folds)
 
     def _of(self, found: Found, folds: tuple[int, ...]) -> Tables:
-        """The tables of some folds."""
+        """Return the tables of some folds."""
         return found.tables if found.folds == folds else found.tables[[found.folds.index(f) for f in folds]]
 
     def rise(self, new: Found, old: Found) -> float:
-        """By how much the held-out likelihood rises, over all records, as far as the folds tell."""
+        """Return by how much the held-out likelihood rises, over all records, as far as the folds tell."""
         before = [old.scores[old.folds.index(f)] for f in new.folds]
         return float((new.scores - np.array(before)).sum()) * FOLDS / len(new.folds)
 
     def grown(self) -> Found | None:
-        """The best set, or None where no attribute says anything."""
+        """Return the best set, or None where no attribute says anything."""
         candidates = sorted(self.singles, key=lambda f: -f.gain)[:CANDIDATES]
         if not candidates:
             return None
@@ -119,7 +119,7 @@ class Growing:
         return best
 
     def _fits(self, found: Found, by: Found) -> bool:
-        """`cells` is meant for two classes; more of them share what two would take."""
+        """Return whether a table is small enough; `cells` is for two classes, and more classes share them."""
         most = min(self._cells, CELLS_A_RECORD * self._sample.records)
         return self.size(found.places + by.places) * max(self._sample.classes, 2) <= 2 * most
 
@@ -136,13 +136,13 @@ def steps_of(sample: Sample, places: Sequence[int], observed: Tables) -> Steps:
 
 
 def outer(one: Tables, other: Tables) -> Tables:
-    """Row by row of the first two axes the product of two tables: as if they were independent there."""
+    """Return the product of two tables for each entry of their first two axes, as if independent there."""
     left = one.reshape(*one.shape, *(1,) * (other.ndim - 2))
     return left * other.reshape(*other.shape[:2], *(1,) * (one.ndim - 2), *other.shape[2:])
 
 
 def class_likelihood(held: Tables) -> Callable[[Tables, np.ndarray], Floats]:
-    """Judges by log p(label | published attributes) of the held-out counts (fold, label, cells ...)."""
+    """Return what judges by log p(label | published attributes) of held-out counts (fold, label, cells ...)."""
     flat = held.reshape(*held.shape[:2], -1)
     there = np.flatnonzero(flat.any(axis=(0, 1)))
     counts = flat[:, :, there]

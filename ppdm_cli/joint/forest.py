@@ -15,7 +15,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, matrices_of, maximum_likelihood, shares
 from ppdm_cli.joint.attribute_search import steps_of
-from ppdm_cli.joint.joint_table import Uniform, picked
+from ppdm_cli.joint.joint_table import Uniform, normalised, picked
 from ppdm_cli.joint.sample import FOLDS, Sample
 
 EDGE = 2.0
@@ -58,17 +58,18 @@ class Forest:
     def _messages(
         self, branches: Sequence[Branch], codes: Sequence[Codes], every: bool = True
     ) -> tuple[dict[int, Floats], dict[int, Floats], Floats]:
-        """What each attribute (`every`, else only where others hang on it) and its own say of its value.
+        """Return the evidence about each attribute's value (`every`, else only where others hang on it).
 
-        What it says to its parent, both up to factors; the log-likelihood.
+        With it what each says of its parent's value, both up to factors, and the log-likelihood.
         """
         inner = {b.parent for b in branches}
-        said = {b.place: self.matrices[b.place][codes[b.place]] for b in branches if every or b.place in inner}
+        seen = [b.place for b in branches if every or b.place in inner]
+        evidence = {place: self.matrices[place][codes[place]] for place in seen}
         log, up = np.zeros(len(codes[0])), {}
         for branch in reversed(branches):
             own, place = branch.chances.T, branch.place
             if place in inner:
-                told = said[place] @ own
+                told = evidence[place] @ own
                 largest = np.maximum(told.max(axis=1), 1e-300)
                 told = told / largest[:, None]
             else:  # alone it says what its code says
@@ -78,29 +79,29 @@ class Forest:
             log += np.log(largest)
             if branch.parent >= 0:
                 up[place] = told
-                said[branch.parent] = said[branch.parent] * told
-        return said, up, log
+                evidence[branch.parent] = evidence[branch.parent] * told
+        return evidence, up, log
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """For each place the posterior of its original codes, up to a factor a record (Pearl 1988)."""
+        """Return for each place the posterior of its original codes, up to a factor a record (Pearl 1988)."""
         found = [np.zeros((len(labels), m.shape[1])) for m in self.matrices]
         for c, branches in enumerate(self.classes):
             rows = np.flatnonzero(labels == c)
-            said, up, _ = self._messages(branches, [code[rows] for code in codes])
+            evidence, up, _ = self._messages(branches, [code[rows] for code in codes])
             down: dict[int, Floats] = {}
             for b in branches:
                 if b.parent < 0:
                     down[b.place] = b.chances
                 else:
-                    rest = down[b.parent] * said[b.parent] / np.maximum(up[b.place], 1e-300)
+                    rest = down[b.parent] * evidence[b.parent] / np.maximum(up[b.place], 1e-300)
                     down[b.place] = (
                         rest / np.maximum(rest.max(axis=1, initial=0, keepdims=True), 1e-300) @ b.chances
                     )
-                found[b.place][rows] = said[b.place] * down[b.place]
+                found[b.place][rows] = evidence[b.place] * down[b.place]
         return found
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
-        """p(published codes | class), (records, classes), up to a factor a record."""
+        """Return p(published codes | class), (records, classes), up to a factor a record."""
         logs = np.empty((len(codes[0]), len(self.classes)))
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
@@ -109,32 +110,32 @@ class Forest:
         return np.exp(logs - logs.max(axis=1, keepdims=True))
 
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
-        """Original codes of all attributes, from their posterior given the published codes and the label."""
+        """Return original codes drawn from their posterior, given the published codes and the label."""
         drawn = [np.zeros(len(labels), np.int64) for _ in self.matrices]
         for c, branches in enumerate(self.classes):
             rows = np.flatnonzero(labels == c)
             for start in range(0, len(rows), ROWS):
                 part = rows[start : start + ROWS]
-                said, *_ = self._messages(branches, [code[part] for code in codes])
+                evidence, *_ = self._messages(branches, [code[part] for code in codes])
                 for branch in branches:
                     parent = drawn[branch.parent][part] if branch.parent >= 0 else np.zeros(len(part), np.int64)
                     numbers = uniform(branch.place, part)
                     if self.dealt:
                         own = self._dealt(branch, codes[branch.place][part], numbers)
                     else:
-                        own = picked(branch.chances[parent] * said[branch.place], numbers)
+                        own = picked(branch.chances[parent] * evidence[branch.place], numbers)
                     drawn[branch.place][part] = own
         return drawn
 
     def _dealt(self, branch: Branch, published: Codes, numbers: Floats) -> np.ndarray:
-        """Original codes by the monotone plan between what is to be expected published and the original."""
+        """Return original codes by the monotone plan between the published distribution and the original."""
         original = branch.chances[0]
         shown = self.matrices[branch.place] @ original
         places = (np.cumsum(shown) - shown)[published] + numbers * shown[published]
         return np.searchsorted(np.cumsum(original)[:-1], places, side="right")
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Records of one class as the forest has them."""
+        """Return records of one class as the forest has them."""
         drawn = [np.zeros(records, np.int64) for _ in self.matrices]
         for branch in self.classes[label]:
             for start in range(0, records, ROWS):
@@ -181,13 +182,13 @@ Pair = tuple[int, int]
 
 
 def _seen(sample: Sample, places: Sequence[int], held: int | None) -> np.ndarray:
-    """Published counts of all records, or of all folds but one."""
+    """Return the published counts of all records, or of all folds but one."""
     counts = sample.counts(places)
     return np.asarray(counts.sum(axis=0) - (0 if held is None else counts[held]))
 
 
 def _marginals(sample: Sample, held: int | None, most: int) -> list[Floats]:
-    """The distribution of each attribute within each original class."""
+    """Return the distribution of each attribute within each original class."""
     known, found = sample.shares(_seen(sample, [], held).astype(np.float64)), []
     for place, matrix in enumerate(sample.matrices):
         start = np.repeat(known[:, None] / matrix.shape[1], matrix.shape[1], axis=1)
@@ -205,7 +206,7 @@ def _built(
 
 
 def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
-    """As many attributes as their pairs can be counted and estimated in a second or so."""
+    """Return as many attributes as have pairs that are counted and estimated in a second or so."""
     chosen: list[int] = []
     cells = 0
     for place in order:
@@ -220,7 +221,7 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
 def _pairs(
     sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool
 ) -> tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]:
-    """Of each pair the gain over independence by class, its tables, and (`whole`) those of all records."""
+    """Return each pair's gain over independence by class, its tables, and (`whole`) those of all records."""
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
         shapes = (sample.matrices[a].shape, sample.matrices[b].shape)
@@ -245,7 +246,7 @@ def _pairs(
 def _fitted(
     sample: Sample, marginals: list[Floats], pairs: list[Pair], fold: int, whole: bool
 ) -> tuple[Floats, Tables, Tables]:
-    """EM for pairs of like shapes at once, each stopped by its own held-out likelihood.
+    """Run EM for pairs of like shapes at once, each stopped by its own held-out likelihood.
 
     Each label of a kept class is a problem of its own.
     """
@@ -293,7 +294,7 @@ def _fitted(
 def _forest(
     label: int, marginals: list[Floats], weights: dict[Pair, Floats], tables: dict[Pair, Tables]
 ) -> tuple[Branch, ...]:
-    """The heaviest forest: edges from heavy to light, none that closes a circle (Kruskal 1956)."""
+    """Return the heaviest forest: edges from heavy to light, none that closes a circle (Kruskal 1956)."""
     tree = list(range(len(marginals)))
     neighbours: list[list[tuple[int, Tables]]] = [[] for _ in marginals]
 
@@ -316,7 +317,7 @@ def _forest(
         if start in seen:
             continue
         seen.add(start)
-        branches.append(Branch(start, -1, _rows(marginals[start][label][None, :])))
+        branches.append(Branch(start, -1, normalised(marginals[start][label][None, :])))
         waiting = [start]
         while waiting:
             parent = waiting.pop()
@@ -324,10 +325,5 @@ def _forest(
                 if place not in seen:
                     seen.add(place)
                     waiting.append(place)
-                    branches.append(Branch(place, parent, _rows(table + 1e-12)))
+                    branches.append(Branch(place, parent, normalised(table + 1e-12)))
     return tuple(branches)
-
-
-def _rows(table: Tables) -> Floats:
-    """Each row as shares."""
-    return np.asarray(table / table.sum(axis=1, keepdims=True), np.float64)

@@ -12,12 +12,18 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.estimating import forward
 
+TINY = 1e-300
 Uniform = Callable[[int, np.ndarray], Floats]
 """Numbers in [0, 1) for some attribute (its place) of some records (their rows among those given)."""
 
 
+def normalised(weights: Floats) -> Floats:
+    """Return each row divided by its sum."""
+    return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY))
+
+
 def picked(weights: Floats, uniform: Floats) -> np.ndarray:
-    """For each row a column, with chances in proportion to its weights; a row of zeros gives the last."""
+    """Return a column for each row, drawn in proportion to its weights; a row of zeros gives the last."""
     sums = np.cumsum(weights, axis=1)
     target = uniform * sums[:, -1]
     return np.minimum((sums <= target[:, None]).sum(axis=1), weights.shape[1] - 1)
@@ -38,13 +44,13 @@ class JointTable:
         return np.asarray(forward(self.table, self.matrices), np.float64)
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
-        """p(published codes | class), (records, classes)."""
+        """Return p(published codes | class), (records, classes)."""
         cells: tuple[Any, ...] = (slice(None), *(codes[p] for p in self.places))
         return np.ascontiguousarray(self._expected[cells].T)
 
     @cached_property
     def _folded(self) -> list[Floats]:
-        """The table with its last axes published, one more in each: (class, original ..., published ...)."""
+        """Return the table with more and more last axes published: (class, original ..., published ...)."""
         tables = [self.table]
         for axis in range(len(self.places) - 1, 0, -1):
             moved = np.tensordot(tables[-1], self.matrices[axis], axes=([1 + axis], [1]))
@@ -52,7 +58,7 @@ class JointTable:
         return tables[::-1]
 
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
-        """Original codes of the places, from their posterior given the published codes and the label.
+        """Return original codes drawn from their posterior, given the published codes and the label.
 
         One attribute after the other: given those drawn, and what was published of the rest.
         """
@@ -66,7 +72,7 @@ class JointTable:
 
     @cached_property
     def _open(self) -> list[Floats]:
-        """For each axis the table with all others published, (class, published ..., original)."""
+        """Return for each axis the table with all others published, (class, published ..., original)."""
         tables = []
         for own in range(len(self.places)):
             table = self.table
@@ -77,7 +83,7 @@ class JointTable:
         return tables
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
-        """For each place the posterior of its original codes, up to a factor a record."""
+        """Return for each place the posterior of its original codes, up to a factor a record."""
         published = [codes[p] for p in self.places]
         found = []
         for own, (matrix, table) in enumerate(zip(self.matrices, self._open, strict=True)):
@@ -86,7 +92,7 @@ class JointTable:
         return found
 
     def sampled(self, label: int, records: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """Records of one class as the table has them."""
+        """Return records of one class as the table has them."""
         sums = np.cumsum(self.table[label])
         cells = np.searchsorted(sums, rng.random(records) * sums[-1], side="right")
         return list(np.unravel_index(np.minimum(cells, len(sums) - 1), self.table.shape[1:]))

@@ -59,13 +59,7 @@ class _Seen:
 
 
 def _seen(kinds: Mapping[str, pa.DataType], most: int, thin: int, batch: Batch) -> dict[str, _Seen]:
-    rows = (
-        np.flatnonzero(
-            mixed(np.arange(batch.first_row, batch.first_row + batch.rows)) >> np.uint64(64 - thin) == 0
-        )
-        if thin
-        else None
-    )
+    rows = np.flatnonzero(mixed(batch.addresses) >> np.uint64(64 - thin) == 0) if thin else None
     found = {}
     for name, kind in kinds.items():
         array = batch.column(name)

@@ -13,9 +13,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.joint.forest import Forest
-from ppdm_cli.joint.joint_table import JointTable
-
-TINY = 1e-300
+from ppdm_cli.joint.joint_table import TINY, JointTable, normalised
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +32,19 @@ class Model:
     def places(self) -> tuple[int, ...]:
         return self.within.places
 
-    def joint(self, said: Floats) -> Floats:
+    def joint(self, likelihood: Floats) -> Floats:
         """Return p(class, published attributes) up to a factor a record, from the likelihood by class."""
         if self.temper != 1:
-            said = (said / np.maximum(said.max(axis=1, keepdims=True), TINY)) ** self.temper
-        return said * self.shares
+            likelihood = (likelihood / np.maximum(likelihood.max(axis=1, keepdims=True), TINY)) ** self.temper
+        return likelihood * self.shares
 
     def chances(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return p(class | published record), (records, classes)."""
         return normalised(self.joint(self.within.likelihood(codes)) * self.label[labels])
 
-    def scores(self, said: Floats, labels: Codes) -> Floats:
+    def scores(self, likelihood: Floats, labels: Codes) -> Floats:
         """Return log p(published label | published attributes) of each record."""
-        joint = self.joint(said)
+        joint = self.joint(likelihood)
         own = (joint * self.label[labels]).sum(axis=1)
         return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(joint.sum(axis=1), TINY)))
 
@@ -70,8 +68,3 @@ def unseeing(model: Model, kept: Sequence[bool], label: bool) -> Model:
     matrices = tuple(m if k else np.ones_like(m) for m, k in zip(within.matrices, own, strict=True))
     told = model.label if label else np.ones_like(model.label)
     return replace(model, label=told, within=replace(within, matrices=matrices))
-
-
-def normalised(weights: Floats) -> Floats:
-    """Return each row divided by its sum."""
-    return np.asarray(weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY))

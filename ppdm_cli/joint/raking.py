@@ -56,7 +56,7 @@ class Expected:
 
     @classmethod
     def of(cls, chances: Floats, numbers: Floats) -> Expected:
-        """From chances of the labels (records, labels), and how many records each stands for."""
+        """Return what to expect of chances (records, labels), where each stands for a number of records."""
         totals, times = numbers @ chances, chances * numbers[:, None]
         few = chances.shape[1] <= FEW
         products = np.einsum("rk,rl->kl", times, chances) if few else times.T @ chances

@@ -16,7 +16,7 @@ from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import encoded, matrices_of, maximum_likelihood
+from ppdm_cli.estimating import encoded, matrices_of, maximum_likelihood, tabulated
 from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
@@ -68,31 +68,23 @@ class Sample:
 
     @cached_property
     def label_matrix(self) -> Floats:
-        """p(published label | original class)"""
+        """Return p(published label | original class)."""
         return dense(self.label)
 
     @property
     def classes(self) -> int:
-        """How many labels there are, published or original, whichever are more."""
+        """Return how many labels there are, published or original, whichever are more."""
         return max(self.label_matrix.shape)
 
     @cached_property
-    def _joint(self) -> np.ndarray:
-        return self.folds.astype(np.int64) * len(self.label_matrix) + self.labels
-
-    @cached_property
     def label_counts(self) -> Floats:
-        """(folds, published labels)"""
+        """Return the counts by (fold, published label)."""
         return self.counts([]).astype(np.float64)
 
     def counts(self, places: Sequence[int]) -> np.ndarray:
-        """How often each combination was published: (folds, labels, cells ...)."""
-        shape = [len(self.label_matrix), *(len(self.matrices[p]) for p in places)]
-        code = self._joint.copy()
-        for place, size in zip(places, shape[1:], strict=True):
-            code *= size
-            code += self.codes[place]
-        return np.bincount(code, minlength=FOLDS * int(np.prod(shape))).reshape(FOLDS, *shape)
+        """Return how often each combination was published: (folds, labels, cells ...)."""
+        shape = [FOLDS, len(self.label_matrix), *(len(self.matrices[p]) for p in places)]
+        return tabulated([self.folds, self.labels, *(self.codes[p] for p in places)], shape)
 
     def shares(self, counts: Floats) -> Floats:
         """Return the original classes' most likely shares, from counts of published labels."""
@@ -110,7 +102,7 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
 
 
 def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
-    """The release as a sample, in one pass."""
+    """Read the release as a sample, in one pass."""
     names = [a.name for a in sidecar.kept if a.name != label.name]
     chosen = usable(sidecar, label) + kept_channels(table, names, LARGEST_DOMAIN)
     if not chosen:
@@ -146,7 +138,7 @@ class _Thinned:
 
     @classmethod
     def of(cls, channels: Sequence[Channel], most: int, labels: int, batch: Batch) -> _Thinned:
-        hashes = mixed(np.arange(batch.first_row, batch.first_row + batch.rows))
+        hashes = mixed(batch.addresses)
         columns: list[np.ndarray] = [published_codes(batch, c) for c in channels]
         published = np.bincount(columns[-1], minlength=labels)
         return cls(most, published, 0, hashes, columns)._fitting()

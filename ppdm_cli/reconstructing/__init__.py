@@ -142,7 +142,7 @@ def _shuffled(
     rows: int | None,
     folder: Path | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in an order from the operating system's coins: nothing repeats it."""
+    """Yield the rows in an order from the operating system's coins: nothing repeats it."""
     shuffler = stack.enter_context(Shuffler(schema, rows, folder))
     for batch in batches:
         places = np.frombuffer(secrets.token_bytes(8 * batch.num_rows), np.uint64)
@@ -151,7 +151,7 @@ def _shuffled(
 
 
 def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
-    """The class to reconstruct by, or None for the global method."""
+    """Return the class to reconstruct by, or None for the global method."""
     if method not in (None, "joint", "by-class", "global"):
         raise UsageError(f"unknown method {quoted(method)}", "joint, by-class or global")
     if method == "global":

@@ -48,6 +48,5 @@ class Dealer:
         domain = domain.spread() if self.spread else domain
         within = None
         if isinstance(domain, Bins) and domain.representative == "random":
-            rows = np.arange(batch.first_row, batch.first_row + batch.rows)
-            within = uniform(rows, hashed([self.sidecar.release, "spread", name]))
+            within = uniform(batch.addresses, hashed([self.sidecar.release, "spread", name]))
         return domain.column(codes, within)

@@ -130,7 +130,7 @@ class Planner:
         return self._estimator(counts.astype(np.float64), matrices_of((label, attribute)))
 
     def _deal(self, attribute: Channel, parts: np.ndarray, wanted: np.ndarray) -> Deal:
-        """`parts` are counts by (partition, label, published code), `wanted` by (label, original code)."""
+        """Plan from counts by (partition, label, published code) and those wanted by (label, original code)."""
         published, size = parts.sum(axis=0), attribute.domain.size
         original = [
             largest_remainder(w, int(p.sum())) for w, p in zip(wanted.reshape(-1, size), published, strict=True)

@@ -38,7 +38,7 @@ class Drawer:
 
     @property
     def names(self) -> list[str]:
-        """The attributes that are drawn; what was kept stays as it was published."""
+        """Return the attributes that are drawn; what was kept stays as it was published."""
         return [self.channels[p].name for p in self.model.places if not self.channels[p].kept]
 
     def __call__(self, batch: Batch) -> tuple[Codes, dict[str, Codes]]:
@@ -49,7 +49,7 @@ class Drawer:
             published[place] = published_codes(batch, self.channels[place])
         channels = [self.channels[p] for p in self.model.places]
         drawn = {c.name: np.empty(batch.rows, code_type(c.domain.size)) for c in [*channels, self.label]}
-        addresses = np.arange(batch.first_row, batch.first_row + batch.rows)
+        addresses = batch.addresses
         starts = {p: hashed([self.release, "draw", self.channels[p].name]) for p in self.model.places}
         for start in range(0, batch.rows, ROWS):
             part = slice(start, start + ROWS)

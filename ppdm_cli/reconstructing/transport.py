@@ -22,7 +22,7 @@ class Staircase:
 
 
 def monotone(published: np.ndarray, original: np.ndarray) -> Staircase:
-    """The plan between two counts of the same sum: row sums are `published`, column sums `original`."""
+    """Return the plan between counts of one sum, with row sums `published` and column sums `original`."""
     ends = np.union1d(np.cumsum(published), np.cumsum(original))
     ends = ends[ends > 0]
     starts = np.concatenate([[0], ends])[: len(ends)]

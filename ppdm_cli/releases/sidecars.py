@@ -26,7 +26,7 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar
         assert carried is not None
         return decode(carried, f"in {name}")
     sidecar = decode(beside, str(path))
-    if carried is not None and decode(carried, f"in {name}") != sidecar:
+    if carried is not None and carried != beside and decode(carried, f"in {name}") != sidecar:
         raise MismatchError(
             f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
             "one of them belongs to another release: fetch both again",

@@ -32,7 +32,7 @@ class Target:
     """
 
     def __init__(self, path: Path, force: bool, *, sidecar: bool = False, mode: int = 0o666) -> None:
-        """Checks that it may be written; nothing is touched yet."""
+        """Check that it may be written; nothing is touched yet."""
         self.named = path
         self.path = path.resolve() if path.is_symlink() else path
         files.claim(path)
@@ -152,7 +152,7 @@ def placed(*targets: Target) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what the operating system says about writing a file into an error of ours."""
+    """Turn what the operating system says about writing a file into an error of ours."""
     try:
         yield
     except OSError as error:

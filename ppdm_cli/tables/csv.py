@@ -221,7 +221,7 @@ class CsvTable:
             ) from None
 
     def _blocks(self) -> Iterator[tuple[str, bytes]]:
-        """Runs of whole records, without the headers."""
+        """Yield runs of whole records, without the headers."""
         for source in self._sources:
             if self._pending is not None:
                 blocks, self._pending = self._pending, None

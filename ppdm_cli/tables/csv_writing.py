@@ -10,6 +10,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.tables.formats import Writer
 from ppdm_cli.tables.writers import dictionary_free
@@ -51,9 +52,9 @@ def _check_calendar(name: str, column: pa.Array) -> None:
     """Refuse dates outside the years 1 to 9999: text has no place for them, and polars panics."""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        day = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] * 86400 if hasattr(kind, "unit") else 1
+        low, high = dtypes.limits(kind)
         ends = pc.min_max(column.view(pa.int32() if kind.bit_width == 32 else pa.int64())).as_py()
-        if ends["min"] is not None and not -719162 * day <= ends["min"] <= ends["max"] < 2932897 * day:
+        if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
             raise DataError(
                 f"the column {quoted(name)} has a date outside the years 1 to 9999, which a CSV cannot hold",
                 "write .parquet or .arrow, or mend the data",

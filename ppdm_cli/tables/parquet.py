@@ -24,6 +24,7 @@ from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, 
 from ppdm_cli.tables.formats import Format
 from ppdm_cli.tables.writers import Grouped
 
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """A hive key that is a number: whose text is the number's, so that 007 stays text."""
 LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
@@ -111,7 +112,7 @@ class _RowGroup:
         return pa.RecordBatch.from_arrays([*read.columns, *keys], names=[*read.schema.names, *self.extra])
 
     def _check_text(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Parquet calls its bytes text without looking; each label is looked at once."""
+        """Check that text is in UTF-8, each label once: Parquet calls its bytes text without looking."""
         for name in self.text:
             column = batch.column(name)
             for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
@@ -179,24 +180,18 @@ def _check_same(first: pa.Schema, other: pa.Schema, first_file: str, file: str) 
 
 
 def _hive_keys(files: Sequence[Path], root: Path | None) -> dict[str, list[Any]]:
-    """The keys in `key=value` folders below the root, a value a file."""
+    """Return the keys in `key=value` folders below the root, with a value for each file."""
     if root is None:
         return {}
-    found = [
-        {n: _hive_value(v) for n, v in (p.split("=", 1) for p in f.relative_to(root).parent.parts if "=" in p)}
-        for f in files
-    ]
+    found = [dict(p.split("=", 1) for p in f.relative_to(root).parent.parts if "=" in p) for f in files]
     names = list(dict.fromkeys(n for keys in found for n in keys))
     table: dict[str, list[Any]] = {}
     for name in names:
-        texts = [keys.get(name) for keys in found]
+        raw = [keys.get(name, _HIVE_NULL) for keys in found]
+        texts = [None if t == _HIVE_NULL else unquote(t) for t in raw]
         whole = all(t is None or _WHOLE.fullmatch(t) for t in texts) and any(texts)
         table[name] = [None if t is None else int(t) for t in texts] if whole else list(texts)
     return table
-
-
-def _hive_value(text: str) -> str | None:
-    return None if text == "__HIVE_DEFAULT_PARTITION__" else unquote(text)
 
 
 def _key_type(values: list[Any]) -> pa.DataType:
@@ -205,7 +200,7 @@ def _key_type(values: list[Any]) -> pa.DataType:
 
 
 def _check_places(batch: pa.RecordBatch | pa.Table) -> None:
-    """ArrowInvalid where a damaged page names labels past the end of its dictionary: it is read anyway."""
+    """Raise ArrowInvalid where a damaged page, read all the same, names labels past its dictionary's end."""
     for column in batch.columns:
         for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
             if pa.types.is_dictionary(chunk.type):
@@ -215,7 +210,7 @@ def _check_places(batch: pa.RecordBatch | pa.Table) -> None:
 
 
 def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
-    """DataError where a row group says that it unpacks to much more than the file has."""
+    """Refuse a file with a row group that says it unpacks to much more than the file has."""
     most = max((metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)), default=0)
     if most > LEAST_UNPACKED + MOST_UNPACKED * size:
         raise DataError(

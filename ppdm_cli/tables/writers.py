@@ -58,7 +58,7 @@ def bared(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def dictionary_free(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Plain values: no other value goes along than those of the rows."""
+    """Return plain values: no other value goes along than those of the rows."""
     return pc.cast(column, column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

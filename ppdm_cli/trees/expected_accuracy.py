@@ -118,7 +118,7 @@ def expected(evidence: Evidence, commonest: float) -> Expected:
 
 
 def _judged(evidence: Evidence) -> tuple[float, float]:
-    """The accuracy between the judge's figure and the own model's, and the half-width of its interval."""
+    """Return the accuracy between the judge's figure and the own model's, and its interval's half-width."""
     apart = evidence.own - evidence.judged
     middle = evidence.judged + evidence.trusted * apart
     if evidence.judges < FEWEST:
@@ -128,7 +128,7 @@ def _judged(evidence: Evidence) -> tuple[float, float]:
 
 
 def _mean(values: Floats) -> tuple[float, float]:
-    """The mean and the half-width of its interval."""
+    """Return the mean and the half-width of its interval."""
     if len(values) < 2:
         return 0.0, np.inf
     return float(values.mean()), Z * float(values.std(ddof=1)) / sqrt(len(values))

@@ -57,13 +57,7 @@ class FromRelease(Shown):
     def figures(self) -> dict[str, Any]:
         """Return the figures for programs."""
         e = self.expected
-        expected = {
-            "accuracy": e.accuracy,
-            "low": e.low,
-            "high": e.high,
-            "how": e.how,
-            "commonest": e.commonest,
-        }
+        expected = {n: getattr(e, n) for n in ("accuracy", "low", "high", "how", "commonest")}
         return {
             "records": self.records,
             "model": self.model,
@@ -74,22 +68,14 @@ class FromRelease(Shown):
 
     def sentences(self) -> list[str]:
         """Return what to tell people."""
-        sentences = []
-        if self.model == "joint":
-            sentences.append(
-                f"Learnt from {counted(self.records, 'perturbed record')}: the joint distribution of "
-                f"{listed(self.attributes)} within each class."
-            )
-        elif self.model == "bayes":
-            sentences.append(
-                f"Learnt from {counted(self.records, 'perturbed record')}: each of "
-                f"{counted(len(self.attributes), 'attribute')} by itself within each class."
-            )
-        elif self.model == "forest":
-            sentences.append(
-                f"Learnt from {counted(self.records, 'perturbed record')}: pairs among "
-                f"{counted(len(self.attributes), 'attribute')} within each class."
-            )
+        many = counted(len(self.attributes), "attribute")
+        learnt = {
+            "joint": f"the joint distribution of {listed(self.attributes)}",
+            "bayes": f"each of {many} by itself",
+            "forest": f"pairs among {many}",
+        }.get(self.model)
+        records = counted(self.records, "perturbed record")
+        sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
         e = self.expected
         if e.accuracy is None or e.low is None or e.high is None:
             sentences.append("The accuracy to expect of the tree cannot be told from this release.")
@@ -152,25 +138,25 @@ def from_release(
 
 
 def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
-    sample, teacher = learnt.sample, ModelTrees(learnt, class_name)
+    sample, maker = learnt.sample, ModelTrees(learnt, class_name)
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:
         remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
-        tree = teacher.leaf()
+        tree = maker.leaf()
         return FromRelease(tree, sample.total, leaf(sample, _commonest(tree)), "none", (), 0.0, remarks)
-    records, grown = teacher.tree(model)
-    tree, gap = packed(records, grown, teacher.options), 0.0
+    records, grown = maker.tree(model)
+    tree, gap = packed(records, grown, maker.options), 0.0
     if tree.size == 1:
         remarks.append(
             "No test tells the classes apart beyond what the model's own uncertainty does: one leaf."
         )
     if isinstance(model.within, JointTable):
-        tree, gap = teacher.refined(tree, model)
+        tree, gap = maker.refined(tree, model)
     return FromRelease(
         tree,
         sample.total,
-        expected(_evidence(learnt, teacher, model, grown, gap), _commonest(tree)),
+        expected(_evidence(learnt, maker, model, grown, gap), _commonest(tree)),
         learnt.name,
         tuple(sample.channels[p].name for p in model.places),
         bits,
@@ -179,28 +165,28 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
 
 
 def _commonest(tree: Tree) -> float:
-    """The share of the commonest class, as the tree's root has it."""
+    """Return the share of the commonest class, as the tree's root has it."""
     counts = tree.counts[0]
     return float(counts.max() / max(counts.sum(), 1e-300))
 
 
-def _evidence(learnt: Learnt, teacher: ModelTrees, model: Model, grown: Grown, gap: float) -> Evidence:
-    """What folds that were held back say of trees that were grown without them."""
+def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap: float) -> Evidence:
+    """Return what folds that were held back say of trees that were grown without them."""
     sample = learnt.sample
     tested = [sample.channels[p] for p in model.places]
     table = isinstance(model.within, JointTable)
     folds = list(learnt.held.items())[: None if table else 1]
-    trees = {fold: teacher.tree(held, fold) for fold, held in folds}
+    trees = {fold: maker.tree(held, fold) for fold, held in folds}
     right = []
     if all(c.kept or c.matrix.invertible for c in tested):
         right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
     fold, held = folds[0]
-    judged = teacher.opinion(alone(held, sample, fold), trees[fold][1])
+    judged = maker.opinion(alone(held, sample, fold), trees[fold][1])
     telling = all(c.kept or c.matrix.amplification >= WEAKEST for c in (*tested, sample.label))
     telling = telling and sample.label.domain.ordinary <= MOST_LABELS
     return Evidence(
         np.concatenate([*right, np.zeros(0)]),
-        teacher.opinion(model, grown),
+        maker.opinion(model, grown),
         judged,
         int((sample.folds == fold).sum()) if telling else 0,
         OF_A_TABLE if table else OF_DRAWN_RECORDS,

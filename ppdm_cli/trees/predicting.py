@@ -53,10 +53,8 @@ def check_columns(tree: Tree, schema: pa.Schema) -> None:
                 f"the data has no column {quoted(feature.name)}, which the tree tests",
                 "give data with the columns that the tree was trained on",
             )
-        found, wanted = (
-            dtypes.normal(schema.field(feature.name).type, feature.name),
-            dtypes.parse(feature.dtype),
-        )
+        found = dtypes.normal(schema.field(feature.name).type, feature.name)
+        wanted = dtypes.parse(feature.dtype)
         if found != wanted and not (feature.numeric and _both_plain(found, wanted)):
             raise MismatchError(
                 f"the column {quoted(feature.name)} is of type {found}, in the tree {wanted}",
