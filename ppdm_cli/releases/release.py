@@ -108,14 +108,14 @@ def _with_sidecar(
 
 
 def has_sidecar_beside(source: Any) -> bool:
-    """Whether a path, or one of several, has its sidecar beside it."""
+    """Return whether a path, or one of several, has its sidecar beside it."""
     sources = source if isinstance(source, (list, tuple)) else [source]
     paths = (Path(s) for s in sources if isinstance(s, (str, Path)) and not is_stream(s))
     return any(sidecar_path(p).exists() for p in paths)
 
 
 def is_promised(table: Table) -> bool:
-    """Whether a table carries a sidecar, or has one beside it: then it is not an original."""
+    """Return whether a table carries a sidecar, or has one beside it: then it is not an original."""
     return table.sidecar is not None or has_sidecar_beside(table.files)
 
 

@@ -55,7 +55,7 @@ def open_table(
 
 
 def is_stream(source: Any) -> bool:
-    """Whether it can be read only once: standard input, or a pipe, such as a shell's <(...).
+    """Return whether it can be read only once: standard input, or a pipe, such as a shell's <(...).
 
     A pipe with the suffix of a format is named as a file, which nobody may be writing to: it is none.
     """
