@@ -138,3 +138,12 @@ def test_a_kept_class_is_as_it_was() -> None:
     release = perturb(data, gamma=9, keep=["y"], class_="y", attributes=PLAN, seed=4)
     done = reconstruct(release.frame, sidecar=release.sidecar)
     assert done.how.method == "joint" and done.frame["y"].equals(data["y"])
+
+
+def test_kept_columns_are_evidence_while_what_the_model_lacks_is_dealt() -> None:
+    data = lettered(2, 3_000).with_columns(wide=pl.Series(np.random.default_rng(3).integers(0, 100_000, 3_000)))
+    plan = {n: PLAN[n] for n in ("x0", "x2")} | {"wide": {"bins": 2_000, "domain": "0:100000"}}
+    release = perturb(data, gamma=19, keep=["x1"], class_="y", attributes=plan, seed=4, rare="publish")
+    done = reconstruct(release.frame, sidecar=release.sidecar)
+    assert done.how.method == "joint" and done.drawn == ["x0", "x2"] and done.frame["x1"].equals(data["x1"])
+    assert set(done.totals) == {"x0", "x2", "y", "wide"}

@@ -31,6 +31,9 @@ class Labels:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
+        """Return the channels that say the labels."""
+        if self.drawer is not None:
+            return self.drawer.read
         return () if self.label is None else (self.label,)
 
     @property
@@ -44,7 +47,7 @@ class Labels:
         if self.label is None:
             return None
         if self.drawer is not None:
-            return self.drawer(batch)[0]
+            return self.drawer.labels(batch)
         codes = encoded(batch, self.label.name, self.label.published)
         return codes if self.deal is None else self.deal(codes, batch.index)
 
@@ -111,13 +114,8 @@ class Planner:
 
     def _counted(self, counter: Counter) -> list[np.ndarray]:
         """Return each attribute's counts by (partition, label, code), from one pass."""
-        # ranks need the same partitions in every pass, and wide tables are cut by the columns read
-        columns = list(
-            dict.fromkeys(
-                [*(a.name for a in self._sidecar.perturbed), *(c.name for c in counter.labels.channels)]
-            )
-        )
-        parts = scan(self._table, counter, columns=columns)
+        columns = dict.fromkeys(c.name for c in (*counter.attributes, *counter.labels.channels))
+        parts = scan(self._table, counter, columns=list(columns))
         if not parts:
             sizes = [a.published.size for a in counter.attributes]
             return [np.zeros((0, counter.labels.size, size), np.int64) for size in sizes]

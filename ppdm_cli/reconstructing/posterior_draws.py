@@ -41,31 +41,51 @@ class Drawer:
         """Return the attributes that are drawn; what was kept stays as it was published."""
         return [self.channels[p].name for p in self.model.places if not self.channels[p].kept]
 
+    @property
+    def read(self) -> tuple[Channel, ...]:
+        """Return the channels that are read: the label's, and all that the model has."""
+        return (self.label, *(self.channels[p] for p in self.model.places))
+
+    def labels(self, batch: Batch) -> Codes:
+        """Return the original labels alone."""
+        return self._labels(batch, *self._published(batch))
+
     def __call__(self, batch: Batch) -> tuple[Codes, dict[str, Codes]]:
         """Return the original labels, and by name the original codes of all that is drawn."""
-        labels = published_codes(batch, self.label)
-        published: list[Codes] = [labels] * len(self.channels)  # those not in the model are never looked at
-        for place in self.model.places:
-            published[place] = published_codes(batch, self.channels[place])
+        published, shown = self._published(batch)
+        labels = self._labels(batch, published, shown)
         channels = [self.channels[p] for p in self.model.places]
-        drawn = {c.name: np.empty(batch.rows, code_type(c.domain.size)) for c in [*channels, self.label]}
-        addresses = batch.addresses
+        drawn = {c.name: np.empty(batch.rows, code_type(c.domain.size)) for c in channels}
         starts = {p: hashed([self.release, "draw", self.channels[p].name]) for p in self.model.places}
-        for start in range(0, batch.rows, ROWS):
-            part = slice(start, start + ROWS)
-            own, codes, classes = addresses[part], [p[part] for p in published], labels[part]
-            if not self.label.kept:
-                numbers = uniform(own, hashed([self.release, "label", self.label.name]))
-                classes = picked(self.model.chances(codes, classes), numbers)
+        for part in _parts(batch):
+            own = batch.addresses[part]
 
             def numbers_of(place: int, rows: np.ndarray, own: np.ndarray = own) -> Floats:
                 return uniform(own[rows], starts[place])
 
-            found = self.model.within.draw(codes, classes, numbers_of)
-            for channel, values in zip([*channels, self.label], [*found, classes], strict=True):
+            found = self.model.within.draw([p[part] for p in published], labels[part], numbers_of)
+            for channel, values in zip(channels, found, strict=True):
                 drawn[channel.name][part] = values
-        labels = drawn[self.label.name]
-        for channel in [*channels, self.label]:
-            if channel.kept:
-                del drawn[channel.name]
-        return labels, drawn
+        perturbed = {c.name: drawn[c.name] for c in channels if not c.kept}
+        return labels, perturbed if self.label.kept else perturbed | {self.label.name: labels}
+
+    def _published(self, batch: Batch) -> tuple[list[Codes], Codes]:
+        """Return the published codes of each channel that the model has, and the label's."""
+        shown = published_codes(batch, self.label)
+        published = [shown] * len(self.channels)
+        for place in self.model.places:
+            published[place] = published_codes(batch, self.channels[place])
+        return published, shown
+
+    def _labels(self, batch: Batch, published: list[Codes], shown: Codes) -> Codes:
+        if self.label.kept:
+            return shown
+        numbers = uniform(batch.addresses, hashed([self.release, "label", self.label.name]))
+        labels = np.empty(batch.rows, code_type(self.label.domain.size))
+        for part in _parts(batch):
+            labels[part] = picked(self.model.chances([p[part] for p in published], shown[part]), numbers[part])
+        return labels
+
+
+def _parts(batch: Batch) -> list[slice]:
+    return [slice(start, start + ROWS) for start in range(0, batch.rows, ROWS)]
