@@ -57,7 +57,10 @@ perturb data.arrow -o noise.arrow --scheme additive --noise normal --sd 25% --cl
     --drop region --drop member --keep since --keep group --seed 5
 estimate release.parquet -o estimates.csv --by group --truth data.parquet
 estimate auto.csv --joint age,region --json
+perturb data.arrow -o copy.arrow --gamma 9 --class group --keep since --copies 2 --seed 6 --keep-order
 estimate noise.arrow --json
+estimate copy.1.arrow copy.2.arrow --by since --bins 5 --json
+entropy release.parquet --json
 train-tree data.csv --class group --test data.parquet -o tree.json --predicted tested.csv
 train-tree release.parquet -o released.json
 predict tree.json data.parquet -o predicted.parquet

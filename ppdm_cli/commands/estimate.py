@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -148,9 +149,7 @@ def _figures(done: Any) -> dict[str, Any]:
         "release": done.sidecar.release,
         "records": int(done.tables[0].observed.sum()),
         "estimator": done.estimator,
-        "level": done.coverage.level,
-        "simultaneous": done.coverage.simultaneous,
-        "population": done.coverage.population,
+        **asdict(done.coverage),
         "tables": tables,
         "remarks": done.remarks,
         "rows": done.frame.to_dicts(),

@@ -205,16 +205,9 @@ def _print_json(release: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.sidecar import display_json
 
-    figures = inspection.figures(release.sidecar) | {
-        "dropped": release.dropped,
-        "merged": release.merged,
-        "telling_order": release.telling_order,
-        "in_order_of": release.in_order_of,
-        "clipped": release.clipped,
-        "shuffled": release.shuffled,
-        "sentences": inspection.sentences(release.sidecar),
-    }
-    click.echo(display_json(figures))
+    done = ("dropped", "merged", "telling_order", "in_order_of", "clipped", "shuffled")
+    figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
+    click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
 
 
 def _report(release: Any, output: Path, asked: str | None) -> None:

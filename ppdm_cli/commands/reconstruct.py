@@ -90,16 +90,9 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     if records is None and done.totals:  # a stream does not say beforehand how many it has
         records = sum(next(iter(done.totals.values())))
     if as_json:
-        figures = {
-            "release": done.sidecar.release,
-            "records": records,
-            "method": how.method,
-            "estimator": how.estimator,
-            "spread": how.spread,
-            "joint": done.drawn,
-            "totals": done.totals,
-        }
-        click.echo(display_json(figures))
+        figures = {"release": done.sidecar.release, "records": records}
+        figures |= {n: getattr(how, n) for n in ("method", "estimator", "spread")}
+        click.echo(display_json(figures | {"joint": done.drawn, "totals": done.totals}))
         return
     by = "globally" if how.method == "global" else f"by class {quoted(done.sidecar.class_)}"
     rest = ""

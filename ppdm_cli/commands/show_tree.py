@@ -123,22 +123,17 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
         show.say(out, [f"No {what} records have a class."])
         return
     share, low, high = (f"{100 * found[k]:.2f}" for k in ("accuracy", "low", "high"))
-    show.say(
-        out,
-        [
-            f"Accuracy on {counted(found['records'], f'{what} record')}: "
-            f"{share} % (95 % interval {low} to {high})."
-        ],
-    )
-    if found.get("unknown_labels"):
-        show.say(
-            out, [f"{counted(measured.unknown, 'record')} with labels that the tree does not know: wrong."]
-        )
-    if found.get("unlabelled"):
-        show.say(out, [f"{counted(measured.unlabelled, 'record')} without a class: not counted."])
+    records = counted(found["records"], f"{what} record")
+    sentences = [f"Accuracy on {records}: {share} % (95 % interval {low} to {high})."]
+    if measured.unknown:
+        unknown = counted(measured.unknown, "record")
+        sentences.append(f"{unknown} with labels that the tree does not know: wrong.")
+    if measured.unlabelled:
+        sentences.append(f"{counted(measured.unlabelled, 'record')} without a class: not counted.")
     labels = [plain(v, 20) for v in measured.labels]
     if len(labels) > _LABELS:
-        show.say(out, [f"The confusion matrix has {len(labels)} labels; --json has it."])
+        show.say(out, [*sentences, f"The confusion matrix has {len(labels)} labels; --json has it."])
         return
+    show.say(out, sentences)
     rows = [[name, *row] for name, row in zip(labels, found["confusion"], strict=True)]
     show.table(out, "Predicted", ["true", *labels], rows)

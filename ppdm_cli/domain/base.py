@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ class Domain(ABC):
 
     kind: pa.DataType
     nulls: bool
+    type: ClassVar[Literal["continuous", "discrete"]]
+    form: ClassVar[Literal["edges", "categories"]]
+    """What a sidecar calls its `marks`."""
 
     @property
     @abstractmethod
@@ -108,6 +111,11 @@ class Domain(ABC):
     @abstractmethod
     def marks(self) -> list[Any]:
         """Return the carrier values that make up the domain, ascending: the edges of bins, or single values."""
+
+    def written(self) -> dict[str, Any]:
+        """Return the fields by which a sidecar writes the domain."""
+        shared = {"dtype": str(self.kind), "N": self.size, "nulls": self.nulls}
+        return shared | {"type": self.type, self.form: [dtypes.to_json(m, self.kind) for m in self.marks]}
 
     @property
     def ordered(self) -> int:

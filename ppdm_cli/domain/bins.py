@@ -32,6 +32,8 @@ _BLOCK = 1 << 15
 class Bins(Domain):
     """A domain of intervals between edges, each stood for by one value of the column's type."""
 
+    type, form = "continuous", "edges"
+
     def __init__(
         self, kind: pa.DataType, edges: list[Any], nulls: bool, representative: Representative = "center"
     ) -> None:

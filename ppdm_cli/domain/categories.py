@@ -17,6 +17,8 @@ from ppdm_cli.domain.base import MOST_VALUES, TABLE, Domain, Extents, checked_nu
 class Categories(Domain):
     """A domain of single values, sorted."""
 
+    type, form = "discrete", "categories"
+
     def __init__(self, kind: pa.DataType, values: list[Any], nulls: bool) -> None:
         """Take `values`: strings, booleans or carrier numbers, each once, in sorted order."""
         super().__init__(kind, nulls)

@@ -9,7 +9,7 @@ import msgspec
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Channel
-from ppdm_cli.domain import nice_edges
+from ppdm_cli.domain import Bins, Categories, nice_edges
 from ppdm_cli.errors import UsageError, quoted, unknown_column
 from ppdm_cli.facts import Facts, facts_of
 from ppdm_cli.releases import spooled
@@ -88,16 +88,11 @@ def _listed(attribute: Attribute, facts: Facts | None, bins: int | None) -> Attr
         raise UsageError(f"the kept column {quoted(name)} has no values", "cross another column")
     nulls = facts.nulls > 0
     if facts.values is not None:
-        values = [dtypes.to_json(v, kind) for v in sorted(facts.values)]
-        return msgspec.structs.replace(
-            attribute, type="discrete", categories=values, N=len(values) + nulls, nulls=nulls
-        )
+        return msgspec.structs.replace(attribute, **Categories(kind, sorted(facts.values), nulls).written())
     if bins is None or dtypes.is_discrete(kind):
         raise UsageError(
             f"the kept column {quoted(name)} has more than {MOST_KEPT} values, too many to cross with others",
             "cross another column" if dtypes.is_discrete(kind) else "say in how many bins, such as --bins 10",
         )
-    edges = [dtypes.to_json(e, kind) for e in nice_edges(facts.low, facts.high, bins, kind)]
-    return msgspec.structs.replace(
-        attribute, type="continuous", edges=edges, N=len(edges) - 1 + nulls, nulls=nulls
-    )
+    cut = Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls)
+    return msgspec.structs.replace(attribute, **cut.written())
