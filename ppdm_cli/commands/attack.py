@@ -8,15 +8,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    FILE,
-    csv_options,
-    file_option,
-    force_option,
-    from_option,
-    json_option,
-    sidecar_option,
-)
+from ppdm_cli.commands import options
 from ppdm_cli.errors import MismatchError, UsageError
 
 NAMES = ["spectral", "pca", "bayes-linear", "posterior", "record", "repeat", "order", "audit"]
@@ -34,8 +26,8 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 release, sidecar and original do no
 rejects the release. Memory: proportional to the number of values; record also holds a sample of the
 release, a million records at most.""",
 )
-@click.argument("release", type=FILE)
-@file_option(
+@click.argument("release", type=options.FILE)
+@options.file_option(
     "--truth",
     metavar="ORIGINAL",
     help="The original, to measure what each attack gets right; its rows must be in the release's order.",
@@ -51,16 +43,18 @@ rule on the whole record, kept columns and class too, all learnt from the releas
 perturbing again. order: the order of the rows. audit: whether the release was perturbed as its sidecar
 says, as far as that many records can show.""",
 )
-@file_option(
+@options.file_option(
     "--recovered", help="Write the adversary's best guesses; they follow from the release and are public."
 )
-@file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
-@file_option("--plot", help="Each attack beside the prior, one panel per attribute: .svg, .png, .pdf or .html.")
-@sidecar_option
-@csv_options
-@from_option
-@force_option
-@json_option
+@options.file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@options.file_option(
+    "--plot", help="Each attack beside the prior, one panel per attribute: .svg, .png, .pdf or .html."
+)
+@options.sidecar_option
+@options.csv_options
+@options.from_option
+@options.force_option
+@options.json_option
 def command(
     release: Path,
     recovered: Path | None,

@@ -8,16 +8,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    FILE,
-    file_option,
-    force_option,
-    json_option,
-    kinds,
-    numbers,
-    sidecar_option,
-    whole_numbers,
-)
+from ppdm_cli.commands import options
 from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
@@ -46,7 +37,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the sidecar and the data do not fit, 4 a gamma
 that means nothing. Memory: constant.""",
 )
-@click.argument("release", required=False, type=FILE)
+@click.argument("release", required=False, type=options.FILE)
 @click.option(
     "--gamma", metavar="LIST", help=f"Gammas: 9, or 2,5,9, or 2:21, or 2:21:0.5.  [default: {GAMMAS}]"
 )
@@ -54,7 +45,7 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--matrix",
     metavar="KIND",
-    shell_complete=kinds,
+    shell_complete=options.kinds,
     help="The kind of matrix, gamma-diagonal or band; a band has the half-width that perturb chooses.  "
     "[default: gamma-diagonal]",
 )
@@ -80,7 +71,7 @@ that means nothing. Memory: constant.""",
     help="The designs whose expected error, for --records n, is at most E: gamma, N and the number of copies, "
     "the most private first.",
 )
-@file_option(
+@options.file_option(
     "--accuracy",
     metavar="TABLE",
     help="The designs to choose from by a table of measured runs (columns gamma, N and accuracy), the paper's "
@@ -95,15 +86,15 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--gamma-max", type=float, metavar="G", help="Only designs that give away at most G, copies included."
 )
-@file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
-@file_option(
+@options.file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@options.file_option(
     "--plot",
     help="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
     "N (at most six); without: H(M) over N for each gamma.",
 )
-@sidecar_option
-@force_option
-@json_option
+@options.sidecar_option
+@options.force_option
+@options.json_option
 def command(
     release: Path | None,
     gamma: str | None,
@@ -137,8 +128,8 @@ def command(
     table = Output(stack, output, force=force) if output is not None else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     wanted = {k: settings.pop(k) for k in ("error", "accuracy", "at_least", "gamma_max")}
-    gammas = None if gamma is None else numbers(gamma, "--gamma 2:21")
-    sizes = None if bins is None else whole_numbers(bins, "--bins 5,10,30:100:10")
+    gammas = None if gamma is None else options.numbers(gamma, "--gamma 2:21")
+    sizes = None if bins is None else options.whole_numbers(bins, "--bins 5,10,30:100:10")
     with show.progress():
         if any(v is not None for v in wanted.values()):
             if (release, settings["matrix"], settings["sidecar"], prior, plot) != (None,) * 5:
@@ -146,7 +137,9 @@ def command(
             common = {k: settings[k] for k in ("records", "rho1")}
             done = evaluating.designs(gamma=gammas, bins=sizes, **wanted, **common)
         else:
-            shares = None if prior is None else [float(p) for p in numbers(prior, "--prior 0.7,0.2,0.1")]
+            shares = (
+                None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.2,0.1")]
+            )
             done = evaluating.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)

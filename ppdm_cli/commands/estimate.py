@@ -9,16 +9,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    FILE,
-    csv_options,
-    file_option,
-    force_option,
-    from_option,
-    json_option,
-    sidecar_option,
-    to_option,
-)
+from ppdm_cli.commands import options
 from ppdm_cli.errors import UsageError, counted
 
 _ROWS = 40
@@ -38,7 +29,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
 fit. Memory: proportional to the number of values, not of records.""",
 )
-@click.argument("release", nargs=-1, required=True, type=FILE)
+@click.argument("release", nargs=-1, required=True, type=options.FILE)
 @click.option(
     "--attribute", "attributes", multiple=True, metavar="COL", help="Only this attribute; repeatable."
 )
@@ -81,23 +72,23 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
     is_flag=True,
     help="Wider intervals: the records are a random sample, and the shares of its population are meant.",
 )
-@file_option(
+@options.file_option(
     "--truth", metavar="ORIGINAL", help="The original, if available: adds the true counts and the error E."
 )
-@file_option(
+@options.file_option(
     "--plot", help="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html."
 )
-@file_option(
+@options.file_option(
     "-o",
     "--output",
     help="The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
 )
-@sidecar_option
-@csv_options
-@from_option
-@to_option
-@force_option
-@json_option
+@options.sidecar_option
+@options.csv_options
+@options.from_option
+@options.to_option
+@options.force_option
+@options.json_option
 def command(
     release: tuple[Path, ...],
     joint: str | None,

@@ -7,15 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    FILE,
-    csv_options,
-    force_option,
-    from_option,
-    json_option,
-    output_option,
-    to_option,
-)
+from ppdm_cli.commands import options
 from ppdm_cli.errors import UsageError
 
 
@@ -30,14 +22,14 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 not a tree, or the data do not fit it, 4 a release,
 which must be reconstructed first. Memory: constant.""",
 )
-@click.argument("tree", type=FILE)
-@click.argument("data", type=FILE)
-@output_option("DATA with two more columns")
-@csv_options
-@from_option
-@to_option
-@force_option
-@json_option
+@click.argument("tree", type=options.FILE)
+@click.argument("data", type=options.FILE)
+@options.output_option("DATA with two more columns")
+@options.csv_options
+@options.from_option
+@options.to_option
+@options.force_option
+@options.json_option
 def command(
     tree: Path, data: Path, output: Path, csv: Any, from_: Any, to: Any, force: bool, as_json: bool
 ) -> None:

@@ -7,17 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    FILE,
-    cells_option,
-    file_option,
-    force_option,
-    from_option,
-    json_option,
-    output_option,
-    sidecar_option,
-    to_option,
-)
+from ppdm_cli.commands import options
 from ppdm_cli.errors import UsageError, counted, listed, quoted
 
 
@@ -32,8 +22,8 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
 fit. Memory: a million records' codes and the joint table, whatever the size of the release.""",
 )
-@click.argument("release", nargs=-1, required=True, type=FILE)
-@output_option("The data set")
+@click.argument("release", nargs=-1, required=True, type=options.FILE)
+@options.output_option("The data set")
 @click.option(
     "--method",
     type=click.Choice(["joint", "by-class", "global"]),
@@ -48,7 +38,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     show_default=True,
     help="How the totals of attributes outside the joint model are estimated; see `ppdm estimate --help`.",
 )
-@cells_option
+@options.cells_option
 @click.option(
     "--spread", is_flag=True, help="Spread values evenly within their bins, instead of using representatives."
 )
@@ -58,12 +48,12 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     help="Write the rows in a random order, a new one each time (uses temporary files). It hides nothing from "
     "anyone who has the release.",
 )
-@file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
-@sidecar_option
-@from_option
-@to_option
-@force_option
-@json_option
+@options.file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
+@options.sidecar_option
+@options.from_option
+@options.to_option
+@options.force_option
+@options.json_option
 def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 

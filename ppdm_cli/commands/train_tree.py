@@ -7,15 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    FILE,
-    cells_option,
-    csv_options,
-    file_option,
-    force_option,
-    from_option,
-    json_option,
-)
+from ppdm_cli.commands import options
 
 
 @click.command(
@@ -29,14 +21,14 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or two bytes per cell and
 some numbers per record; for a release, the codes of a million records and the joint table.""",
 )
-@click.argument("data", type=FILE)
+@click.argument("data", type=options.FILE)
 @click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
-@file_option(
+@options.file_option(
     "-o", "--output", required=True, help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv."
 )
-@file_option("--test", help="Records to measure the tree on.")
-@file_option("--predicted", help="The test records (otherwise DATA) with the tree's predictions.")
-@file_option(
+@options.file_option("--test", help="Records to measure the tree on.")
+@options.file_option("--predicted", help="The test records (otherwise DATA) with the tree's predictions.")
+@options.file_option(
     "--export",
     "exports",
     multiple=True,
@@ -73,11 +65,11 @@ some numbers per record; for a release, the codes of a million records and the j
     help="Number of quantiles for a numeric column with more than 65,536 distinct values.  "
     "[default: 1,024, or a 64th of the records]",
 )
-@cells_option
-@csv_options
-@from_option
-@force_option
-@json_option
+@options.cells_option
+@options.csv_options
+@options.from_option
+@options.force_option
+@options.json_option
 def command(
     data: Path,
     class_: str | None,

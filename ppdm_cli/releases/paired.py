@@ -39,27 +39,30 @@ class Paired:
         names = list(self.schema.names if columns is None else columns)
         parts = [list(t.partitions(names)) for t in self._tables]
         if len({len(p) for p in parts}) > 1:
-            raise self._apart()
+            raise _apart(self.name)
         for several in zip(*parts, strict=True):
-            yield replace(several[0], load=partial(self._loaded, several))
+            yield replace(several[0], load=partial(_loaded, several, self._perturbed, self.name))
 
-    def _loaded(self, parts: Sequence[Partition]) -> pa.RecordBatch:
-        batches = [p.load() for p in parts]
-        if len({b.num_rows for b in batches}) > 1:
-            raise self._apart()
-        columns = []
-        for name in batches[0].schema.names:
-            copies = [dtypes.plain(b.column(name)) for b in batches]
-            if name in self._perturbed:
-                columns.append(pa.StructArray.from_arrays(copies, [str(i) for i in range(len(copies))]))
-            elif any(not c.equals(copies[0]) for c in copies[1:]):
-                raise self._apart()
-            else:
-                columns.append(copies[0])
-        return pa.RecordBatch.from_arrays(columns, names=batches[0].schema.names)
 
-    def _apart(self) -> MismatchError:
-        return MismatchError(f"the rows of {quoted(self.name)} do not pair", AGAIN)
+def _loaded(parts: Sequence[Partition], perturbed: frozenset[str], name: str) -> pa.RecordBatch:
+    """Return the rows of all copies side by side: picklable, so without the tables that they are of."""
+    batches = [p.load() for p in parts]
+    if len({b.num_rows for b in batches}) > 1:
+        raise _apart(name)
+    columns = []
+    for column in batches[0].schema.names:
+        copies = [dtypes.plain(b.column(column)) for b in batches]
+        if column in perturbed:
+            columns.append(pa.StructArray.from_arrays(copies, [str(i) for i in range(len(copies))]))
+        elif any(not c.equals(copies[0]) for c in copies[1:]):
+            raise _apart(name)
+        else:
+            columns.append(copies[0])
+    return pa.RecordBatch.from_arrays(columns, names=batches[0].schema.names)
+
+
+def _apart(name: str) -> MismatchError:
+    return MismatchError(f"the rows of {quoted(name)} do not pair", AGAIN)
 
 
 def are_copies(sidecars: Sequence[Sidecar]) -> bool:
