@@ -14,6 +14,7 @@ from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.repeat import TIMES
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.channels.matrix import Matrix
+from ppdm_cli.tables import base
 from tests.chances import LEVEL, binomial
 
 
@@ -56,6 +57,15 @@ def test_the_file_does_as_the_closed_form_says(known: bool) -> None:
     # and the test has power: t is not t + 1
     wrong = next(r for r in rows if r["t"] == 1)
     assert binomial(round(wrong["stayed"] * 60_000), 60_000, rows[1]["staying"]) < LEVEL
+
+
+def test_what_is_repeated_is_the_same_however_the_table_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = pl.DataFrame({"a": np.random.default_rng(4).integers(0, 4, 5_000)})
+    release = perturb(original, gamma=3, seed=5)
+    whole = attack(release.frame, sidecar=release.sidecar, attacks=["repeat"]).repeat
+    monkeypatch.setattr(base, "LEAST_ROWS", 1)
+    monkeypatch.setattr(base, "MOST_ROWS", 700)
+    assert attack(release.frame, sidecar=release.sidecar, attacks=["repeat"]).repeat == whole
 
 
 def test_a_band_is_not_repeated_and_that_is_said() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Addresses, Codes, Floats
 from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.domain import Bins, Domain, unit
 
@@ -61,6 +61,10 @@ class Rows:
     @property
     def count(self) -> int:
         return len(next(iter(self.codes.values())))
+
+    @property
+    def addresses(self) -> Addresses:
+        return np.arange(self.first_row, self.first_row + self.count, dtype=np.uint64)
 
     @property
     def known(self) -> dict[str, Truth]:

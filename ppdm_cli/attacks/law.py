@@ -2,7 +2,7 @@
 
 That holds whatever the original, the matrix and the other cells are, so every test of the audit is one of
 independent uniform numbers. Values published as they were come first, then the others in the order of their
-codes; within a code, or a group of them, the place is drawn from coins of the release's public id.
+codes; within a code, or a group of them, the place is drawn repeatably, by the release's public id.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ class Law:
     def places(self, rows: Rows) -> tuple[Floats, int]:
         """Return each record's place, and how many lie where the law never is."""
         published, original = rows.codes[self._target.name], rows.known[self._target.name]
-        addresses = np.arange(rows.first_row, rows.first_row + len(published), dtype=np.uint64)
-        within = uniform(Coins(self._key), addresses, np.zeros(len(published), np.uint8))
+        within = uniform(Coins(self._key), rows.addresses, np.zeros(len(published), np.uint8))
         if self._noise is not None:
             return self._of_noise(self._noise, rows.noisy[self._target.name], original.numbers, within)
         group = self._group[published] + 1

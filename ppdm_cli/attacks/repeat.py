@@ -7,14 +7,15 @@ so a band cannot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, code_type
+from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.channels import Substitution
+from ppdm_cli.repeatable import hashed, mixed
 from ppdm_cli.stats import wilson
 
 TIMES = 8
@@ -25,23 +26,22 @@ class Repeat:
 
     name = "repeat"
 
-    def __init__(self, targets: list[Target], seed: int) -> None:
+    def __init__(self, targets: list[Target], release: str) -> None:
         self._matrices = {t.name: t.channel.again for t in targets if t.channel.again is not None}
-        self._seed = seed
+        self._release = release
         self.left_out = [t.name for t in targets if t.name not in self._matrices]
 
     def counted(self, rows: Rows) -> dict[str, list[np.ndarray]]:
         """Return how many are unchanged after t = 1..T times; with the original, the release is t = 1."""
         found = {}
-        for place, (name, matrix) in enumerate(self._matrices.items()):
-            rng = np.random.default_rng([self._seed, place, rows.first_row])
+        for name, matrix in self._matrices.items():
             published = rows.codes[name]
             start = published if rows.truths is None else rows.truths[name].codes
             now = published.astype(code_type(matrix.inputs))
             counts = [len(now)]
             for t in range(1, TIMES + 1):
                 if t > 1 or rows.truths is None:
-                    now = _again(matrix, now, rng)
+                    now = _again(matrix, now, rows.addresses, [self._release, "repeat", name, t])
                 counts.append(int(np.count_nonzero(now == start)))
             found[name] = [np.array(counts)]
         return found
@@ -59,12 +59,14 @@ class Repeat:
         return found
 
 
-def _again(matrix: Substitution, codes: Codes, rng: np.random.Generator) -> Codes:
+def _again(matrix: Substitution, codes: Codes, addresses: Addresses, purpose: Sequence[object]) -> Codes:
+    """Return the codes perturbed once more, repeatably: by each row's address, however the table is cut."""
     out = np.empty_like(codes)
 
     def blocks(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
-        size = len(codes) if rows is None else len(rows)
-        return rng.integers(0, 1 << 32, (size, 4), dtype=np.uint32)
+        here = addresses if rows is None else addresses[rows]
+        halves = [mixed(here, hashed([*purpose, int(retry), half])) for half in (0, 1)]
+        return np.stack(halves, axis=1).view(np.uint32)
 
     matrix.sample(codes, blocks, out)
     return out

@@ -156,7 +156,7 @@ class Passes:
             self.adversary.guessers,
             Agreement(targets) if self._known else None,
             Audit(targets, records, release, self.adversary.label) if audited else None,
-            Repeat(targets, release.int) if repeated else None,
+            Repeat(targets, self._sidecar.release) if repeated else None,
             Order(targets, self.adversary.counts) if ordered else None,
         )
         if self._task.repeat is not None and self._task.repeat.left_out:
