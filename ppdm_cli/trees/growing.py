@@ -17,6 +17,7 @@ from ppdm_cli.pool import ordered, workers
 from ppdm_cli.trees.histograms import Counter, Entries, Level, Task
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import SMALL, Best, best
+from ppdm_cli.trees.tree import spans
 
 
 @dataclass(frozen=True)
@@ -76,17 +77,11 @@ def step(
     known = ~lost
     size = int((first + kids).max())
     branch = np.bincount(down[known], weight[known], size)
-    parent = np.zeros(size, np.int64)
-    spread = np.repeat(np.arange(len(first)), kids)
-    offsets = np.arange(len(spread)) - np.repeat(np.cumsum(kids) - kids, kids)
-    parent[first[spread] + offsets] = spread
-    total = np.bincount(spread, branch[first[spread] + offsets], len(first))
+    total = np.bincount(np.repeat(np.arange(len(first)), kids), branch[spans(first, kids)], len(first))
     gone = np.flatnonzero(lost)
     parts = kids[entries.slot[gone]]
     which = np.repeat(gone, parts)
-    nth = np.arange(len(which)) - np.repeat(np.cumsum(parts) - parts, parts)
-    slot = entries.slot[which]
-    target = first[slot] + nth
+    slot, target = entries.slot[which], spans(first[entries.slot[gone]], parts)
     share = np.where(total[slot] > 0, branch[target] / np.maximum(total[slot], 1e-300), 1.0 / kids[slot])
     keep = share > SMALL
     return Entries(

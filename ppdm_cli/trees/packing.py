@@ -8,7 +8,7 @@ import numpy as np
 
 from ppdm_cli.trees.growing import Grown, Options
 from ppdm_cli.trees.records import Records
-from ppdm_cli.trees.tree import Tree, majority
+from ppdm_cli.trees.tree import Tree, majority, spans
 
 
 def packed(records: Records, grown: Grown, options: Options) -> Tree:
@@ -17,8 +17,7 @@ def packed(records: Records, grown: Grown, options: Options) -> Tree:
     while nodes.size:
         levels.append(nodes)
         nodes = nodes[grown.feature[nodes] >= 0]
-        kids = grown.children[nodes]
-        nodes = np.repeat(grown.first_child[nodes] - (np.cumsum(kids) - kids), kids) + np.arange(kids.sum())
+        nodes = spans(grown.first_child[nodes], grown.children[nodes])
     kept = np.concatenate(levels)
     feature = grown.feature[kept]
     inner = feature >= 0

@@ -15,6 +15,7 @@ from ppdm_cli.trees.growing import Grown, class_counts, step
 from ppdm_cli.trees.histograms import Entries
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.splitting import SMALL
+from ppdm_cli.trees.tree import spans
 
 FEW = 512
 """The number of records that are tried before all of them are sent down a branch."""
@@ -142,7 +143,7 @@ class Pruner:
             kids = grown.children[inner]
             first = np.cumsum(kids) - kids
             entries = step(self.records, entries, grown.feature[inner], grown.cut[inner], first, kids)
-            nodes = np.repeat(grown.first_child[inner] - first, kids) + np.arange(kids.sum())
+            nodes = spans(grown.first_child[inner], kids)
         return np.concatenate(all_counts), np.concatenate(all_nodes)
 
     def _raise(self, node: int, branch: int) -> bool:

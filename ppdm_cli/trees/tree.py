@@ -31,6 +31,11 @@ def majority(weights: np.ndarray) -> np.ndarray:
     return np.asarray((weights >= most * (1 - 1e-9)).argmax(axis=-1))
 
 
+def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the numbers from each start on, so many of each, one span after the other."""
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+
+
 @dataclass(frozen=True)
 class Feature:
     """An attribute that a tree was trained on; `categories` in domain order where it is nominal."""
@@ -101,9 +106,7 @@ class Tree(Shown):
         while nodes.size:
             level[nodes] = depth
             nodes = nodes[self.feature[nodes] >= 0]
-            counts = self.children[nodes].astype(np.int64)
-            starts = np.repeat(self.first_child[nodes] - (np.cumsum(counts) - counts), counts)
-            nodes, depth = starts + np.arange(counts.sum()), depth + 1
+            nodes, depth = spans(self.first_child[nodes], self.children[nodes].astype(np.int64)), depth + 1
         return level
 
     @property
