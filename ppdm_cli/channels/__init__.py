@@ -14,7 +14,7 @@ from ppdm_cli.channels.base import FIGURES, KINDS, Cells, Name, Recorded, Reques
 from ppdm_cli.channels.beyond import Beyond, Scalar
 from ppdm_cli.channels.binary import BinarySpec
 from ppdm_cli.channels.block import BlockSpec
-from ppdm_cli.channels.box import Box, BoxSpec, Marginal, Mixture
+from ppdm_cli.channels.box import Box, BoxSpec
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
@@ -22,6 +22,7 @@ from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import half_widths, information
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
+from ppdm_cli.channels.mixture import Marginal, Mixture
 from ppdm_cli.channels.symmetric import SymmetricSpec
 
 __all__ = [

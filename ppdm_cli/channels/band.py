@@ -18,19 +18,15 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import (
-    GammaSpec,
-    Request,
-    Spec,
-    json_gamma,
-    register,
-)
+from ppdm_cli.arrays import Codes
+from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
 from ppdm_cli.channels.beyond import Beyond, beyond, extended
+from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
+from ppdm_cli.channels.matrix import Blocks, Matrix
+from ppdm_cli.channels.mixture import Drawn
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.percentages import percent
@@ -41,7 +37,7 @@ MOST_ORDERED = 1 << 11
 
 
 @dataclass(frozen=True)
-class Band(Substitution):
+class Band(Drawn):
     """A band of `ordered` codes, and null as the last one where `nulls`.
 
     Amplification. Let w = 2b+1 and D = (gamma-1) w + T, where T counts all outputs, null's w among
@@ -50,8 +46,6 @@ class Band(Substitution):
     reaches it. Null's w rows are equal, and shown as one their sum has w gamma/D and w/D: the ratio is
     gamma again.
     """
-
-    stop_gain = 0.01
 
     gamma: Decimal
     ordered: int
@@ -76,57 +70,9 @@ class Band(Substitution):
                 "round gamma down to fewer digits",
             )
 
-    @property
-    def width(self) -> int:
-        """Return w = 2b+1, the number of outputs that have weight gamma."""
-        return 2 * self.half_width + 1
-
     @cached_property
-    def _ratio(self) -> tuple[int, int]:
-        return self.gamma.as_integer_ratio()
-
-    @property
-    def _published(self) -> int:
-        """Return the ordered outputs."""
-        return self.ordered + self.width - 1
-
-    @property
-    def _all(self) -> int:
-        """Return T, the number of outputs, with those of null counted singly."""
-        return self._published + self.nulls * self.width
-
-    @cached_property
-    def _range(self) -> int:
-        a, b = self._ratio
-        return (a - b) * self.width + b * self._all
-
-    @property
-    def inputs(self) -> int:
-        return self.ordered + self.nulls
-
-    @property
-    def outputs(self) -> int:
-        return self._published + self.nulls
-
-    @cached_property
-    def unchanged(self) -> np.ndarray:
-        places = np.arange(self.inputs) + self.half_width
-        places[self.ordered :] = self._published
-        return places
-
-    @property
-    def amplification(self) -> float:
-        return float(self.gamma)
-
-    @property
-    def _x(self) -> float:
-        """Return 1/D, the smaller of the entries."""
-        return 1 / ((float(self.gamma) - 1) * self.width + self._all)
-
-    @property
-    def staying(self) -> float:
-        """Return the probability that a value stays; null stays 2b+1 times as often."""
-        return float(self.gamma) * self._x
+    def sides(self) -> tuple[Blur, ...]:  # type: ignore[override]
+        return (Blur(self.ordered, self.half_width, self.nulls),)
 
     @property
     def neighbourhood(self) -> float:
@@ -135,7 +81,7 @@ class Band(Substitution):
 
     @cached_property
     def condition_number(self) -> float:
-        values = np.linalg.eigvalsh(self._gram(np.ones(self.outputs)))
+        values = np.linalg.eigvalsh(self.backward(self.dense()))
         return float(np.sqrt(values[-1] / values[0]))
 
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
@@ -150,80 +96,17 @@ class Band(Substitution):
         """
         p, q = self._ratio
         own, u = (p - q) * self.width, uniform_below(self._range, blocks)
-        near = u < own
+        near, null = u < own, self.sides[0].place_of_null
         anywhere = (u - u.dtype.type(own)) // u.dtype.type(q)  # wraps around where it is near
         place = u // u.dtype.type(p - q)
         first = codes.astype(place.dtype)
         if self.nulls:
-            first[codes == self.ordered] = self._published
+            first[codes == self.ordered] = null
         place += first
         place = np.where(near, place, anywhere)
         if self.nulls:
-            np.minimum(place, self._published, out=place)
+            np.minimum(place, null, out=place)
         out[:] = place
-
-    def entropy(self, prior: Floats | None = None) -> float:
-        """Return the entropy of what is shown, with null's outputs as one: the column of null has less."""
-        g, x, w = float(self.gamma), self._x, self.width
-
-        def bits(share: float) -> float:
-            return -share * float(np.log2(share))
-
-        value = w * bits(g * x) + (self._published - w) * bits(x)
-        if not self.nulls:
-            return value
-        value += bits(w * x)
-        null = bits(w * g * x) + self._published * bits(x)
-        share = 1 / self.inputs if prior is None else float(prior[-1])
-        return (1 - share) * value + share * null
-
-    def forward(self, original: Floats, axis: int = 0) -> Floats:
-        moved = np.moveaxis(original, axis, 0)
-        sums = np.zeros((self.outputs, *moved.shape[1:]))
-        running = np.cumsum(moved[: self.ordered], axis=0)
-        sums[: self.ordered] = running
-        sums[self.ordered : self._published] = running[-1]
-        sums[self.width : self._published] -= running[: self.ordered - 1]
-        if self.nulls:
-            sums[-1] = moved[-1]
-        sums *= (float(self.gamma) - 1) * self._x
-        sums += self._x * moved.sum(axis=0)
-        if self.nulls:
-            sums[-1] *= self.width
-        return np.moveaxis(sums, 0, axis)
-
-    def backward(self, values: Floats, axis: int = 0) -> Floats:
-        moved = np.moveaxis(values, axis, 0)
-        running = np.zeros((self._published + 1, *moved.shape[1:]))
-        np.cumsum(moved[: self._published], axis=0, out=running[1:])
-        sums = np.empty((self.inputs, *moved.shape[1:]))
-        sums[: self.ordered] = running[self.width :] - running[: self.ordered]
-        total = running[-1]
-        if self.nulls:
-            sums[-1] = self.width * moved[-1]
-            total = total + sums[-1]
-        sums *= (float(self.gamma) - 1) * self._x
-        sums += self._x * total
-        return np.moveaxis(sums, 0, axis)
-
-    def _gram(self, weights: Floats) -> Floats:
-        """Return M^T diag(weights) M."""
-        return self.backward(weights[:, None] * self.dense())
-
-    def stays(self) -> Floats:
-        stays = super().stays()
-        if self.nulls:
-            stays[-1] *= self.width
-        return stays
-
-    def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
-        apart = np.abs(published.astype(np.int64) - self.unchanged[original])
-        null, shown = original >= self.ordered, published >= self._published
-        return np.where(null | shown, null & shown, apart <= self.half_width)
-
-    @property
-    def own_outputs(self) -> tuple[float, float]:
-        return float(self.width), float(self._all - self.width)
 
 
 @lru_cache(maxsize=1 << 12)

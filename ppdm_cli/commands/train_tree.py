@@ -34,8 +34,10 @@ some numbers per record; for a release, the codes of a million records and the j
     multiple=True,
     help="The tree as .txt (C4.5's look), .dot (Graphviz) or .svg (a drawing); repeatable.",
 )
-@file_option("--compare", metavar="OTHER", help="Another tree, a .json: how much of it this one keeps.")
-@file_option("--on", help="Records on which both trees are asked.  [default: DATA, unless it is a release]")
+@options.file_option("--compare", metavar="OTHER", help="Another tree, a .json: how much of it this one keeps.")
+@options.file_option(
+    "--on", help="Records on which both trees are asked.  [default: DATA, unless it is a release]"
+)
 @click.option("--drop", multiple=True, metavar="COL", help="A column to leave out; repeatable.")
 @click.option("--criterion", type=click.Choice(["gain-ratio", "gain"]), default="gain-ratio", show_default=True)
 @click.option(
