@@ -17,15 +17,17 @@ from msgspec import UNSET, UnsetType
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
 from ppdm_cli.channels.beyond import Beyond
+from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
-from ppdm_cli.channels.matrix import Blocks, Substitution, repeated_row
+from ppdm_cli.channels.matrix import Blocks, repeated_row
+from ppdm_cli.channels.mixture import Drawn
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.errors import UsageError
 
 
 @dataclass(frozen=True)
-class GammaDiagonal(Substitution):
-    """A gamma-diagonal matrix over N codes."""
+class GammaDiagonal(Drawn):
+    """A gamma-diagonal matrix over N codes: a mixture that blurs nothing."""
 
     diagonal = True
 
@@ -33,10 +35,6 @@ class GammaDiagonal(Substitution):
     N: int
 
     def __post_init__(self) -> None:
-        if self.N < 2:
-            raise RefusedError(
-                "a domain of one value has nothing to perturb", "drop the column, or keep it if it is public"
-            )
         if self._range > LARGEST_RANGE:
             raise UsageError(
                 f"gamma {self.gamma} has too many decimals for {self.N} values: the "
@@ -45,32 +43,11 @@ class GammaDiagonal(Substitution):
             )
 
     @cached_property
-    def _ratio(self) -> tuple[int, int]:
-        return self.gamma.as_integer_ratio()
-
-    @cached_property
-    def _range(self) -> int:
-        a, b = self._ratio
-        return a + b * (self.N - 1)
+    def sides(self) -> tuple[Blur, ...]:  # type: ignore[override]
+        return (Blur(self.N),)
 
     @property
-    def inputs(self) -> int:
-        return self.N
-
-    @property
-    def outputs(self) -> int:
-        return self.N
-
-    @cached_property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.N)
-
-    @property
-    def amplification(self) -> float:
-        return float(self.gamma)
-
-    @property
-    def lam(self) -> float:
+    def lam(self) -> float:  # type: ignore[override]
         """Return the share of values that are kept; the others are drawn uniformly from all N."""
         g = float(self.gamma)
         return (g - 1) / (g + self.N - 1)
@@ -103,10 +80,6 @@ class GammaDiagonal(Substitution):
         out[:] = u
         stays &= out ^ codes
         out ^= stays
-
-    @property
-    def own_outputs(self) -> tuple[float, float]:
-        return 1.0, float(self.N - 1)
 
     def entropy(self, prior: Floats | None = None) -> float:
         """Return the entropy, which is the same for every prior, as all columns have the same (maths 1)."""

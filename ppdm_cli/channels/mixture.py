@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -90,7 +91,7 @@ class Mixture(Matrix):
         return self._high
 
     def stays(self) -> Floats:
-        found = np.full(1, self._high)
+        found = np.full(1, self.staying)
         for side in self.sides:
             of_null = np.where(np.arange(side.inputs) < side.ordered, 1.0, side.width)
             found = np.multiply.outer(found, of_null).ravel()
@@ -144,6 +145,8 @@ class Mixture(Matrix):
         return -float(near * high * np.log2(high) + (cells - near) * low * np.log2(low))
 
     def around(self, original: np.ndarray, published: np.ndarray) -> np.ndarray:
+        if not any(s.half_width for s in self.sides):
+            return super().around(original, published)
         codes, shown = self.split(original, self.shape_in), self.split(published, self.shape_out)
         found = np.ones(len(original), bool)
         for side, code, output in zip(self.sides, codes, shown, strict=True):
@@ -180,7 +183,7 @@ class Drawn(Mixture, Substitution):
     With gamma = p/s in lowest terms and R = (p-s) w + s T, (p-s) w of R whole numbers blur the record.
     """
 
-    gamma: Decimal
+    gamma: Decimal | Fraction
 
     @cached_property
     def _ratio(self) -> tuple[int, int]:

@@ -20,11 +20,11 @@ from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_for
 from ppdm_cli.joint.joint_table import TINY, JointTable, picked
 from ppdm_cli.joint.model import Model, unseeing
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.sample import FOLDS, Sample, dense, published_codes, read, usable
+from ppdm_cli.joint.sample import FOLDS, Sample, matrix_of, published_codes, read, usable
 
 __all__ = [
-    "CELLS", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Sample", "alone", "dense", "learn", "picked",
-    "published_codes", "read", "unseeing", "usable",
+    "CELLS", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Sample", "alone", "learn", "matrix_of",
+    "picked", "published_codes", "read", "unseeing", "usable",
 ]  # fmt: skip
 
 LEAST = 2.0

@@ -29,7 +29,7 @@ LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
 
 
-def dense(channel: Channel) -> Floats:
+def matrix_of(channel: Channel) -> Floats:
     """Return the matrix of a channel, the identity of one that was kept."""
     return np.eye(channel.domain.size) if channel.kept else channel.matrix.dense()
 
@@ -64,12 +64,12 @@ class Sample:
 
     @cached_property
     def matrices(self) -> list[Floats]:
-        return [dense(c) for c in self.channels]
+        return [matrix_of(c) for c in self.channels]
 
     @cached_property
     def label_matrix(self) -> Floats:
         """Return p(published label | original class)."""
-        return dense(self.label)
+        return matrix_of(self.label)
 
     @property
     def classes(self) -> int:
