@@ -25,13 +25,27 @@ which must be reconstructed first. Memory: constant.""",
 @click.argument("tree", type=options.FILE)
 @click.argument("data", type=options.FILE)
 @options.output_option("DATA with two more columns")
+@click.option(
+    "--heaviest",
+    is_flag=True,
+    help="Missing values and unseen categories follow the branch of most training records, as in the exports "
+    "of train-tree, rather than all in part.",
+)
 @options.csv_options
 @options.from_option
 @options.to_option
 @options.force_option
 @options.json_option
 def command(
-    tree: Path, data: Path, output: Path, csv: Any, from_: Any, to: Any, force: bool, as_json: bool
+    tree: Path,
+    data: Path,
+    output: Path,
+    heaviest: bool,
+    csv: Any,
+    from_: Any,
+    to: Any,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Predict the class of every record of DATA with a TREE that train-tree wrote.
 
@@ -52,7 +66,7 @@ def command(
     table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack, show.progress():
         labelled = Output(stack, output, None, force, to)
-        measured = classify(loaded, table, labelled)
+        measured = classify(loaded, table, labelled, heaviest)
         publish(labelled)
     if as_json:
         click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))

@@ -35,7 +35,7 @@ def show_trained(out: Console, done: Trained, path: Path) -> None:
     shown = [[plain(n), w] for n, w in done.importance.items() if w > 0][:20]
     if shown:
         show.table(out, "Importance", ["attribute", "share"], shown)
-    show.say(out, fitted.remarks)
+    show.say(out, [*fitted.remarks, *([done.exported] if done.exported else [])])
     if done.compared is not None:
         show_compared(out, done.compared)
 

@@ -32,7 +32,8 @@ some numbers per record; for a release, the codes of a million records and the j
     "--export",
     "exports",
     multiple=True,
-    help="The tree as .txt (C4.5's look), .dot (Graphviz) or .svg (a drawing); repeatable.",
+    help="The tree as .txt (C4.5's look), .dot (Graphviz), .svg (a drawing), .sql (one CASE expression) or "
+    ".pmml (4.4); repeatable.",
 )
 @options.file_option("--compare", metavar="OTHER", help="Another tree, a .json: how much of it this one keeps.")
 @options.file_option(

@@ -54,6 +54,8 @@ class Fitted(Shown):
     accuracy: float
     confusion: np.ndarray
     """(true class, predicted class) weights."""
+    elsewhere: int = 0
+    """How many training records get another label where missing values follow the heaviest branch."""
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -151,6 +153,8 @@ class Trained:
     tested: Measured | None
     importance: dict[str, float]
     compared: Compared | None = None
+    exported: str | None = None
+    """What exports for other programs say of missing values, where there are any."""
 
     def figures(self) -> dict[str, Any]:
         """Return what --json says."""
@@ -191,8 +195,8 @@ def train(
     if sidecar is not None and sidecar.stage == "perturbed" and predicted is not None and test is None:
         raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
     with ExitStack() as stack:
-        files: list[TreeFile | Export] = [Export(stack, path, places.force) for path in places.exports]
-        files.append(TreeFile(stack, places.tree, places.force))
+        exports = [Export(stack, path, places.force) for path in places.exports]
+        tree_file = TreeFile(stack, places.tree, places.force)
         labelled = None if predicted is None else Output(stack, predicted, force=places.force)
         tests = None if test is None else open_records(test, table, csv)
         other = None if against.compare is None else load(against.compare)
@@ -208,11 +212,22 @@ def train(
             else:
                 on = table if table.rewindable and isinstance(done, Fitted) else None
             likeness = compared(done.tree, other, on)
-        for file in files:
-            file.fill(done.tree)
+        note = _note(done)
+        tree_file.fill(done.tree)
+        for export in exports:
+            export.fill(done.tree, note)
         # all is written: only now is anything put in its place
-        publish(*([] if labelled is None else [labelled]), *(file.into for file in files))
-    return Trained(done, None if test is None else tested, importance(done.tree), likeness)
+        publish(*([] if labelled is None else [labelled]), *(e.into for e in exports), tree_file.into)
+    said = note if any(e.exact for e in exports) else None
+    return Trained(done, None if test is None else tested, importance(done.tree), likeness, said)
+
+
+def _note(done: Fitted | FromRelease) -> str:
+    """Return what an export for other programs does with missing values, and how many records that changes."""
+    says = "A missing value or an unseen category follows the heaviest branch, as in ppdm predict --heaviest"
+    if isinstance(done, FromRelease):
+        return f"{says}."
+    return f"{says}: of {counted(done.records, 'training record')} {done.elsewhere} get another label by that."
 
 
 def _check(options: Options) -> None:
@@ -235,7 +250,7 @@ def fit_records(records: Records, options: Options | None = None) -> Fitted:
         Pruner(records, grown, options.confidence).run()
         grown.entries.clear()
     tree = packed(records, grown, options)
-    confusion = _confusion(records, tree)
+    confusion, elsewhere = _confusion(records, tree)
     cut = [c.feature.name for c in records.columns if c.cut]
     remarks = []
     if cut:
@@ -243,16 +258,20 @@ def fit_records(records: Records, options: Options | None = None) -> Fitted:
             f"{listed(cut)} had more than 65536 distinct values: "
             "thresholds are quantiles (--cuts changes how many)."
         )
-    return Fitted(tree, records.rows, float(np.trace(confusion) / confusion.sum()), confusion, remarks)
+    right = float(np.trace(confusion) / confusion.sum())
+    return Fitted(tree, records.rows, right, confusion, elsewhere, remarks)
 
 
-def _confusion(records: Records, tree: Tree) -> np.ndarray:
-    """Return the (true, predicted) weights of the training records, from the leaves or record by record."""
+def _confusion(records: Records, tree: Tree) -> tuple[np.ndarray, int]:
+    """Return the (true, predicted) weights of the training records, from the leaves or record by record.
+
+    And the number of records that are predicted otherwise by the heaviest branches.
+    """
     classes = len(records.labels)
     if not records.has_missing:
         sums = np.zeros((classes, classes))
         np.add.at(sums, tree.label[tree.is_leaf], tree.counts[tree.is_leaf])
-        return sums.T
+        return sums.T, 0
     columns = {}
     for number in np.unique(tree.feature[tree.feature >= 0]).tolist():
         column = records.columns[number]
@@ -260,27 +279,29 @@ def _confusion(records: Records, tree: Tree) -> np.ndarray:
             columns[number] = np.append(column.values, np.nan)[column.codes]
         else:
             columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
-    key = records.classes * classes + Descent(tree).predicted(columns, records.rows).label
-    counts = np.bincount(key, records.weights, classes * classes)
-    return counts.reshape(classes, classes).astype(np.float64)
+    label, other = (Descent(tree, way).predicted(columns, records.rows).label for way in (False, True))
+    counts = np.bincount(records.classes * classes + label, records.weights, classes * classes)
+    return counts.reshape(classes, classes).astype(np.float64), int((label != other).sum())
 
 
 def predict(
     tree: Tree | Fitted | FromRelease | str | Path,
     data: Any,
     *,
+    heaviest: bool = False,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> pl.DataFrame:
     """Predict each record's class, by a tree or the file that it is in.
 
-    The frame has the columns `predicted` and `confidence`, and each class's chance.
+    The frame has the columns `predicted` and `confidence`, and each class's chance. `heaviest`: a missing value
+    follows the branch of most training records, as in a tree's exports, not all in part.
     """
     import polars as pl
     import pyarrow as pa
 
     tree = as_tree(tree)
-    found = predict_table(tree, open_records(data, tree, csv, from_))
+    found = predict_table(tree, open_records(data, tree, csv, from_), heaviest)
     chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
     columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}
     return pl.DataFrame(pa.table(columns))

@@ -56,8 +56,8 @@ class Labeller:
     Where nothing is written only the columns that the tree tests are looked at, and the class.
     """
 
-    def __init__(self, tree: Tree, table: Table, written: bool = True) -> None:
-        self.tree, self._descent = tree, Descent(tree)
+    def __init__(self, tree: Tree, table: Table, written: bool = True, to_heaviest: bool = False) -> None:
+        self.tree, self._descent = tree, Descent(tree, to_heaviest)
         check_columns(tree, table.schema)
         used = {tree.class_name, *(tree.features[i].name for i in tree.feature[tree.feature >= 0])}
         names = table.schema.names
@@ -104,9 +104,11 @@ class Labeller:
         return codes
 
 
-def classify(tree: Tree, table: Table, output: Output | None = None) -> Measured | None:
+def classify(
+    tree: Tree, table: Table, output: Output | None = None, to_heaviest: bool = False
+) -> Measured | None:
     """Predict every record into an output, if there is one; return what was measured if the class is there."""
-    work = Labeller(tree, table, written=output is not None)
+    work = Labeller(tree, table, output is not None, to_heaviest)
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
 

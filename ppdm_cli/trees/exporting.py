@@ -1,4 +1,4 @@
-"""A tree for people: C4.5's text, a graph for Graphviz, a drawing; by suffix.
+"""A tree for people (C4.5's text, a graph for Graphviz, a drawing) and for other programs; by suffix.
 
 Every name and label is quoted or escaped in the way of its format, and shortened where it is long.
 """
@@ -12,6 +12,8 @@ from pathlib import Path
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.tables import Target
 from ppdm_cli.trees.labels import attribute, cases, label, outcome, plain
+from ppdm_cli.trees.pmml import pmml
+from ppdm_cli.trees.sql import sql
 from ppdm_cli.trees.svg import svg
 from ppdm_cli.trees.tree import Tree
 
@@ -74,19 +76,23 @@ def _dot_string(shown: str) -> str:
 
 
 _WAYS = {".txt": text, ".dot": dot, ".svg": svg}
+_EXACT = {".sql": sql, ".pmml": pmml}
+"""For programs: what they say of missing values is noted in them."""
 
 
 class Export:
     """A tree in the form of the path's suffix; checked before any work, whole or not at all."""
 
     def __init__(self, stack: ExitStack, path: Path, force: bool = False) -> None:
-        if path.suffix.lower() not in _WAYS:
+        suffix = path.suffix.lower()
+        if suffix not in {**_WAYS, **_EXACT}:
             raise UsageError(
                 f"the suffix of {quoted(path.name)} names no export",
-                f"name a file that ends in {', '.join(_WAYS)}",
+                f"name a file that ends in {', '.join({**_WAYS, **_EXACT})}",
             )
         self.into = stack.enter_context(Target(path, force))
-        self._way = _WAYS[path.suffix.lower()]
+        self.exact, self._suffix = suffix in _EXACT, suffix
 
-    def fill(self, tree: Tree) -> None:
-        self.into.put(self._way(tree).encode())
+    def fill(self, tree: Tree, note: str = "") -> None:
+        made = _EXACT[self._suffix](tree, note) if self.exact else _WAYS[self._suffix](tree)
+        self.into.put(made.encode())

@@ -67,10 +67,10 @@ def _both_plain(one: pa.DataType, other: pa.DataType) -> bool:
     return all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (one, other))
 
 
-def predict_table(tree: Tree, table: Table) -> np.ndarray:
+def predict_table(tree: Tree, table: Table, to_heaviest: bool = False) -> np.ndarray:
     """Return the chances of the classes for a whole table, (records, classes), in its order."""
     check_columns(tree, table.schema)
-    descent = Descent(tree)
+    descent = Descent(tree, to_heaviest)
     names = [tree.features[i].name for i in descent.tested]
     columns = names or table.schema.names[:1]
     parts = scan(table, descent, columns=columns, doing="predicting")
@@ -90,8 +90,9 @@ def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
 class Descent:
     """A tree, and what follows from it alone, made once for all batches."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+    def __init__(self, tree: Tree, to_heaviest: bool = False) -> None:
+        """`to_heaviest`: a missing value goes to the heaviest branch, not to all in part."""
+        self.tree, self._to_heaviest = tree, to_heaviest
         self.tested: list[int] = np.unique(tree.feature[tree.feature >= 0]).tolist()
 
     def __call__(self, batch: Batch) -> np.ndarray:
@@ -119,7 +120,8 @@ class Descent:
         time, half of the records go first. Below a node that tests nothing that a record has, it has the
         chances that were mixed beforehand.
         """
-        tree, has = self.tree, np.zeros(rows, np.uint64)
+        tree = self.tree
+        has = np.full(rows, ~np.uint64(0) if self._to_heaviest else 0, np.uint64)
         for number, values in outcomes.items():
             has[~np.isnan(values) if tree.features[number].numeric else values >= 0] |= _bit(number)
         chances = np.zeros((rows, len(tree.labels)))
@@ -132,6 +134,8 @@ class Descent:
             if not record.size:
                 continue
             child = self._child(outcomes, record, node)
+            if self._to_heaviest:
+                child = np.where(child < 0, self.heaviest[node], child)
             if child.min() >= 0:
                 waiting.append((record, tree.first_child[node] + child, weight))
                 continue
@@ -160,6 +164,16 @@ class Descent:
             else:
                 child[here] = value
         return child
+
+    @cached_property
+    def heaviest(self) -> np.ndarray:
+        """Return which branch of each node most training records went to; of equal ones the first."""
+        tree, held = self.tree, self.tree.counts.sum(axis=1)
+        found = np.zeros(tree.size, np.int64)
+        for node in np.flatnonzero(~tree.is_leaf).tolist():
+            first = tree.first_child[node]
+            found[node] = held[first : first + tree.children[node]].argmax()
+        return found
 
     @cached_property
     def _shares(self) -> np.ndarray:
