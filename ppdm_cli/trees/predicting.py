@@ -88,10 +88,12 @@ def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
 
 
 class Descent:
-    """A tree, and what follows from it alone, made once for all batches."""
+    """A tree, and what follows from it alone, made once for all batches.
+
+    A missing value goes to all branches in part, or `to_heaviest`.
+    """
 
     def __init__(self, tree: Tree, to_heaviest: bool = False) -> None:
-        """`to_heaviest`: a missing value goes to the heaviest branch, not to all in part."""
         self.tree, self._to_heaviest = tree, to_heaviest
         self.tested: list[int] = np.unique(tree.feature[tree.feature >= 0]).tolist()
 
