@@ -113,15 +113,17 @@ class Mixture(Matrix):
         blurred = moved.reshape(*shape, *moved.shape[1:])
         for place, side in enumerate(self.sides):
             blurred = one(side, blurred, place)
-        blurred = self.lam * blurred.reshape(-1, *moved.shape[1:])
-        return np.moveaxis(blurred + (1 - self.lam) * rest(moved), 0, axis)
+        blurred = blurred.reshape(-1, *moved.shape[1:])
+        blurred *= self.lam
+        blurred += (1 - self.lam) * rest(moved)
+        return np.moveaxis(blurred, 0, axis)
 
     def _to_noise(self, moved: Floats) -> Floats:
         return np.multiply.outer(self.noise, moved.sum(axis=0))
 
     def _from_noise(self, moved: Floats) -> Floats:
-        found: Floats = np.tensordot(self.noise, moved, (0, 0))[None]
-        return found
+        flat = moved.reshape(len(moved), -1)
+        return (self.noise @ flat).reshape(1, *moved.shape[1:])
 
     def entropy(self, prior: Floats | None = None) -> float:
         """Return the entropy of what is shown: columns differ in which of their values are null alone."""
