@@ -84,9 +84,9 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" + "s" * (number != 1)
 
 
-def listed(names: Iterable[object], most: int = 12) -> str:
+def listed(names: Iterable[object]) -> str:
     """Return names in a row, cut where a line would become unreadable."""
-    names = list(names)
+    names, most = list(names), 12
     shown = ", ".join(quoted(n) for n in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
 

@@ -40,11 +40,11 @@ def workers() -> Iterator[ThreadPoolExecutor]:
 
 
 def ordered(
-    executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result], ahead: int = 1
+    executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result]
 ) -> Iterator[Result]:
-    """Yield `work` of every item, in order; at most `ahead` more items than threads wait or run."""
+    """Yield `work` of every item, in order; at most one item more than threads waits or runs."""
     pending: deque[Future[Result]] = deque()
-    most = executor._max_workers + ahead
+    most = executor._max_workers + 1
     try:
         for item in items:
             pending.append(executor.submit(work, item))

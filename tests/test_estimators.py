@@ -212,15 +212,6 @@ def test_em_along_the_axes_is_em_on_the_dense_matrix(table: tuple[Floats, Matric
         assert own >= likelihoods[-1] - 1e-9 * n
 
 
-def test_em_from_a_start_goes_on_from_there() -> None:
-    """The likelihood never falls, step by step: two short runs, one from the other's end."""
-    matrices = [GammaDiagonal(Decimal(3), 4), GammaDiagonal(Decimal(5), 3)]
-    observed = np.random.default_rng(1).integers(1, 80, (4, 3)).astype(float)
-    end = expectation_maximisation(observed, matrices)
-    again = expectation_maximisation(observed, matrices, start=end)
-    np.testing.assert_allclose(again, end, atol=0.01)
-
-
 # -- tables of several slices, and tables with nothing in them
 
 
