@@ -7,9 +7,9 @@ from typing import Any
 
 from ppdm_cli.errors import one_line
 
-MOST = 300
+SHOWN_CHARACTERS = 300
 """The most characters that a result prints."""
-ROWS = 10
+SHOWN_ROWS = 10
 """The most rows of a frame that a notebook shows."""
 
 
@@ -28,12 +28,12 @@ class Shown:
 
     def __repr__(self) -> str:
         text = one_line(f"<{type(self).__name__}: {', '.join(self._words())}>")
-        return text if len(text) <= MOST else text[: MOST - 4] + "...>"
+        return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 4] + "...>"
 
     def _repr_html_(self) -> str:
         body = self._body()
         if hasattr(body, "rows"):  # the frame's own HTML would leave control characters in
-            lines = [body.columns, *body.head(ROWS).rows()]
+            lines = [body.columns, *body.head(SHOWN_ROWS).rows()]
             below = "".join(f"<tr>{''.join(f'<td>{_safe(c)}</td>' for c in line)}</tr>" for line in lines)
             below = f"<table>{below}</table>{body.height} rows"
         else:

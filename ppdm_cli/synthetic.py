@@ -16,7 +16,7 @@ import pyarrow as pa
 from ppdm_cli.errors import UsageError
 from ppdm_cli.pool import ordered, workers
 
-BLOCK = 1 << 17
+BLOCK_ROWS = 1 << 17
 FUNCTIONS = (1, 2, 3, 4, 5)
 _REAL = ("salary", "commission", "age", "hvalue", "loan")
 NAMES = ("salary", "commission", "age", "elevel", "car", "zipcode", "hvalue", "hyears", "loan")
@@ -35,14 +35,14 @@ def generate(function: int, records: int, seed: int, balanced: bool = False) -> 
         raise UsageError(f"unknown function {function}", "functions are 1 to 5")
     if records < 0:
         raise UsageError("the number of records is negative", "such as --records 100000")
-    starts = range(0, records, BLOCK)
+    starts = range(0, records, BLOCK_ROWS)
     with workers() as executor:
         yield from ordered(executor, starts, partial(_block, function, records, seed, balanced))
 
 
 def _block(function: int, records: int, seed: int, balanced: bool, start: int) -> pa.RecordBatch:
-    rows = min(BLOCK, records - start)
-    rng = np.random.default_rng([seed, function, start // BLOCK])
+    rows = min(BLOCK_ROWS, records - start)
+    rng = np.random.default_rng([seed, function, start // BLOCK_ROWS])
     columns = _attributes(rows, rng)
     in_a = group_a(function, columns)
     if balanced:
@@ -98,7 +98,7 @@ def _balance(
 ) -> tuple[Columns, np.ndarray]:
     """Yield as many records of each class, by drawing more of the rarer one, in random order."""
     rows = len(in_a)
-    want_a = (rows + (start // BLOCK + 1) % 2) // 2
+    want_a = (rows + (start // BLOCK_ROWS + 1) % 2) // 2
     taken: dict[bool, list[Columns]] = {True: [], False: []}
     missing = {True: want_a, False: rows - want_a}
     while True:

@@ -41,7 +41,7 @@ def test_the_seed_decides_and_without_one_tables_differ(here: Run) -> None:
 
 
 def test_balanced_makes_both_classes_equally_many() -> None:
-    for records in (1001, synthetic.BLOCK + 1000):
+    for records in (1001, synthetic.BLOCK_ROWS + 1000):
         frame = pl.concat(pl.from_arrow(b) for b in synthetic.generate(3, records, 5, balanced=True))
         counts = dict(frame["group"].value_counts().iter_rows())
         assert frame.height == records and abs(counts["A"] - counts["B"]) <= 1

@@ -27,7 +27,7 @@ from ppdm_cli import CsvOptions, MismatchError, Plan, PpdmError, RefusedError, R
 from ppdm_cli.channels import KINDS
 from ppdm_cli.door import front, spoken
 from ppdm_cli.estimating import fill
-from ppdm_cli.shown import MOST, Shown
+from ppdm_cli.shown import SHOWN_CHARACTERS, Shown
 from ppdm_cli.tables import Output, publish
 from ppdm_cli.trees import Against, FromRelease, train
 from tests.conftest import Run, people
@@ -365,7 +365,7 @@ def test_no_result_prints_over_300_characters() -> None:
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
     for result in results:
         text, html = repr(result), result._repr_html_()
-        assert 10 < len(text) <= MOST and text.isprintable() and type(result).__name__ in text
+        assert 10 < len(text) <= SHOWN_CHARACTERS and text.isprintable() and type(result).__name__ in text
         assert "<script>" not in html and "<b>A" not in html and "\x1b" not in html
     assert "salary" not in repr(release) and len(estimated._repr_html_()) > 500
 

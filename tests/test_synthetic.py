@@ -15,7 +15,7 @@ from scipy import stats
 
 from ppdm_cli import synthetic
 from ppdm_cli.errors import UsageError
-from ppdm_cli.synthetic import BLOCK, FUNCTIONS, NAMES, SCHEMA, generate, group_a
+from ppdm_cli.synthetic import BLOCK_ROWS, FUNCTIONS, NAMES, SCHEMA, generate, group_a
 from tests.chances import LEVEL, binomial, chi_square
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -122,7 +122,7 @@ def test_attributes_are_uniform_and_independent() -> None:
     assert np.abs(correlations).max() < 6 / np.sqrt(100_000)
 
 
-@pytest.mark.parametrize("records", [1, 2, 999, 1_000, BLOCK + 1, 2 * BLOCK + 3])
+@pytest.mark.parametrize("records", [1, 2, 999, 1_000, BLOCK_ROWS + 1, 2 * BLOCK_ROWS + 3])
 @pytest.mark.parametrize("function", [1, 4])
 def test_balanced_classes_differ_by_one_at_most(function: int, records: int) -> None:
     groups = table(function, records, 6, balanced=True).column("group").to_pylist()
@@ -146,7 +146,7 @@ def test_balancing_changes_the_shares_of_the_classes_and_nothing_inside_them() -
 
 @pytest.mark.parametrize("balanced", [False, True])
 def test_the_seed_alone_decides(balanced: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(synthetic, "BLOCK", 1_000)
+    monkeypatch.setattr(synthetic, "BLOCK_ROWS", 1_000)
     whole = table(3, 4_500, 8, balanced)
     assert whole.num_rows == 4_500
     assert table(3, 4_500, 8, balanced).equals(whole)

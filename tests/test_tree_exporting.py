@@ -18,7 +18,7 @@ from ppdm_cli.errors import UsageError
 from ppdm_cli.tables import publish
 from ppdm_cli.trees.exporting import Export, dot, lines, text
 from ppdm_cli.trees.labels import plain
-from ppdm_cli.trees.svg import MOST_ROWS, svg
+from ppdm_cli.trees.svg import DRAWN_ROWS, svg
 from ppdm_cli.trees.tree import Feature, Tree
 from tests.tree_strategies import hostile_tree, trees
 
@@ -120,7 +120,7 @@ def test_deep_and_broad_trees(tmp_path: Path) -> None:
     drawn = svg(deep)
     boxes = ElementTree.fromstring(drawn)
     assert "\u2026" in drawn and "leaves</text>" in drawn
-    assert float(boxes.attrib["height"]) < (MOST_ROWS + 5) * 24
+    assert float(boxes.attrib["height"]) < (DRAWN_ROWS + 5) * 24
 
 
 def export(tree: Tree, path: Path, force: bool = False) -> None:

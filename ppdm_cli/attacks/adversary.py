@@ -41,7 +41,7 @@ from ppdm_cli.tables import Table
 LINEAR = {"spectral": spectral.estimator, "pca": pca.estimator, "bayes-linear": bayes_linear.estimator}
 MOST_CORRELATED = 1 << 9
 """The most attributes of the linear attacks, whose time grows with the cube of their number."""
-MOST_LABELS = 32
+MOST_CLASS_VALUES = 32
 """The most published values of an attribute that may take the place of a missing class in `record`."""
 
 
@@ -64,7 +64,7 @@ class Adversary:
             label = self._sidecar.axis(named.name)
             if label.published.size * sum(c.matrix.outputs for c in self._sidecar.channels) <= MOST_CELLS:
                 return label
-        few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_LABELS]
+        few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_CLASS_VALUES]
         if "record" not in self._asked or not few or len(self._sidecar.attributes) < 2:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)

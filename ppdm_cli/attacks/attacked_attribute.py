@@ -18,7 +18,7 @@ from ppdm_cli.arrays import Addresses, Codes, Floats
 from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.domain import Bins, Domain, unit
 
-CELLS = 1 << 22
+BELIEFS_AT_ONCE = 1 << 22
 """The most beliefs (rows are answers, columns values) that are held at a time."""
 LEAST_WIDTH = 1e-70
 """The least width of a domain: the fourth powers of errors, which intervals need, must be finite and not 0."""

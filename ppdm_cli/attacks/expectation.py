@@ -13,19 +13,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Target
+from ppdm_cli.attacks.attacked_attribute import BELIEFS_AT_ONCE, Guess, Target
 from ppdm_cli.attacks.scoring import Tally, Worth
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.joint import FOLDS
 
-LARGEST, WORK = 1024, 1 << 22
+MOST_OUTPUTS, WORK = 1024, 1 << 22
 """Attributes of more published values have the model's own opinion; cells worked through for one, in a fold."""
 
 
 def tellable(target: Target) -> bool:
     """Return whether the attribute has an unbiased estimate, and matrices small enough to be written out."""
     matrix = target.matrix
-    return matrix.invertible and target.channel.noise is None and matrix.outputs <= LARGEST
+    return matrix.invertible and target.channel.noise is None and matrix.outputs <= MOST_OUTPUTS
 
 
 def enough(targets: Sequence[Target], rows: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ def told(target: Target, likely: Floats, codes: np.ndarray, weights: Floats | No
 
     With one row of `likely` for all, `codes` are all answers and `weights` how many records gave each.
     """
-    found, step = Tally(), max(1, CELLS // target.matrix.outputs // target.matrix.inputs)
+    found, step = Tally(), max(1, BELIEFS_AT_ONCE // target.matrix.outputs // target.matrix.inputs)
     answers, unbiased = target.matrix.dense(), target.matrix.solve(np.eye(target.matrix.outputs))
     for start in range(0, len(codes), step):
         part = slice(start, start + step)

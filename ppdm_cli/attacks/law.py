@@ -19,7 +19,7 @@ from ppdm_cli.coins import Coins, uniform
 
 GROUPS = 64
 """The most groups of published codes that are distinguished, and the number of cells for noise."""
-MOST_ROWS = 512
+MOST_GROUPS = 512
 """The most groups of original codes; null is a group by itself."""
 _LARGEST = 1 << 20
 """The most entries of a law that is held in memory."""
@@ -37,7 +37,7 @@ class Law:
         self._target, self._noise = target, target.channel.noise
         matrix = target.matrix
         self._key = hashlib.blake2b(target.name.encode(), key=release.bytes, digest_size=32).digest()
-        self._per_row = -(-matrix.inputs // MOST_ROWS)
+        self._per_row = -(-matrix.inputs // MOST_GROUPS)
         self._null = matrix.inputs - 1 if target.domain.nulls else matrix.inputs
         self.rows = -(-self._null // self._per_row) + target.domain.nulls
         if self._noise is None:

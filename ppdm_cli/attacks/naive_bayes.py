@@ -26,7 +26,7 @@ STOP = Stop(enough=0.05, patience=2, more=5, most=200)
 MOST_PAIRS = 1 << 12
 """So many pairs are learnt: those with the class and kept columns first."""
 WEIGHTS = (1.0, 0.5, 0.25)
-LEAST = 3.0
+LEAST_RISE = 3.0
 """Nats by which held-out answers must become likelier for another column to count."""
 JUDGES = 1 << 14
 """So many held-out records judge."""
@@ -135,7 +135,7 @@ def _pairs(columns: Columns, places: Collection[int]) -> Iterator[tuple[tuple[in
             first, second = (np.stack([matrices[p[i]] for p in part]) for i in (0, 1))
             alone = np.stack([np.outer(priors[a], priors[b]) for a, b in part])
             gains, tables = _fitted(np.stack([columns.counts(*p) for p in part]), [first, second], alone)
-            yield from ((p, float(g), t) for p, g, t in zip(part, gains, tables, strict=True) if g > LEAST)
+            yield from ((p, float(g), t) for p, g, t in zip(part, gains, tables, strict=True) if g > LEAST_RISE)
 
 
 def _fitted(counts: np.ndarray, matrices: list[Tables], alone: Tables) -> tuple[Floats, Tables]:
@@ -177,7 +177,7 @@ def _weighed(
         before = logs if chosen else np.log(held.prior)[None]
         tried = {w: judged(columns, place, rows, softmax(before + w * own, axis=1)) for w in WEIGHTS}
         weight = max(tried, key=lambda w: float(tried[w].sum()))
-        if tried[weight].sum() > best.sum() + LEAST:
+        if tried[weight].sum() > best.sum() + LEAST_RISE:
             best, logs = tried[weight], before + weight * own
             prior = prior if chosen else whole.prior
             chosen.append(replace(whole, weight=weight))

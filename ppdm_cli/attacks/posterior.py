@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks.attacked_attribute import CELLS, Guess, Rows, Target
+from ppdm_cli.attacks.attacked_attribute import BELIEFS_AT_ONCE, Guess, Rows, Target
 from ppdm_cli.attacks.expectation import crossed, tellable
 from ppdm_cli.attacks.scoring import expected
 from ppdm_cli.privacy import worst_posterior
@@ -59,7 +59,7 @@ def answers(target: Target, prior: Floats | None = None) -> Answers:
 
 def _of_rows(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
     """Return the guesses and the chance of each answer, of any original and of an ordered one, by blocks."""
-    outputs, step = target.matrix.outputs, max(1, CELLS // len(p))
+    outputs, step = target.matrix.outputs, max(1, BELIEFS_AT_ONCE // len(p))
     parts: list[tuple[Floats, ...]] = []
     for start in range(0, outputs, step):
         joint = target.rows(start, min(start + step, outputs)) * p

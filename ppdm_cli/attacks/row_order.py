@@ -20,18 +20,18 @@ from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.perturbing import OrderSample, telling
 from ppdm_cli.stats import chi_square_tail
 
-BLOCK = 1000
-LEVEL = 1e-6
+BLOCK_ROWS = 1000
+FALSE_ALARM = 1e-6
 """The probability that an uninformative order is reported, over all attributes together."""
-LEAST = 10.0
+LEAST_EXPECTED = 10.0
 """The least expected number of records of a code in a block; rarer codes are counted together."""
-MOST_CODES = 1 << 10
+MOST_GUESSED = 1 << 10
 """The most codes of an attribute that is guessed by blocks; of more, a block would know too little."""
 
 
 def blocks(rows: int) -> Iterator[slice]:
-    """Return runs of about `BLOCK` rows."""
-    parts = max(1, rows // BLOCK)
+    """Return runs of about `BLOCK_ROWS` rows."""
+    parts = max(1, rows // BLOCK_ROWS)
     edges = [rows * i // parts for i in range(parts + 1)]
     return (slice(a, b) for a, b in pairwise(edges))
 
@@ -73,7 +73,7 @@ class Order:
             return total
         for part in blocks(len(codes)):
             rows = part.stop - part.start
-            if rows < BLOCK // 2:
+            if rows < BLOCK_ROWS // 2:
                 continue
             counts = np.bincount(column[codes[part]], minlength=k)
             wanted = rows * shares
@@ -90,7 +90,7 @@ class Order:
             if freedom:
                 scale = variance / (2 * freedom)
                 p = chi_square_tail(statistic / scale, freedom / scale)
-            if p < LEVEL / len(states):
+            if p < FALSE_ALARM / len(states):
                 self.telling.add(name)
             row = {"attribute": name, "blocks_p": p, "published_tells": name in self.telling}
             if known:
@@ -104,7 +104,7 @@ class Order:
     @property
     def targets(self) -> list[str]:
         """Return the attributes that are guessed by blocks."""
-        return [n for n, t in self._targets.items() if n in self.telling and t.matrix.outputs <= MOST_CODES]
+        return [n for n, t in self._targets.items() if n in self.telling and t.matrix.outputs <= MOST_GUESSED]
 
     def _guessed(self, target: Target, codes: Codes) -> Guess:
         parts = []
@@ -119,11 +119,11 @@ class Order:
 def _columns(counts: Floats) -> tuple[np.ndarray, Floats]:
     """Return the column of each published code, rare ones together in the last, and the columns' shares."""
     shares = counts / max(counts.sum(), 1.0)
-    common = shares * BLOCK / 2 >= LEAST
+    common = shares * BLOCK_ROWS / 2 >= LEAST_EXPECTED
     column = np.cumsum(common) - 1
     column[~common] = common.sum()
     sums = np.bincount(column, weights=shares)
-    if len(sums) > 1 and sums[-1] * BLOCK / 2 < LEAST:  # too few even together: with the first
+    if len(sums) > 1 and sums[-1] * BLOCK_ROWS / 2 < LEAST_EXPECTED:  # too few even together: with the first
         column[column == len(sums) - 1] = 0
         sums = np.bincount(column, weights=shares)
     return column, np.asarray(sums, np.float64)

@@ -23,7 +23,7 @@ from ppdm_cli.estimating import TINY, maximum_likelihood, shares
 from ppdm_cli.joint import FOLDS, Learnt, Model, unseeing
 from ppdm_cli.privacy import worst_posterior
 
-ROWS = 1 << 13
+READ_AT_ONCE = 1 << 13
 """The number of records that are processed at a time."""
 
 
@@ -104,8 +104,8 @@ class Record:
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         found = {n: self._posterior.answers[n].guesses(rows.codes[n]) for n in self.alone}
         parts: dict[str, list[Guess]] = {}
-        for start in range(0, max(rows.count, 1), ROWS):
-            codes = self._codes(rows, slice(start, start + ROWS))
+        for start in range(0, max(rows.count, 1), READ_AT_ONCE):
+            codes = self._codes(rows, slice(start, start + READ_AT_ONCE))
             for name, likely in self._likely(codes):
                 beliefs = likely * self._answers[name][codes[self._places[name]]]
                 parts.setdefault(name, []).append(self._targets[name].guessed(beliefs))

@@ -24,7 +24,7 @@ from ppdm_cli.tables import Table
 
 MOST_BINS = 24
 """Numbers of more values are cut at so many quantiles."""
-ROWS = 1 << 16
+DECIDING_ROWS = 1 << 16
 """About so many rows decide on the quantiles."""
 
 
@@ -33,7 +33,7 @@ def kept_channels(table: Table, names: Sequence[str], most: int) -> list[Channel
     if not names:
         return []
     kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in names}
-    thin = 0 if table.rows is None else max(table.rows // ROWS, 0).bit_length()
+    thin = 0 if table.rows is None else max(table.rows // DECIDING_ROWS, 0).bit_length()
     task = partial(_seen, kinds, most, thin)
     found = fold(table, task, partial(_merged, most), columns=list(kinds))
     domains = {n: s.domain(kinds[n]) for n, s in (found or {}).items()}

@@ -19,13 +19,13 @@ from ppdm_cli.joint.sample import Sample
 NEAR = 0.1
 """What may be left between expected and wanted totals, in standard deviations of drawing."""
 
-FEW = 64
+FEW_LABELS = 64
 """Of so few labels the sum of products is not worth the threads that BLAS would start for it."""
 
 
 MOST_CHANCES = 1 << 22
 MOST_STEPS = 100
-LEAST = 1e-6
+LEAST_CHANCE = 1e-6
 """At least this share of what the label's share alone would make a chance: any totals can then be had."""
 
 
@@ -38,12 +38,12 @@ def raked(model: Model, sample: Sample, wanted: Floats) -> Model:
     counts = np.bincount(labels, minlength=len(sample.published))
     numbers = (sample.published / np.maximum(counts, 1))[labels]
     chances = model.chances([c[some] for c in sample.codes], labels)
-    chances = chances + LEAST * wanted / wanted.sum() * model.label[labels]
+    chances = chances + LEAST_CHANCE * wanted / wanted.sum() * model.label[labels]
     weights, done, steps = (wanted > 0).astype(float), False, 0
     while not done and steps < MOST_STEPS:
         weights, done = step(weights, Expected.of(weighted(chances, weights), numbers), wanted)
         steps += 1
-    shares = np.maximum(model.shares, LEAST * wanted / wanted.sum()) * weights
+    shares = np.maximum(model.shares, LEAST_CHANCE * wanted / wanted.sum()) * weights
     return replace(model, shares=shares / shares.sum())
 
 
@@ -58,7 +58,7 @@ class Expected:
     def of(cls, chances: Floats, numbers: Floats) -> Expected:
         """Return what to expect of chances (records, labels), where each stands for a number of records."""
         totals, times = numbers @ chances, chances * numbers[:, None]
-        few = chances.shape[1] <= FEW
+        few = chances.shape[1] <= FEW_LABELS
         products = np.einsum("rk,rl->kl", times, chances) if few else times.T @ chances
         return cls(totals, np.diag(totals) - products)
 

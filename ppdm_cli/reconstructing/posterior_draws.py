@@ -17,7 +17,7 @@ from ppdm_cli.engine import Batch
 from ppdm_cli.joint import Learnt, Model, picked, published_codes
 from ppdm_cli.repeatable import hashed, uniform
 
-ROWS = 1 << 13
+DRAWN_AT_ONCE = 1 << 13
 """Records that are drawn at a time: their chances stay in the processor's cache."""
 
 
@@ -88,4 +88,4 @@ class Drawer:
 
 
 def _parts(batch: Batch) -> list[slice]:
-    return [slice(start, start + ROWS) for start in range(0, batch.rows, ROWS)]
+    return [slice(start, start + DRAWN_AT_ONCE) for start in range(0, batch.rows, DRAWN_AT_ONCE)]

@@ -15,7 +15,7 @@ import numpy as np
 from ppdm_cli.trees.labels import cases, outcome, plain
 from ppdm_cli.trees.tree import Tree
 
-MOST_ROWS = 800
+DRAWN_ROWS = 800
 _MOST_LABELS = 20
 """Labels that the legend names."""
 _COLOURS = ("#0969da", "#cf5b16", "#1a7f37", "#8250df", "#bf3989", "#9a6700", "#1b7c83", "#cf222e", "#57606a")
@@ -54,7 +54,7 @@ def _rows(tree: Tree) -> Iterator[tuple[int, int, str, str]]:
     for node in range(tree.size - 1, 0, -1):
         leaves[tree.parent[node]] += leaves[node]
     for node, size in enumerate(tree.children.tolist()):  # whole broods, as long as there are rows for them
-        if size and (not node or (int(tree.parent[node]) in opened and rows + size <= MOST_ROWS)):
+        if size and (not node or (int(tree.parent[node]) in opened and rows + size <= DRAWN_ROWS)):
             opened.add(node)
             rows += size
     waiting = [(0, 0, "")]
@@ -66,7 +66,7 @@ def _rows(tree: Tree) -> Iterator[tuple[int, int, str, str]]:
             yield node, depth, branch, f"\u2026 {leaves[node]} leaves"
         else:
             yield node, depth, branch, plain(tree.features[int(tree.feature[node])].name, 30)
-            for b in reversed(range(min(int(tree.children[node]), MOST_ROWS))):
+            for b in reversed(range(min(int(tree.children[node]), DRAWN_ROWS))):
                 waiting.append(
                     (int(tree.first_child[node]) + b, depth + 1, f"{outcome(tree, node, b, True)}  ")
                 )
