@@ -204,40 +204,17 @@ def described(
     beyond: Beyond | UnsetType = UNSET,
 ) -> Attribute:
     """Return a perturbed attribute as the sidecar writes it."""
-    shared: dict[str, Any] = {
-        "name": name,
-        "role": "perturbed",
-        "dtype": str(domain.kind),
-        "N": domain.size,
-        "nulls": domain.nulls,
-        "domain_from": origin,
-        "beyond": beyond,
-    }
-    if isinstance(domain, Categories):
-        values = [dtypes.to_json(v, domain.kind) for v in domain.values]
-        return Attribute(type="discrete", categories=values, **shared)
-    edges = [dtypes.to_json(e, domain.kind) for e in domain.edges]  # type: ignore[attr-defined]
-    return Attribute(
-        type="continuous",
-        edges=edges,
-        representative=domain.representative,  # type: ignore[attr-defined]
-        **shared,
-    )
+    told: dict[str, Any] = domain.written()
+    if isinstance(domain, Bins):
+        told["representative"] = domain.representative
+    return Attribute(name=name, role="perturbed", domain_from=origin, beyond=beyond, **told)
 
 
 def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
     """Return a kept column; a class says its labels, which are public with it."""
     if facts is not None and facts.values:
-        values = [dtypes.to_json(v, kind) for v in sorted(facts.values)]
-        return Attribute(
-            name=name,
-            role="kept",
-            type="discrete",
-            dtype=str(kind),
-            categories=values,
-            N=len(values) + (facts.nulls > 0),
-            nulls=facts.nulls > 0,
-        )
+        labels = Categories(kind, sorted(facts.values), facts.nulls > 0)
+        return Attribute(name=name, role="kept", **labels.written())
     continuous = not dtypes.is_discrete(kind)
     return Attribute(name=name, role="kept", type="continuous" if continuous else "discrete", dtype=str(kind))
 
