@@ -79,6 +79,16 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
         ) from None
 
 
+def content(path: Path, what: str, most: int) -> bytes:
+    """Return what a small file holds that a person named, be it an endless one."""
+    reading(path)
+    with readable(path, what), path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise UsageError(f"{what}{quoted(path)} is larger than {most >> 20} MiB", "give a smaller one")
+    return data
+
+
 def claim(file: Path | int, name: str = "") -> None:
     """Say that this will be written or removed; refused where the run reads it or writes it already."""
     run, name, identities = _RUN.get(), name or str(file), _identities(file)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.hostile import case
+from tests.hostile import CASES, Case, case
 
 PERTURB = ["perturb", "--gamma", "9", "-o", "o.parquet"]
 
@@ -156,3 +156,18 @@ def the_entropy_of_every_gamma_and_bin(folder: Path) -> list[str]:
 def a_sidecar_nested_deep(folder: Path) -> list[str]:
     (folder / "r.csv.ppdm.json").write_text("[" * 1_000_000 + "]" * 1_000_000)
     return ["inspect", "r.csv.ppdm.json"]
+
+
+def endless(setting: str) -> Case:
+    def make(folder: Path) -> list[str]:
+        (folder / "d.csv").write_text("a\n" + "1\n2\n" * 50)
+        return [*PERTURB, "d.csv", *setting.split()]
+
+    return make
+
+
+CASES |= {
+    "a plan without an end": endless("--plan /dev/zero"),
+    "a domain without an end": endless("--domain a=@/dev/zero"),
+    "a matrix without an end": endless("--attribute a:matrix=dense,table=/dev/zero"),
+}

@@ -28,7 +28,7 @@ from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.matrix import Blocks, Substitution
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
-from ppdm_cli.files import readable, reading
+from ppdm_cli.files import content
 
 MOST_CELLS = 1 << 20
 MOST_CODES = 1 << 10
@@ -143,12 +143,7 @@ class WeightsSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
     """Read a CSV file of probabilities: a header of original labels, and a row for each published label."""
     path = Path(str(value))
-    reading(path)
-    where = f"the matrix {quoted(path)}"
-    with readable(path, "the matrix "):
-        if path.stat().st_size > LARGEST_FILE:
-            raise UsageError(f"{where} is larger than {LARGEST_FILE >> 20} MiB", "use fewer values or bins")
-        data = path.read_bytes()
+    where, data = f"the matrix {quoted(path)}", content(path, "the matrix ", LARGEST_FILE)
     try:
         rows = [r for r in csv.reader(data.decode("utf-8-sig").splitlines(True), strict=True) if r]
     except (UnicodeError, csv.Error):

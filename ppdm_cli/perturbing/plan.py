@@ -17,14 +17,14 @@ from typing import Any, Literal, get_args
 from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, schemes
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
-from ppdm_cli.files import readable, reading
+from ppdm_cli.files import content
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
 Scale = Literal["log", "sqrt"]
 _DOMAIN = ("interval", "categories", "edges", "scale", "core")
-LARGEST_PLAN = 16 << 20
+LARGEST_PLAN, LARGEST_DOMAIN = 16 << 20, 64 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
@@ -284,10 +284,8 @@ def _domain(value: Any) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> list[str]:
-    reading(path)
     try:
-        with readable(path, "the domain file "):
-            text = path.read_text("utf-8")
+        text = content(path, "the domain file ", LARGEST_DOMAIN).decode("utf-8-sig")
     except UnicodeError:
         raise DataError(f"the domain file {quoted(path)} is not in UTF-8", "convert it") from None
     lines = text.split("\n")
@@ -296,13 +294,8 @@ def _lines(path: Path) -> list[str]:
 
 def _toml(path: Path) -> dict[str, Any]:
     """Return the settings in a plan file: some for all, and a table `attributes.NAME` for each."""
-    reading(path)
     try:
-        with readable(path, "the plan "), path.open("rb") as file:
-            data = file.read(LARGEST_PLAN + 1)
-        if len(data) > LARGEST_PLAN:
-            raise UsageError(f"the plan {quoted(path)} is larger than {LARGEST_PLAN >> 20} MiB", "shorten it")
-        text = data.decode()
+        text = content(path, "the plan ", LARGEST_PLAN).decode("utf-8-sig")
         if _LONG_KEY.search(text):  # tomllib takes the square of its length
             raise UsageError(f"the plan {quoted(path)} has a key of too many parts", "mend that line")
         return tomllib.loads(text)
