@@ -7,22 +7,29 @@ model made slightly wrong are rejected by the same test.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from itertools import product
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
+from ppdm_cli import perturb
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import Steps, forward, shares
-from ppdm_cli.joint import Forest, JointTable, Model
-from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer
-from ppdm_cli.joint.forest import Branch
+from ppdm_cli.joint import Forest, JointTable, Model, read
+from ppdm_cli.joint import forest as joint_forest
+from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer, steps_of
+from ppdm_cli.joint.forest import Branch, learn_marginals
 from ppdm_cli.joint.joint_table import picked
+from ppdm_cli.releases import open_release
+from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
+from tests.conftest import people
 
 GAMMA = Decimal(3)
 MATRICES = [
@@ -260,3 +267,23 @@ def test_picking_is_in_proportion_and_never_picks_nothing() -> None:
     counts = np.bincount(picked(weights, np.random.default_rng(9).random(30_000)), minlength=4)
     assert counts[0] == counts[2] == 0
     assert chi_square(counts[[1, 3]], np.array([2.0, 1.0])) > LEVEL
+
+
+@pytest.mark.parametrize("keep", [[], ["group"], ["region"]])
+def test_attributes_of_one_matrix_are_learnt_at_once_each_as_alone(keep: list[str], monkeypatch: Any) -> None:
+    """One by one, two thousand columns took minutes."""
+    frame = people(400).select("region", "member", "group").with_columns(other=pl.col("region").reverse())
+    release = perturb(frame, gamma=9, keep=keep, class_="group", seed=1)
+    table, sidecar = open_release(release.frame, release.sidecar)
+    sample = read(table, sidecar, label_of(sidecar, None))
+    calls: list[int] = []
+    monkeypatch.setattr(
+        joint_forest, "steps_of", lambda s, p, counts: calls.append(len(counts)) or steps_of(s, p, counts)
+    )
+    found = learn_marginals(sample)
+    matrices = {(m.shape, m.tobytes()) for m in sample.matrices}
+    assert len(calls) == len(matrices) and sum(calls) == 5 * len(sample.matrices)
+    for place, channel in enumerate(sample.channels):
+        alone = replace(sample, channels=(channel,), codes=[sample.codes[place]])
+        for steps, after in zip(found, learn_marginals(alone), strict=True):
+            assert all(np.array_equal(steps[out][place], after[out][0]) for out in steps)

@@ -16,7 +16,7 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
 from ppdm_cli.joint.fold_alone import alone, table_model
-from ppdm_cli.joint.forest import MARGINAL_STEPS, Forest, learn_bayes, learn_forests
+from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import TINY, JointTable, picked
 from ppdm_cli.joint.model import Model, unseeing
 from ppdm_cli.joint.raking import raked
@@ -94,14 +94,15 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
     growing = Growing(sample, cells)
-    simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, steps)) for steps in MARGINAL_STEPS]
+    marginals = learn_marginals(sample)
+    simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, m)) for m in marginals]
     candidates = [max(simple, key=lambda c: float(np.nansum(c.scores)))]
     grown = growing.grown()
     if grown is not None:
         candidates.append(_table(sample, grown))
     if len(sample.channels) > 1:
         order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order)))
+        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order, marginals[0])))
     base = np.log(np.maximum(growing.shares @ sample.label_matrix.T, TINY))[sample.folds, sample.labels]
     rises = {c.name: c.scores - base for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}

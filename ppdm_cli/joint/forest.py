@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import combinations
 
 import numpy as np
@@ -147,14 +148,15 @@ class Forest:
         return drawn
 
 
-def learn_forests(sample: Sample, order: Sequence[int]) -> tuple[Forest, dict[int, Forest]]:
+def learn_forests(
+    sample: Sample, order: Sequence[int], marginals: Marginals
+) -> tuple[Forest, dict[int, Forest]]:
     """Return the forest of all records, and by fold those learnt without one.
 
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
     last ones have no edges.
     """
     chosen, folds = _candidates(sample, order), range(FOLDS)
-    marginals = [_marginals(sample, f, MARGINAL_STEPS[0]) for f in folds]
     fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
     wholes = fitted[0][2]
 
@@ -163,38 +165,57 @@ def learn_forests(sample: Sample, order: Sequence[int]) -> tuple[Forest, dict[in
 
     # the records that will judge a forest have no say in its edges
     held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
-    return _built(sample, _marginals(sample, None, MARGINAL_STEPS[0]), weights(folds), wholes), held
+    return _built(sample, marginals[None], weights(folds), wholes), held
 
 
-def learn_bayes(sample: Sample, steps: int) -> tuple[Forest, dict[int, Forest]]:
+def learn_bayes(sample: Sample, marginals: Marginals) -> tuple[Forest, dict[int, Forest]]:
     """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
-    whole = _marginals(sample, None, steps)
+    whole = marginals[None]
     if sample.label.kept:
-        counts = [_seen(sample, [p], None).astype(np.float64) for p in range(len(sample.channels))]
+        counts = [_seen(sample, [p])[0].astype(np.float64) for p in range(len(sample.channels))]
         matrices = [matrices_of((sample.label, c)) for c in sample.channels]
         tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
         whole = [np.maximum(shares(t), 1e-9) for t in tables]
-    held = {f: replace(_built(sample, _marginals(sample, f, steps), {}, {}), dealt=True) for f in range(FOLDS)}
+    held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=True) for f in range(FOLDS)}
     return replace(_built(sample, whole, {}, {}), dealt=True), held
 
 
 Pair = tuple[int, int]
 
 
-def _seen(sample: Sample, places: Sequence[int], held: int | None) -> np.ndarray:
-    """Return the published counts of all records, or of all folds but one."""
+def _seen(sample: Sample, places: Sequence[int]) -> np.ndarray:
+    """Return the published counts of all records, then of all without each fold."""
     counts = sample.counts(places)
-    return np.asarray(counts.sum(axis=0) - (0 if held is None else counts[held]))
+    whole = counts.sum(axis=0, keepdims=True)
+    return np.concatenate([whole, whole - counts])
 
 
-def _marginals(sample: Sample, held: int | None, most: int) -> list[Floats]:
-    """Return the distribution of each attribute within each original class."""
-    known, found = sample.shares(_seen(sample, [], held).astype(np.float64)), []
+Marginals = dict[int | None, list[Floats]]
+"""The distributions of all attributes within each original class: without each fold, and (None) of all."""
+
+
+def learn_marginals(sample: Sample) -> list[Marginals]:
+    """Return the distributions after each number of steps.
+
+    Attributes of one matrix are estimated together: very many would else take as many minutes.
+    """
+    outs = (None, *range(FOLDS))
+    known = np.stack([sample.shares(c.astype(np.float64)) for c in _seen(sample, [])])
+    alike: dict[tuple[int, int, bytes], list[int]] = {}
     for place, matrix in enumerate(sample.matrices):
-        start = np.repeat(known[:, None] / matrix.shape[1], matrix.shape[1], axis=1)
-        steps = steps_of(sample, [place], _seen(sample, [place], held)[None])
-        table = steps(start[None], most)[0].astype(np.float64)
-        found.append(np.maximum(shares(table), 1e-9))
+        alike.setdefault((*matrix.shape, blake2b(matrix.tobytes()).digest()), []).append(place)
+    found = [{out: [known] * len(sample.matrices) for out in outs} for _ in MARGINAL_STEPS]
+    for (outputs, inputs, _), places in alike.items():
+        most = max(1, BATCH_CELLS // (len(outs) * outputs * sample.classes))
+        for some in (places[i : i + most] for i in range(0, len(places), most)):
+            steps = steps_of(sample, some[:1], np.concatenate([_seen(sample, [p]) for p in some]))
+            table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))
+            for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, found, strict=False):
+                table = steps(table, upto - taken)
+                shown = np.maximum(shares(table.astype(np.float64), 2), 1e-9)
+                for i, place in enumerate(some):
+                    for j, out in enumerate(outs):
+                        marginals[out][place] = shown[i * len(outs) + j]
     return found
 
 
