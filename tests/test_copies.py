@@ -132,7 +132,8 @@ def test_copies_are_used_together_record_by_record(files: list[Path], tmp_path: 
     back = reconstruct(files)
     assert len(back.frame) == 6000 and back.frame.columns == pl.read_parquet(files[0]).columns
     assert train_tree(files).tree.size >= 1
-    ppdm("estimate", *(f.name for f in files))
+    for call in (["estimate"], ["train-tree", "-o", "tree.json"]):
+        ppdm(*call, *(f.name for f in files))
     perturb(tmp_path / "o.parquet", tmp_path / "real.csv", copies=2, **SETTINGS | {"class_": "region"})
     real = [tmp_path / "real.1.csv", tmp_path / "real.2.csv"]  # with coins of the system, and a hidden class
     assert len(reconstruct(real).frame) == 6000 and train_tree(real).tree.size >= 1

@@ -21,7 +21,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or two bytes per cell and
 some numbers per record; for a release, the codes of a million records and the joint table.""",
 )
-@click.argument("data", type=options.FILE)
+@click.argument("data", nargs=-1, required=True, type=options.FILE)
 @click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
 @options.file_option(
     "-o", "--output", required=True, help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv."
@@ -74,7 +74,7 @@ some numbers per record; for a release, the codes of a million records and the j
 @options.force_option
 @options.json_option
 def command(
-    data: Path,
+    data: tuple[Path, ...],
     class_: str | None,
     output: Path,
     test: Path | None,
@@ -106,7 +106,8 @@ def command(
     places = Places(output, predicted, exports, force)
     with show.progress():
         settings |= {"prune": not no_prune, "mdl": not no_mdl}
-        done = train(data, places, class_, Against(test, compare, on), csv=csv, from_=from_, **settings)
+        given = list(data) if len(data) > 1 else data[0]
+        done = train(given, places, class_, Against(test, compare, on), csv=csv, from_=from_, **settings)
     if as_json:
         from ppdm_cli.sidecar import display_json
 
