@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
@@ -77,6 +78,7 @@ def child(*args: object, cwd: Path, stdin: bytes = b"", seconds: float = HANG) -
             stdin=given,
             stdout=out,
             stderr=err,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # its threads are busy while they wait
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (_ALLOWED, _ALLOWED)),
         )
         timer = threading.Timer(seconds, run.kill)

@@ -23,8 +23,12 @@ QUICK = {
     "a cell of 60 mib": 1,
     "a parquet string of 200 mib": 1,
     "a parquet of 10 million nulls": 1,
+    "a long list of kept columns": 0,
     "a plan nested deep": 2,
     "a plan of a dotted key": 2,
+    "a plan without an end": 2,
+    "a domain without an end": 2,
+    "a matrix without an end": 2,
 }
 
 

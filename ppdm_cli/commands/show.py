@@ -144,7 +144,7 @@ def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[
 
 def say(out: Console, sentences: Sequence[str]) -> None:
     for sentence in sentences:
-        out.print(Text(one_line(sentence)), soft_wrap=False)
+        out.print(Text(one_line(sentence)), crop=False)  # cropping takes the square of its length
 
 
 class _Figures(ProgressColumn):
