@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.evaluating import Entropy, designs, entropy
     from ppdm_cli.inspection import Inspected, inspect
+    from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted", "FromRelease",
-    "Inspected", "MismatchError", "Plan", "PpdmError", "Reconstructed", "RefusedError", "Release",
+    "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Reconstructed", "RefusedError", "Release",
     "Sidecar", "Tree", "UsageError", "__version__", "attack", "compare", "describe", "designs", "entropy",
-    "estimate", "inspect", "perturb", "predict", "reconstruct", "running", "train_tree",
+    "estimate", "inspect", "merge_networks", "perturb", "predict", "reconstruct", "running", "train_bayes",
+    "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -36,6 +38,7 @@ _ROOMS = {
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
     "evaluating": ("Entropy", "designs", "entropy"),
+    "networks": ("Network", "merge_networks", "train_bayes"),
     "perturbing": ("Plan", "Release", "describe", "perturb"),
     "inspection": ("Inspected", "inspect"),
     "reconstructing": ("Reconstructed", "reconstruct"),

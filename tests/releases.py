@@ -96,12 +96,12 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
         "a number outside": (
             make.parquet("number", whole.set_column(place, "age", pa.array(ages))),
             3,
-            "'age' has a value outside the sidecar's domain in row 8 ",
+            "'age' has a value outside its domain in row 8 ",
         ),
         "a word outside": (
             make.parquet("word", whole.set_column(2, "region", pa.array(regions))),
             3,
-            "'region' has a value outside the sidecar's domain in row 8 ",
+            "'region' has a value outside its domain in row 8 ",
         ),
         "a CSV with a word": (make.csv("outside", region, f"{WORD},"), 3, "'region' has a value outside"),
         "a CSV with its digest": (make.csv("digest", region, f"{WORD},", True), 3, "are not those its sidecar"),

@@ -27,6 +27,7 @@ from ppdm_cli import CsvOptions, MismatchError, Plan, PpdmError, RefusedError, R
 from ppdm_cli.channels import KINDS
 from ppdm_cli.door import front, spoken
 from ppdm_cli.estimating import fill
+from ppdm_cli.networks import Network, Node
 from ppdm_cli.shown import SHOWN_CHARACTERS, Shown
 from ppdm_cli.tables import Output, publish
 from ppdm_cli.trees import Against, FromRelease, train
@@ -60,7 +61,8 @@ def tree() -> Any:
 
 def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
     """Every function and parameter of the front door that takes a table."""
-    release = ppdm_cli.perturb(people(600), gamma=9, class_="group", keep="group", drop="since", seed=1)
+    given: dict[str, Any] = {"class_": "group", "keep": "group", "drop": "since", "seed": 1}
+    release, age = ppdm_cli.perturb(people(600), gamma=9, **given), Network.of([Node("age")])
     return {
         "perturb": lambda t: ppdm_cli.perturb(t, gamma=9),
         "estimate": lambda t: ppdm_cli.estimate(t, sidecar=sidecar),
@@ -75,6 +77,9 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
         "inspect": lambda t: ppdm_cli.inspect(t, sidecar=sidecar),
         "compare": lambda t: ppdm_cli.compare(tree, tree, t),
         "describe": lambda t: ppdm_cli.describe(t, {"attributes": {"age": {"gamma": 9, "domain": [0, 9]}}}),
+        "merge_networks": lambda t: ppdm_cli.merge_networks([t, t]),
+        "train_bayes": lambda t: ppdm_cli.train_bayes(t, age),
+        "train_bayes truth": lambda t: ppdm_cli.train_bayes(people(60), age, compare=t),
         "designs": lambda t: ppdm_cli.designs(accuracy=t),
     }
 
@@ -121,18 +126,14 @@ def test_every_function_and_table_parameter_is_tried(tree: Any, release: Release
 
 @pytest.mark.parametrize(
     "as_table",
-    [
-        lambda f: f.lazy(),
-        lambda f: f.lazy().filter(pl.col("age") >= 0),
-        lambda f: f.to_pandas(),
-        lambda f: f.to_arrow(),
-    ],
+    [lambda f: f.lazy(), lambda f: f.lazy().filter(pl.col("age") >= 0), lambda f: f.to_pandas(),
+     lambda f: f.to_arrow()],
     ids=["LazyFrame", "filtered LazyFrame", "pandas", "pyarrow"],
 )
 def test_every_kind_of_table_gives_the_same(as_table: Any, tree: Any, release: Release) -> None:
     data, sidecar = people(600).drop("since"), release.sidecar
     given = {"gamma": 9, "class_": "group", "keep": "group", "seed": 1}
-    assert ppdm_cli.perturb(as_table(data), **given).frame.equals(release.frame)
+    assert ppdm_cli.perturb(as_table(data), **given).frame.equals(release.frame)  # fmt: skip
     assert ppdm_cli.predict(tree, as_table(data)).equals(ppdm_cli.predict(tree, data))
     whole = ppdm_cli.estimate(release.frame, sidecar=sidecar, truth=data).frame
     assert ppdm_cli.estimate(as_table(release.frame), sidecar=sidecar, truth=as_table(data)).frame.equals(whole)
@@ -220,14 +221,13 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     listed = {(f, p.name) for f in FUNCTIONS for p in parameters(f) if p.annotation == "Sequence[str]"}
     assert listed == {
         ("estimate", "attributes"), ("estimate", "joint"),
-        ("attack", "attacks"), ("train_tree", "drop"), ("train_tree", "nominal"),
+        ("attack", "attacks"), ("train_bayes", "nodes"), ("train_tree", "drop"), ("train_tree", "nominal"),
     }  # fmt: skip
     assert "age" not in ppdm_cli.perturb(people(), gamma=9, drop="age").frame.columns
     sidecar, data = release.sidecar, release.frame
     assert len(ppdm_cli.estimate(data, sidecar=sidecar, attributes="age").tables) == 1
-    assert {r["attack"] for r in ppdm_cli.attack(data, sidecar=sidecar, attacks="posterior").rows} == {
-        "posterior"
-    }
+    attacked = ppdm_cli.attack(data, sidecar=sidecar, attacks="posterior")
+    assert {r["attack"] for r in attacked.rows} == {"posterior"}
     fitted = ppdm_cli.train_tree(people(), "group", drop="since", nominal="age")
     assert [f.name for f in fitted.tree.features if not f.numeric] == ["age", "region", "member"]
     with pytest.raises(UsageError, match="joint= takes two or three"):
@@ -352,16 +352,15 @@ def test_no_result_prints_over_300_characters() -> None:
     frame, sidecar = release.frame, release.sidecar
     estimated = ppdm_cli.estimate(frame, sidecar=sidecar, truth=data)
     usable = ppdm_cli.reconstruct(frame, sidecar=sidecar, method="global")
-    fitted, taught = (
-        ppdm_cli.train_tree(data, "group", prune=False, mdl=False),
-        ppdm_cli.train_tree(frame, sidecar=sidecar),
-    )
+    fitted = ppdm_cli.train_tree(data, "group", prune=False, mdl=False)
+    taught = ppdm_cli.train_tree(frame, sidecar=sidecar)
+    learnt = ppdm_cli.train_bayes(data, Network.of([Node(data.columns[0])]))
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
-    assert fitted.tree.size > 10
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted, fitted.tree,
                taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               ppdm_cli.compare(fitted, taught)]  # fmt: skip
+               ppdm_cli.compare(fitted, taught), learnt, learnt.network]  # fmt: skip
+    assert fitted.tree.size > 10
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
     for result in results:
         text, html = repr(result), result._repr_html_()

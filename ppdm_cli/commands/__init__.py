@@ -24,6 +24,7 @@ SUBCOMMANDS = {
     "estimate": "Estimate the original distributions from a release (the miner).",
     "reconstruct": "Turn a release into a data set for any mining tool (the miner).",
     "train-tree": "Train a decision tree on a release, or on any other table.",
+    "train-bayes": "Learn a Bayesian network's parameters from perturbed columns.",
     "predict": "Add a tree's predictions to a table.",
     "entropy": "Show what a matrix costs and gives, to choose gamma and N.",
     "attack": "Show what an adversary can recover from a release.",

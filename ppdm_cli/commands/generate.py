@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import force_option, output_option, to_option
+from ppdm_cli.commands.options import file_option, force_option, output_option, to_option
+from ppdm_cli.errors import UsageError
 
 
 @click.command(
@@ -16,13 +17,13 @@ from ppdm_cli.commands.options import force_option, output_option, to_option
 Examples:
   ppdm generate --function 2 --records 100000 --seed 7 -o f2.parquet
   ppdm generate --function 1 --records 1000 --balanced -o - --to csv | head
+  ppdm generate --network asia.bif --records 20000 -o asia.parquet
 
 \b
-Exit codes: 0 done, 1 the output cannot be written, 2 usage. Memory: constant.""",
+Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Memory: constant.""",
 )
-@click.option(
-    "--function", type=click.IntRange(1, 5), required=True, help="The function that decides the class."
-)
+@click.option("--function", type=click.IntRange(1, 5), help="The function that decides the class.")
+@file_option("--network", help="A Bayesian network with parameters to draw from: .bif, .xml or .json.")
 @click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="The number of records.")
 @click.option(
     "--seed",
@@ -35,12 +36,14 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage. Memory: constant.""
 @to_option
 @force_option
 def command(
-    function: int, records: int, seed: int | None, balanced: bool, output: Path, to: Any, force: bool
-) -> None:
-    """Make a table of Agrawal and Srikant: nine attributes, and a class `group`, A or B.
+    function: int | None, network: Path | None, records: int, seed: int | None, balanced: bool, output: Path,
+    to: Any, force: bool,
+) -> None:  # fmt: skip
+    """Make a table of Agrawal and Srikant, or one drawn from a Bayesian network.
 
-    Salary, commission, age, education level, make of car, zip code, value of the house, years owned,
-    and loan are drawn as the papers say; one of the functions F1 to F5 decides the class.
+    With --function: nine attributes, and a class `group`, A or B. Salary, commission, age, education level,
+    make of car, zip code, value of the house, years owned, and loan are drawn as the papers say; one of the
+    functions F1 to F5 decides the class. With --network: a text column for each node.
     """
     import secrets
     from contextlib import ExitStack, nullcontext
@@ -50,10 +53,21 @@ def command(
     from ppdm_cli.engine import step
     from ppdm_cli.tables import Output, publish
 
-    batches = synthetic.generate(function, records, secrets.randbits(63) if seed is None else seed, balanced)
+    seed = secrets.randbits(63) if seed is None else seed
+    if function is not None and network is None:
+        schema, batches = synthetic.SCHEMA, synthetic.generate(function, records, seed, balanced)
+    elif network is not None and function is None and not balanced:
+        from ppdm_cli.networks import load, sample
+
+        schema, batches = sample(load(network), records, seed)
+    else:
+        raise UsageError(
+            "one of --function and --network is needed, and --balanced goes with --function",
+            "such as --function 2, or --network asia.bif",
+        )
     with ExitStack() as stack:
         target = Output(stack, output, None, force, to, spooled=False)
         to_file = str(output) != "-"  # otherwise rows pass to the terminal as they are made
         with show.progress() if to_file else nullcontext(), step("generating", records) as advance:
-            target.fill(show.advancing(batches, advance), synthetic.SCHEMA)
+            target.fill(show.advancing(batches, advance), schema)
         publish(target)

@@ -16,7 +16,14 @@ import numpy as np
 
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
 from ppdm_cli.estimating.counts import MOST_CELLS, count, encoded, joint_codes, tabulated
-from ppdm_cli.estimating.estimators import DEFAULT, ESTIMATORS, Matrices, largest_remainder, maximum_likelihood
+from ppdm_cli.estimating.estimators import (
+    DEFAULT,
+    ESTIMATORS,
+    Matrices,
+    largest_remainder,
+    maximum_likelihood,
+    project,
+)
 from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
@@ -33,9 +40,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Steps", "Stop",
-    "Tables", "as_frame", "count", "encoded", "estimate", "fill", "forward", "joint_codes", "largest_remainder",
-    "matrices_of", "maximum_likelihood", "shares", "tabulated",
+    "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group", "Steps",
+    "Stop", "Tables", "as_frame", "count", "encoded", "estimate", "fill", "forward", "joint_codes",
+    "largest_remainder", "matrices_of", "maximum_likelihood", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
 

@@ -68,8 +68,7 @@ def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN)
     found = domain.encode(batch.column(name))
     if found.outside.size:
         raise MismatchError(
-            f"the column {quoted(name)} has a value outside the sidecar's domain in "
-            f"{batch.where(int(found.outside[0]))}",
+            f"the column {quoted(name)} has a value outside its domain in {batch.where(int(found.outside[0]))}",
             outside,
         )
     return found.codes

@@ -42,7 +42,7 @@ def set_scale(observed: Floats, matrices: Matrices) -> Floats:
 
 def simplex(observed: Floats, matrices: Matrices) -> Floats:
     """Return the nearest table to the inverse with no negative count and the right number of records."""
-    return _by_slice(inverse(observed, matrices), observed, matrices, _project)
+    return _by_slice(inverse(observed, matrices), observed, matrices, project)
 
 
 def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
@@ -83,7 +83,7 @@ def _by_slice(
     return np.moveaxis(done.reshape(shape), first, axes)
 
 
-def _project(values: Floats, n: float) -> Floats:
+def project(values: Floats, n: float) -> Floats:
     """Project on the counts that sum to n, in the Euclidean norm: one constant off all, negatives to zero."""
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - n) / np.arange(1, len(values) + 1)

@@ -1,0 +1,174 @@
+"""`ppdm train-bayes`: learn the parameters of a Bayesian network whose structure is known."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import FILE, csv_options, file_option, force_option, json_option
+from ppdm_cli.errors import UsageError, counted
+
+_ROWS = 40
+"""Parameters that are shown on a terminal."""
+
+
+@click.command(
+    "train-bayes",
+    epilog="""\b
+Examples:
+  ppdm train-bayes release.parquet --network asia.bif -o learned.bif -o params.parquet
+  ppdm train-bayes clinic.csv insurer.csv --network net.txt --on patient --prior 1 -o net.bif
+  ppdm train-bayes own.csv theirs.csv --network net.bif --nodes flu,fever -o mine.bif
+  ppdm train-bayes --merge mine.bif theirs.bif -o all.bif --compare true.bif
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 network and data, or parties, do not fit, 4 a matrix
+without an inverse. Memory: the largest table of a node and its parents; with --on also the columns.""",
+)
+@click.argument("data", nargs=-1, type=FILE)
+@file_option("--network", help="The structure: .bif, .xml (XMLBIF), or text with lines of the form A -> B.")
+@file_option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    help="The network as .bif or .json, or its parameters as a table (.parquet, .arrow, .csv); repeatable.",
+)
+@file_option("--export", "exports", multiple=True, help="A drawing: .svg or .dot (Graphviz); repeatable.")
+@click.option(
+    "--estimator",
+    type=click.Choice(["inverse", "em"]),
+    default="inverse",
+    show_default=True,
+    help="inverse: the paper's, unbiased before negative counts are cut off. em: the most likely counts.",
+)
+@click.option(
+    "--prior",
+    type=float,
+    default=0.0,
+    metavar="A",
+    help="A Dirichlet prior of so many records for every parameter.  [default: none, maximum likelihood]",
+)
+@click.option("--on", metavar="ID", help="Join the parties' records by this column.  [default: by row order]")
+@click.option("--nodes", metavar="A,B,...", help="Learn only these nodes, such as a party's own.")
+@click.option("--needs", is_flag=True, help="Only list which other parties' columns the --nodes need.")
+@click.option("--merge", is_flag=True, help="DATA are networks that several parties learnt: put them together.")
+@file_option(
+    "--compare",
+    metavar="REFERENCE",
+    help="How far the parameters are from a network's, or from those of original records.",
+)
+@csv_options
+@force_option
+@json_option
+def command(
+    data: tuple[Path, ...],
+    network: Path | None,
+    outputs: tuple[Path, ...],
+    exports: tuple[Path, ...],
+    nodes: str | None,
+    needs: bool,
+    merge: bool,
+    force: bool,
+    as_json: bool,
+    **wishes: Any,
+) -> None:
+    """Learn the parameters of a Bayesian network from DATA: releases, originals, or both.
+
+    Several DATA are several parties' columns about the same records. Perturbed columns may have any kind of
+    matrix; original ones are used as they are. For every node the published counts of its family are taken back
+    through the matrices (Ma and Sivakumar), and each parameter has a standard error. pgmpy and pyAgrum read
+    the .bif.
+    """
+    from ppdm_cli import networks
+    from ppdm_cli.commands import show
+    from ppdm_cli.tables import publish
+
+    own = tuple(nodes.split(",")) if nodes else ()
+    _check(data, network, own, needs, merge, wishes)
+    if needs:
+        _show_needs(networks.needs(network, own), as_json)
+        return
+    stack = click.get_current_context().with_resource(ExitStack())
+    files = [networks.NetworkFile(stack, p, force, networks.OUTPUTS) for p in outputs]
+    files += [networks.NetworkFile(stack, p, force, networks.DRAWINGS) for p in exports]
+    compare, csv = wishes["compare"], wishes["csv"]
+    with show.progress():
+        if merge:
+            done = networks.merge_networks(data, compare, csv)
+        else:
+            done = networks.train_bayes(list(data), network, nodes=own, **wishes)
+    for file in files:
+        file.fill(done.network, done.sidecar)
+    publish(*(f.into for f in files))
+    _show(done, in_file=bool(outputs), as_json=as_json)
+
+
+def _check(
+    data: tuple[Path, ...], network: Path | None, own: tuple[str, ...], needs: bool, merge: bool, wishes: Any
+) -> None:
+    if merge:
+        given = {"network": network, "nodes": own, "needs": needs, "on": wishes["on"], "prior": wishes["prior"]}
+        if any(given.values()):
+            name = next(n for n, v in given.items() if v)
+            raise UsageError(
+                f"--{name} is for training, and --merge only puts networks together", "leave it out"
+            )
+        return
+    if needs and not own:
+        raise UsageError("--needs is about some nodes", "name your own, such as --nodes A,B")
+
+
+def _show_needs(found: dict[str, list[str]], as_json: bool) -> None:
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import display_json
+
+    if as_json:
+        click.echo(display_json({"needs": found}))
+    elif found:
+        rows = [[n, ", ".join(children)] for n, children in found.items()]
+        show.table(show.console(), "Columns of other parties", ["column", "parent of"], rows)
+    else:
+        show.say(show.console(), ["These nodes need no other party's columns."])
+
+
+def _show(done: Any, in_file: bool, as_json: bool) -> None:
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import display_json
+
+    nodes = {d.node: d.nats for d in done.distances}
+    if as_json:
+        compared = {"nodes": {n: _finite(v) for n, v in nodes.items()}, "total": _finite(done.distance)}
+        figures = {"records": done.records, "compared": compared if nodes else None, "remarks": done.remarks}
+        click.echo(display_json(figures | {"parameters": done.frame.to_dicts()}))
+        return
+    out = show.console()
+    rows = []
+    for node in done.network:
+        if node.parameters is None:
+            continue
+        errors = [e for e in ([] if node.std_error is None else node.std_error.ravel().tolist()) if e == e]
+        row = [node.name, len(node.states), ", ".join(node.parents), node.parameters.size]
+        row += [max(errors, default=None), "exact" if node.exact else "estimated"]
+        rows.append(row + ([nodes.get(node.name)] if nodes else []))
+    titles = ["node", "states", "parents", "parameters", "largest std error", "from"]
+    records = "" if done.records is None else f"{counted(done.records, 'record')}, "
+    show.table(out, f"{records}{counted(len(rows), 'node')}", [*titles, *["distance"] * bool(nodes)], rows)
+    shown = done.frame.head(_ROWS) if not in_file else done.frame.head(0)
+    if not in_file:
+        columns = ["node", "parents", "state", "parameter", "std_error", "low", "high"]
+        show.table(
+            out, "Parameters", [c.replace("_", " ") for c in columns], shown.select(columns).rows(), keys=3
+        )
+    if not in_file and len(done.frame) > _ROWS:
+        show.say(out, [f"... and {len(done.frame) - _ROWS} more; -o FILE or --json has all."])
+    if nodes:
+        show.say(out, [f"The conditional Kullback-Leibler distance is {done.distance:.4g} nats in all."])
+    show.say(out, done.remarks)
+
+
+def _finite(value: float) -> float | str:
+    return "inf" if value == float("inf") else value

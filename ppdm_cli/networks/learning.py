@@ -1,0 +1,146 @@
+"""Parameters and their standard errors from counts of published families (Ma and Sivakumar 5, maths 7).
+
+Theorem 1 says which published counts of a family are to be expected, by the Kronecker product of its channels;
+Theorem 2 inverts it, axis by axis. A parameter is the ratio of two estimated counts, N_ijk / N_ij, and a row of
+them is moved to the nearest shares where noise made some negative. With f = N_ijk - theta N_ij, a sum over what
+was published, Var(theta) = Var(f) / N_ij^2 by the delta method. The records are a sample, so Var(f) is
+sum y c^2 - (sum y c)^2 / n with c the weights of f, for which three moments along the axes are enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+from ppdm_cli.channels import Channel
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, count, project
+from ppdm_cli.networks.network import Network, Node
+from ppdm_cli.networks.parties import Joined, places
+
+ESTIMATED = {"inverse": "inverse", "em": "ml"}
+"""The estimators of counts, by the names that the paper's readers know."""
+OUTSIDE = (
+    "its values must be states of its node, or what the release's sidecar says: mend it, or fetch it again"
+)
+FEWEST = 3.0
+"""Standard errors that the records of a configuration must be away from 0 for the delta method."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How parameters are estimated; `prior` is Dirichlet's alpha, the same for every cell, 0 for none."""
+
+    estimator: str = "inverse"
+    prior: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.estimator not in ESTIMATED:
+            raise UsageError(f"unknown estimator {quoted(self.estimator)}", f"one of {', '.join(ESTIMATED)}")
+        if not 0 <= self.prior < float("inf"):
+            raise UsageError("the prior is a number of records for every cell", "such as --prior 1")
+
+
+def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> tuple[Network, int]:
+    """Return the network with the parameters of the nodes of these names, and the number of records."""
+    axes = {m: joined.sidecar.axis(m) for n in names for m in network[n].family}
+    states = {m: network[m].states or tuple(a.domain.labels()) for m, a in axes.items()}
+    at = {m: places(m, a.domain, states[m]) for m, a in axes.items()}
+    # of a parent that is not learnt itself only the states are told
+    nodes = {
+        n.name: Node(n.name, n.parents * (n.name in names), states[n.name]) for n in network if n.name in axes
+    }
+    learnt = Network(nodes)
+    families = {n: tuple(axes[m] for m in network[n].family) for n in names}
+    for name, family in families.items():
+        _check(name, family, way)
+    records = 0
+    for name, observed in _counted(families, joined):
+        node, records = nodes[name], int(observed.sum())
+        found = _Counts(observed, families[name], [at[m] for m in node.family], learnt.shape(node))
+        theta, error, rows = _estimated(found, way)
+        raw = tuple(m for m in node.family if axes[m].kept)
+        nodes[name] = replace(node, parameters=theta, std_error=error, records=rows, raw=raw)
+    return Network.of(list(nodes.values())), records
+
+
+def _check(name: str, family: Sequence[Channel], way: Way) -> None:
+    cells = max(prod(a.published.size for a in family), prod(a.domain.size for a in family))
+    if cells > MOST_CELLS:
+        raise UsageError(
+            f"the node {quoted(name)} and its parents have {cells} combinations, more than {MOST_CELLS}",
+            "give it fewer parents, or parents of fewer states",
+        )
+    blind = [a.name for a in family if a.law is not None and not a.law.invertible]
+    if blind and way.estimator == "inverse":
+        raise RefusedError(
+            f"the matrix of {quoted(blind[0])} is as good as singular: its inverse says nothing",
+            "say --estimator em, which gives no standard errors there",
+        )
+
+
+def _counted(families: Mapping[str, Group], joined: Joined) -> Iterator[tuple[str, Floats]]:
+    """Yield the published counts of each family, in as few passes as its tables fit in."""
+    left = list(families)
+    while left:
+        cells = np.cumsum([prod(a.published.size for a in families[n]) for n in left])
+        now = left[: max(1, int((cells <= MOST_CELLS).sum()))]
+        yield from zip(now, count(joined.table, [families[n] for n in now], outside=OUTSIDE), strict=True)
+        left = left[len(now) :]
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """The published counts of one family, and where its codes are among the states."""
+
+    observed: Floats
+    family: Group
+    at: Sequence[Sequence[int]]
+    shape: Sequence[int]
+
+    def rows(self, table: Floats) -> Floats:
+        """Return a table by states, a row for each configuration; a table of parents alone as one column."""
+        axes = table.ndim
+        found = np.zeros((*self.shape[:axes], *[1] * (axes < len(self.shape))))
+        found[np.ix_(*self.at[:axes])] = table.reshape(*table.shape, *[1] * (axes < len(self.shape)))
+        return found.reshape(-1, found.shape[-1])
+
+    def moment(self, own: int) -> Floats:
+        """Return what the squared weights of the parents make of the counts, and the node's own to a power."""
+        table = self.observed.sum(axis=-1) if own == 0 else self.observed
+        for axis, channel in enumerate(self.family):
+            last = axis == len(self.family) - 1
+            if channel.law is not None and not (last and own == 0):
+                table = channel.law.solve_power(table, own if last else 2, axis)
+        return self.rows(table)
+
+
+def _estimated(found: _Counts, way: Way) -> tuple[Floats, Floats, Floats]:
+    """Return parameters, standard errors (NaN where none is valid) and the records of each configuration."""
+    laws = [c.law for c in found.family]
+    n, states = max(float(found.observed.sum()), 1.0), found.shape[-1]
+    counts = found.rows(ESTIMATORS[ESTIMATED[way.estimator]](found.observed, laws))
+    records = np.maximum(counts.sum(axis=1), 0.0)
+    records[records <= 1e-9 * n] = 0.0
+    possible = np.zeros_like(counts)
+    for j in np.flatnonzero(records):
+        possible[j] = counts[j] if counts[j].min() >= 0 else project(counts[j], records[j])
+    total = records + way.prior * states
+    known = total > 0
+    theta = np.full_like(counts, 1 / states)
+    theta[known] = (possible[known] + way.prior) / total[known, None]
+    error = np.full_like(counts, np.nan)
+    if all(law is None or law.invertible for law in laws):
+        unbiased = found.rows(ESTIMATORS["inverse"](found.observed, laws))
+        mass = unbiased.sum(axis=1)
+        squares, cross, parents = found.moment(2), found.moment(1), found.moment(0)
+        f = unbiased - theta * mass[:, None]
+        variance = np.maximum(squares - 2 * theta * cross + theta**2 * parents - f**2 / n, 0.0)
+        spread = np.sqrt(np.maximum(parents[:, 0] - mass**2 / n, 0.0))
+        valid = (records > 0) & (mass > FEWEST * spread)
+        error[valid] = np.sqrt(variance[valid]) / total[valid, None]
+    return theta, error, records

@@ -1,0 +1,132 @@
+"""A Bayesian network: nodes with states, parents and, once learnt, parameters.
+
+Parameters have a row for each configuration of the parents, of which the last one's states change first, and
+a column for each state. What an estimate adds (standard errors, records, raw columns) goes with the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+from ppdm_cli.errors import counted, quoted
+from ppdm_cli.shown import Shown
+
+ROUNDED = 1e-3
+"""By so much may a row of parameters in a file miss 1 in sum: published networks are rounded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One node; without states where only a structure is known, without parameters before they are learnt."""
+
+    name: str
+    parents: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    parameters: Floats | None = None
+    std_error: Floats | None = None
+    """NaN where none is valid."""
+    records: Floats | None = None
+    """How many records each configuration of the parents has, as estimated."""
+    raw: tuple[str, ...] = ()
+    """Those of its family whose columns were not perturbed."""
+
+    @property
+    def family(self) -> tuple[str, ...]:
+        return (*self.parents, self.name)
+
+    @property
+    def exact(self) -> bool:
+        """Return whether the parameters were counted from original columns alone: no gamma covers them."""
+        return set(self.raw) == set(self.family)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A release that parameters were learnt from, with the epsilon that it promises, if it promises one."""
+
+    release: str
+    epsilon: float | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Network(Shown):
+    """Nodes in the order of their file; ValueError where they are no network."""
+
+    nodes: dict[str, Node]
+    sources: tuple[Source, ...] = ()
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node], sources: Sequence[Source] = ()) -> Network:
+        found = cls({n.name: n for n in nodes}, tuple(sources))
+        if len(found.nodes) < max(len(nodes), 1):
+            raise ValueError("a node is there twice" if nodes else "it has no nodes")
+        for node in nodes:
+            if what := found._wrong(node):
+                raise ValueError(f"the node {quoted(node.name)} {what}")
+        assert found.order
+        return found
+
+    def _wrong(self, node: Node) -> str:
+        """Return what is wrong with a node; one of which only the structure is known passes."""
+        missing = [p for p in node.parents if p not in self.nodes]
+        if missing:
+            return f"has the parent {quoted(missing[0])}, which is no node"
+        if len(set(node.family)) <= len(node.parents) or len(set(node.states)) < len(node.states):
+            return "has a parent or a state twice, or is its own parent"
+        if node.parameters is None:
+            return ""
+        shape = prod(self.shape(node)[:-1]), len(node.states)
+        tables = (node.parameters, node.std_error, None if node.records is None else node.records[:, None])
+        if any(t is not None and t.shape not in (shape, (shape[0], 1)) for t in tables):
+            return "has not a row of parameters for each configuration of its parents"
+        whole = np.abs(node.parameters.sum(axis=1) - 1) <= ROUNDED
+        return "" if (node.parameters >= 0).all() and whole.all() else "has parameters that do not sum to 1"
+
+    @cached_property
+    def order(self) -> list[str]:
+        """Return the names, parents before children; ValueError where there is a cycle."""
+        done: list[str] = []
+        while len(done) < len(self.nodes):
+            left = [n for n in self.nodes if n not in done]
+            free = [n for n in left if all(p in done for p in self[n].parents)]
+            if not free:
+                walk = left[:1]
+                while walk.count(walk[-1]) == 1:
+                    walk.append(next(p for p in self[walk[-1]].parents if p in left))
+                cycle = walk[walk.index(walk[-1]) :][::-1]
+                raise ValueError(f"it has a cycle: {' -> '.join(map(quoted, cycle))}")
+            done += free
+        return done
+
+    def __getitem__(self, name: str) -> Node:
+        return self.nodes[name]
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes.values())
+
+    def _words(self) -> list[str]:
+        edges = sum(len(n.parents) for n in self)
+        return [counted(len(self.nodes), "node"), counted(edges, "edge")]
+
+    def _body(self) -> list[str]:
+        return [f"{n.name} | {', '.join(n.parents)}" if n.parents else n.name for n in self]
+
+    def shape(self, node: Node) -> tuple[int, ...]:
+        """Return how many states each of the family has, the node last."""
+        return tuple(len(self[n].states) for n in node.family)
+
+    def configurations(self, node: Node) -> list[tuple[str, ...]]:
+        """Return the states of the parents in each row."""
+        return list(product(*(self[p].states for p in node.parents)))
+
+    def configuration(self, node: Node, row: int) -> str:
+        """Return a row's states of the parents for people, such as "smoke = yes, asia = no"."""
+        places = np.unravel_index(row, self.shape(node)[:-1]) if node.parents else ()
+        return ", ".join(f"{p} = {self[p].states[int(i)]}" for p, i in zip(node.parents, places, strict=True))

@@ -1,0 +1,224 @@
+"""Parties' columns about the same records, opened and joined: by row order, or by an identifier.
+
+A party gives a release, or an original, whose columns are used as they are (Ma and Sivakumar's Model I). What
+comes out is one table of the columns that are wanted, and one sidecar that says each one's channel.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET
+
+from ppdm_cli import dtypes
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.domain import Domain
+from ppdm_cli.errors import MismatchError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.estimating import with_kept
+from ppdm_cli.networks.network import Source
+from ppdm_cli.releases import open_data
+from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
+from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
+
+SAME = "each party must give the same records, in the same order or with an identifier (--on)"
+BY_ORDER = (
+    "The parties' rows were joined in the order of their files, which have the same number of records; nothing "
+    "else shows that they are the same people in the same order."
+)
+_INTERVAL = re.compile(r"\[(.+), (.+)[)\]]")
+
+
+@dataclass(frozen=True)
+class Party:
+    """What one party gives; an original has a sidecar that says nothing."""
+
+    table: Table
+    sidecar: Sidecar
+    released: bool
+
+    @property
+    def source(self) -> Source:
+        privacy = self.sidecar.privacy
+        epsilon = None if privacy is UNSET else privacy.perturbed_epsilon
+        return Source(self.sidecar.release, np.inf if epsilon == "inf" else epsilon)
+
+
+def open_parties(data: Sequence[Any], csv: CsvOptions | None) -> list[Party]:
+    """Open what each party gives: a path, a table, or a table with its sidecar."""
+    if not data or any(map(is_stream, data)):
+        raise UsageError("no files are named, or standard input is", "name a file of each party")
+    found = []
+    for given in data:
+        source, sidecar = given if isinstance(given, tuple) else (given, None)
+        table, sidecar = open_data(source, sidecar, csv)
+        if sidecar is not None and sidecar.stage != "perturbed":
+            raise MismatchError(
+                f"{quoted(table.name)} is at stage {sidecar.stage!r}: its records were drawn from estimates",
+                "give the release itself, or the original",
+            )
+        empty = sidecars.new("reconstructed", str(uuid.uuid4()), table.rows, [])
+        found.append(Party(table, sidecar or empty, sidecar is not None))
+    return found
+
+
+@dataclass(frozen=True)
+class Joined:
+    """All columns that are wanted, about the same records, and the channel of each."""
+
+    table: Table
+    sidecar: Sidecar
+    remarks: list[str]
+
+
+def join(
+    parties: Sequence[Party], names: Sequence[str], states: Mapping[str, Sequence[str]],
+    on: str | None, stack: ExitStack,
+) -> Joined:  # fmt: skip
+    """Join the columns of these names; `states` are those that the network gives, where it does."""
+    owners = {name: _owner(name, parties) for name in names}
+    used = [p for p in parties if p in owners.values()]
+    columns = [[n for n in names if owners[n] is p] for p in used]
+    attributes = [_attribute(owners[n], n, states.get(n, ())) for own in columns for n in own]
+    specs = [s for n, p in owners.items() if (s := p.sidecar.spec(n)) is not None]
+    past = [Past.of(p.sidecar) for p in parties if p.released]
+    sidecar = sidecars.new(
+        "estimated", str(uuid.uuid4()), None, attributes, recipes=[Recipe(list(specs))], history=past or UNSET
+    )
+    tables = [p.table for p in used]
+    if on is not None:
+        table: Table = _by_identifier(used, columns, on)
+    else:
+        table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
+    table, sidecar = with_kept(table, sidecar, names, None, stack)
+    return Joined(table, sidecar, [BY_ORDER] if on is None and len(tables) > 1 else [])
+
+
+def _owner(name: str, parties: Sequence[Party]) -> Party:
+    """Return the one party that has a node's column."""
+    having = [p for p in parties if name in p.table.schema.names]
+    if not having:
+        raise MismatchError(
+            f"the network has the node {quoted(name)}, but no party gives a column of that name",
+            f"columns: {listed(n for p in parties for n in p.table.schema.names)}; --nodes learns only some",
+        )
+    if len(having) > 1:
+        both = " and ".join(quoted(p.table.name) for p in having[:2])
+        raise MismatchError(f"the node {quoted(name)} has two columns, in {both}", "drop one of them")
+    return having[0]
+
+
+def _attribute(party: Party, name: str, states: Sequence[str]) -> Attribute:
+    """Return what a column is; of an unperturbed one the network's states are the domain, where it has some."""
+    known = party.sidecar.by_name.get(name)
+    kind = dtypes.normal(party.table.schema.field(name).type, name)
+    attribute = known or Attribute(name=name, role="kept", type="discrete", dtype=str(kind))
+    if attribute.has_domain or not states:
+        return attribute
+    own = [s for s in states if s != "null"]
+    parts = [_INTERVAL.fullmatch(s) for s in own]
+    size: dict[str, Any] = {"N": len(states), "nulls": len(own) < len(states)}
+    try:
+        if all(parts) and not dtypes.is_discrete(kind):
+            edges = sorted({dtypes.from_text(t, kind) for m in parts if m for t in m.groups()})
+            size |= {"type": "continuous", "edges": [dtypes.to_json(e, kind) for e in edges]}
+        else:
+            values = sorted(dtypes.from_text(s, kind) for s in own)
+            size |= {"type": "discrete", "categories": [dtypes.to_json(v, kind) for v in values]}
+        return msgspec.structs.replace(attribute, **size)
+    except ValueError:
+        raise MismatchError(
+            f"the states of {quoted(name)} in the network are no values of its column's type, {kind}",
+            "say the column's type with --type, or give a network with its values as states",
+        ) from None
+
+
+def places(name: str, domain: Domain, states: Sequence[str]) -> list[int]:
+    """Return the place among a node's states of each code of its column's domain."""
+
+    def canonical(text: str) -> str:
+        try:
+            return str(dtypes.to_json(dtypes.from_text(text, domain.kind), domain.kind))
+        except ValueError:
+            return text
+
+    known = {canonical(s): i for i, s in enumerate(states)}
+    labels = [canonical(label) for label in domain.labels()]
+    unknown = [label for label in labels if label not in known]
+    if unknown or len(set(labels)) < len(labels):
+        raise MismatchError(
+            f"the column {quoted(name)} can have values that are no states of its node, or a value twice: "
+            f"{listed(unknown)}",
+            f"the network's states are {listed(states)}: rename the ones or the others",
+        )
+    return [known[label] for label in labels]
+
+
+def _by_order(tables: Sequence[Table], columns: Sequence[Sequence[str]]) -> Table:
+    if len({t.rows for t in tables} - {None}) > 1:
+        raise _uneven(tables)
+    schema = pa.schema([t.schema.field(n) for t, own in zip(tables, columns, strict=True) for n in own])
+    rows = partial(_side_by_side, tables, columns)
+    return ArrowTable(", ".join(t.name for t in tables), schema, rows, None, True)
+
+
+def _side_by_side(tables: Sequence[Table], columns: Sequence[Sequence[str]]) -> Iterator[pa.RecordBatch]:
+    """Yield the tables' rows side by side, however each of them is cut."""
+    streams = [loaded(t, own) for t, own in zip(tables, columns, strict=True)]
+    batches = [(b for _, _, b in stream if b.num_rows) for stream in streams]
+    waiting: list[pa.RecordBatch | None] = [None] * len(tables)
+    while True:
+        waiting = [w if w else next(b, None) for w, b in zip(waiting, batches, strict=True)]
+        ready = [w for w in waiting if w is not None]
+        if len(ready) < len(tables):
+            if ready:
+                raise _uneven(tables)
+            return
+        rows = min(b.num_rows for b in ready)
+        parts = [c for b in ready for c in b.slice(0, rows).columns]
+        yield pa.RecordBatch.from_arrays(parts, names=[n for own in columns for n in own])
+        waiting = [b.slice(rows) if b.num_rows > rows else None for b in ready]
+
+
+def _uneven(tables: Sequence[Table]) -> MismatchError:
+    counts = ", ".join(quoted(t.name) + (f" {t.rows}" if t.rows is not None else "") for t in tables)
+    return MismatchError(f"the parties have different numbers of records: {counts}", SAME)
+
+
+def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], on: str) -> Table:
+    """Join by an identifier, which each party has once for each record; all columns are in memory."""
+    read: dict[str, pa.ChunkedArray] = {}
+    first: pa.ChunkedArray | None = None
+    for party, own in zip(parties, columns, strict=True):
+        schema, name = party.table.schema, quoted(party.table.name)
+        if on not in schema.names:
+            raise unknown_column(on, schema.names, f"--on for {name}")
+        if party.sidecar.spec(on) is not None:
+            raise UsageError(f"the identifier {quoted(on)} was perturbed in {name}", "perturb --keep it")
+        batches = [b for _, _, b in loaded(party.table, list(dict.fromkeys([on, *own])))]
+        keys = pa.chunked_array([pc.cast(b.column(on), pa.string()) for b in batches], pa.string())
+        if keys.null_count or len(pc.unique(keys)) < len(keys):
+            raise MismatchError(f"{name} has an identifier that is null, or there twice", SAME)
+        order = pc.index_in(keys if first is None else first, value_set=keys)
+        first = keys if first is None else first
+        if len(keys) != len(first) or order.null_count:
+            both = len(first) - order.null_count
+            raise MismatchError(
+                f"{both} identifiers are in both {quoted(parties[0].table.name)}, which has {len(first)}, and "
+                f"{name}, which has {len(keys)}",
+                SAME,
+            )
+        for n in own:
+            whole = pa.chunked_array([dtypes.plain(b.column(n)) for b in batches], schema.field(n).type)
+            read[n] = whole.take(order)
+    table = pa.table(read)
+    return ArrowTable("the joined table", table.schema, lambda: iter(table.to_batches()), table.num_rows, True)
