@@ -15,7 +15,7 @@ from ppdm_cli.joint.sample import FOLDS
 from ppdm_cli.releases import open_releases
 from ppdm_cli.stats import Z
 from ppdm_cli.trees import FromRelease
-from ppdm_cli.trees.expected_accuracy import FEWEST, LEAST, OTHER_TREE, WIDEST, Evidence, Expected, expected
+from ppdm_cli.trees.expected_accuracy import LEAST, OTHER_TREE, WIDEST, Evidence, Expected, expected
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
 from tests.papers.hard_tables import CLASS, TABLES
@@ -56,20 +56,33 @@ def test_the_narrower_interval_is_told_and_none_that_is_wide() -> None:
     assert judged.high == pytest.approx(0.8 + LEAST + Z * 0.4 / 100)
     for wide in (
         evidence(right[:50], own=1.0, judged=0.6), evidence(own=1.0, judged=0.6), evidence(gap=0.2),
-        evidence(judges=FEWEST - 1),
+        evidence(own=np.nan, judged=np.nan),
     ):  # fmt: skip
         assert expected(wide, 0.6) == Expected(0.6), "no figure without an interval"
 
 
-def test_the_own_model_is_not_believed_and_the_commonest_class_is_a_floor() -> None:
+def test_the_own_model_is_not_believed() -> None:
     between = expected(evidence(own=0.9), 0.6)
     assert between.accuracy is not None and 0.8 < between.accuracy < 0.9
     assert between.low is not None and between.high is not None
     assert between.high - between.low <= 2 * WIDEST and between.low < 0.85 < between.high
-    low = expected(evidence(own=0.62, judged=0.6), 0.9)
-    assert low.accuracy == low.high == 0.9 and low.low is not None and low.low < 0.62
     still, moved = expected(evidence(), 0.6), expected(evidence(gap=0.1), 0.6)
     assert moved.low == pytest.approx(still.low) and moved.high == pytest.approx(still.high + 0.1)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_a_tree_that_held_out_records_put_below_the_commonest_class_becomes_a_leaf(
+    above: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(_: Evidence, commonest: float) -> Expected:
+        middle = commonest + (0.01 if above else -0.01)
+        return Expected(commonest, "held-out", middle, middle - 0.05, middle + 0.05)
+
+    monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected", noted)
+    found = grown(released(people(1, 4_000, 1), gamma=19))
+    assert (found.tree.leaves > 1) == above == ("below the commonest class" not in " ".join(found.remarks))
+    e = found.expected
+    assert e.accuracy is not None and e.accuracy >= e.commonest - 1e-9
 
 
 def test_held_out_records_are_not_biased(monkeypatch: pytest.MonkeyPatch) -> None:

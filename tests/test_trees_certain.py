@@ -18,14 +18,16 @@ def table(saved: float) -> np.ndarray:
     return np.array([[400.0, 250.0 - saved / 2], [100.0, 250.0 + saved / 2]])
 
 
-def leaves(folded: list[float], saved: float = 40.0) -> int:
-    """How many leaves stay of two, where the tables without a fold save `folded`."""
+def leaves(folded: list[float], saved: float = 40.0, classes: int = 2) -> int:
+    """How many leaves stay of two, where the tables without a fold save `folded`; most classes are empty."""
     codes = np.array([0, 1], np.uint8)
     column = Column(Feature("x", "double", True), codes, 2, np.array([0.0, 1.0]), False)
-    cells = Records((column,), "y", "string", ("a", "b"), np.zeros(2, np.intp))
-    tables = np.stack([table(s) for s in (saved, *folded)])
-    both = replace(column, codes=np.tile(codes, 2))
-    records = replace(cells, columns=(both,), classes=np.repeat([0, 1], 2), weights=tables[0].ravel())
+    cells = Records((column,), "y", "string", tuple("abcdefgh"[:classes]), np.zeros(2, np.intp))
+    nobody = np.zeros((classes - 2, 2))
+    tables = np.stack([np.vstack([table(s), nobody]) for s in (saved, *folded)])
+    both = replace(column, codes=np.tile(codes, classes))
+    labels = np.repeat(np.arange(classes), 2)
+    records = replace(cells, columns=(both,), classes=labels, weights=tables[0].ravel())
     grown = grow(records, Options("gain", 2, None, 0.25, False, False), False)
     assert grown.feature[0] == 0
     sums = landed(cells, grown, tables.reshape(-1, 2).T)
@@ -39,6 +41,8 @@ def test_a_subtree_must_save_half_of_its_standard_error(spread: float, kept: int
     assert leaves([40 + spread, 40 - spread, 40 + spread, 40 - spread]) == kept
 
 
-@pytest.mark.parametrize(("saved", "kept"), [(0.05, 1), (0.2, 2)])
-def test_a_leaf_must_save_a_ten_thousandth_of_the_records(saved: float, kept: int) -> None:
-    assert leaves([saved] * 4, saved) == kept
+@pytest.mark.parametrize(("saved", "classes", "kept"), [(0.05, 2, 1), (0.2, 2, 2), (0.02, 8, 1), (0.05, 8, 2)])
+def test_a_leaf_must_save_a_share_of_the_records_less_of_it_with_many_classes(
+    saved: float, classes: int, kept: int
+) -> None:
+    assert leaves([saved] * 4, saved, classes) == kept

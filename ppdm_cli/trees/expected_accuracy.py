@@ -54,11 +54,11 @@ class Evidence:
     right: Floats
     """For records that the tree was grown without, an unbiased figure of whether it is right about each."""
     own: float
-    """The share of the records that it is right about, as its own model has it."""
+    """The share of the records that it is right about, as its own model has it; NaN where no judge is asked."""
     judged: float
     """The same as a model has it that was learnt from one fold alone, of the tree grown without that fold."""
     judges: int
-    """The records of that fold; 0 where no judge is to be asked."""
+    """The records of that fold."""
     trusted: float
     """How far from the judge's figure to its own model's the accuracy of such a tree is."""
     gap: float = 0.0
@@ -121,7 +121,7 @@ def _judged(evidence: Evidence) -> tuple[float, float]:
     """Return the accuracy between the judge's figure and the own model's, and its interval's half-width."""
     apart = evidence.own - evidence.judged
     middle = evidence.judged + evidence.trusted * apart
-    if evidence.judges < FEWEST:
+    if np.isnan(apart):
         return middle, np.inf
     by_chance = sqrt(max(middle * (1 - middle), 0.0) / evidence.judges)
     return middle, LEAST + MISSED * abs(apart) + Z * by_chance
@@ -137,7 +137,5 @@ def _mean(values: Floats) -> tuple[float, float]:
 def _told(how: Literal["held-out", "judged"], middle: float, half: float, commonest: float) -> Expected:
     if half > WIDEST:
         return Expected(commonest)
-    low, middle, high = (
-        float(np.clip(v, 0, 1)) for v in (middle - half, max(middle, commonest), middle + half)
-    )
-    return Expected(commonest, how, middle, low, max(middle, high))
+    low, middle, high = (float(np.clip(v, 0, 1)) for v in (middle - half, middle, middle + half))
+    return Expected(commonest, how, middle, low, high)

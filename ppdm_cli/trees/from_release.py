@@ -18,6 +18,7 @@ from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.expected_accuracy import (
+    FEWEST,
     MOST_LABELS,
     OF_A_TABLE,
     OF_DRAWN_RECORDS,
@@ -153,10 +154,15 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         )
     if isinstance(model.within, JointTable):
         tree, gap = maker.refined(tree, model)
+    told = expected(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
+    if told.accuracy is not None and told.accuracy < told.commonest and tree.size > 1:
+        remarks.append("Held-out records put the tree below the commonest class: one leaf.")
+        tree = maker.leaf()
+        told = leaf(sample, _commonest(tree))
     return FromRelease(
         tree,
         sample.total,
-        expected(_evidence(learnt, maker, model, grown, gap), _commonest(tree)),
+        told,
         learnt.name,
         tuple(sample.channels[p].name for p in model.places),
         bits,
@@ -181,14 +187,10 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap
     if all(c.kept or c.matrix.invertible for c in tested):
         right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
     fold, held = folds[0]
-    judged = maker.opinion(alone(held, sample, fold), trees[fold][1])
+    judges, own, judged = int((sample.folds == fold).sum()), np.nan, np.nan
     telling = all(c.kept or c.matrix.amplification >= WEAKEST for c in (*tested, sample.label))
-    telling = telling and sample.label.domain.ordinary <= MOST_LABELS
-    return Evidence(
-        np.concatenate([*right, np.zeros(0)]),
-        maker.opinion(model, grown),
-        judged,
-        int((sample.folds == fold).sum()) if telling else 0,
-        OF_A_TABLE if table else OF_DRAWN_RECORDS,
-        gap,
-    )
+    if telling and judges >= FEWEST and sample.label.domain.ordinary <= MOST_LABELS:
+        own = maker.opinion(model, grown)
+        judged = maker.opinion(alone(held, sample, fold), trees[fold][1])
+    trusted = OF_A_TABLE if table else OF_DRAWN_RECORDS
+    return Evidence(np.concatenate([*right, np.zeros(0)]), own, judged, judges, trusted, gap)

@@ -2,8 +2,8 @@
 
 The table was also learnt without each of the folds. How much a subtree's saving differs between these
 tables gives its standard error (the delete-a-group jackknife, Kott 2001); a subtree that saves less than
-half of it, or less than a ten-thousandth of the records a leaf, becomes a leaf (docs/method.md has the
-measurements).
+half of it, or for each leaf less than a ten-thousandth of the records, with two classes, becomes a leaf
+(docs/method.md has the measurements).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ppdm_cli.trees.tree import majority
 
 ERRORS = 0.5
 """Standard errors that a subtree must save."""
-LEAF = 1e-4
-"""The share of the records that each more leaf must save."""
+LEAF = 2e-4
+"""The share of the records that each more leaf must save, divided by the number of classes."""
 
 
 def landed(records: Records, grown: Grown, weights: Any) -> Floats:
@@ -52,14 +52,14 @@ def prune(grown: Grown, inside: Floats) -> None:
     labels = majority(grown.counts)
     right = np.take_along_axis(inside, labels[:, None, None], axis=2)[:, :, 0]
     leaves = np.ones(len(right))
-    folds = inside.shape[1] - 1
+    folds, least = inside.shape[1] - 1, LEAF / inside.shape[2] * total
     for node in inner:
         children = _children(grown, node)
         below, count = right[children].sum(axis=0), leaves[children].sum()
         saved = below - right[node]
         apart = saved[1:] - saved[1:].mean()
         error = float(np.sqrt((folds - 1) / folds * (apart**2).sum()))
-        if saved[0] <= max(ERRORS * error, LEAF * total * (count - 1)) + 1e-9 * total:
+        if saved[0] <= max(ERRORS * error, least * (count - 1)) + 1e-9 * total:
             grown.feature[node] = -1
         else:
             right[node], leaves[node] = below, count
