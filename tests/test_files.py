@@ -72,6 +72,16 @@ READS: dict[str, tuple[str, str, str]] = {
         "u.csv u.csv.ppdm.json original.csv",
         "-o --export --predicted",
     ),
+    "train-tree --compare": (
+        "train-tree u.csv --class group --compare t.json --on original.csv",
+        "u.csv u.csv.ppdm.json t.json original.csv",
+        "-o --export",
+    ),
+    "train-tree on copies": (
+        "train-tree c.1.csv c.2.csv",
+        "c.1.csv c.2.csv c.1.csv.ppdm.json c.2.csv.ppdm.json",
+        "-o --export",
+    ),
     "train-tree on a release": ("train-tree r.csv", "r.csv r.csv.ppdm.json", "-o --export"),
     "predict": ("predict t.json u.csv", "t.json u.csv u.csv.ppdm.json", "-o"),
     "generate": ("generate --function 1 --records 9", "", "-o"),
@@ -112,7 +122,7 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my.key").chmod(0o600)
     perturb(frame, folder / "r.csv", gamma=9, class_="group")
     perturb(frame, folder / "r2.csv", like=folder / "r.csv")
-    perturb(frame, folder / "c.csv", gamma=9, copies=2)
+    perturb(frame, folder / "c.csv", gamma=9, class_="group", copies=2)
     (folder / "s.json").write_bytes((folder / "r.csv.ppdm.json").read_bytes())
     reconstruct(folder / "r.csv", folder / "u.csv")
     for tree in ("t.json", "t.csv"):
@@ -249,6 +259,34 @@ def test_an_empty_name_is_not_the_current_folder(folder: Path, here: Run, args: 
     assert not (folder / "new.csv").exists()
     with pytest.raises(UsageError, match="no input is named"):
         perturb("", gamma=9)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "perturb in.csv --gamma 9 -o new.csv --sidecar -",
+        "perturb in.csv --gamma 9 -o new.csv --id id --key-file -",
+        "inspect in.csv --describe describing.toml -o -",
+        "attack r.csv --plot -",
+        "train-tree r.csv -o new.json --export -",
+    ],
+)
+def test_no_file_is_ever_named_like_a_stream(folder: Path, here: Run, args: str) -> None:
+    before = listing(folder)
+    here(*args.split(), code=2)
+    assert listing(folder) == before
+
+
+def test_copies_are_written_over_nothing_that_is_read(folder: Path, here: Run) -> None:
+    (folder / "a.1.csv").hardlink_to(folder / "in.csv")
+    (folder / "b.2.csv").symlink_to("in.csv")
+    (folder / "c.2.csv.ppdm.json").unlink()
+    (folder / "c.2.csv.ppdm.json").symlink_to("plan.toml")
+    before = listing(folder)
+    for copies in ("a.csv", "b.csv", "c.csv"):
+        call = f"perturb in.csv --plan plan.toml --drop id -o {copies} --copies 2 --force"
+        assert b"also the input" in here(*call.split(), code=2).stderr
+        assert listing(folder) == before
 
 
 def test_the_library_refuses_it_as_well(folder: Path) -> None:

@@ -25,9 +25,36 @@ CALLS = [
     ["attack", "r.parquet", "--truth", "p.parquet"],
     ["train-tree", "p.parquet", "--class", "group", "-o", "own.json", "--force"],
     ["generate", "--function", "2", "--records", "2000", "-o", "made.parquet", "--force"],
+    [
+        "perturb",
+        "p.parquet",
+        "-o",
+        "c.parquet",
+        "--force",
+        "--plan",
+        "plan.toml",
+        "--copies",
+        "2",
+        "--seed",
+        "1",
+    ],
+    ["estimate", "c.1.parquet", "c.2.parquet", "--by", "region", "--attribute", "age", "--simultaneous"],
+    ["inspect", "p.csv", "--describe", "plan.toml", "-o", "p.csv.ppdm.json", "--force"],
+    ["entropy", "--error", "0.05", "--records", "1000"],
+    ["entropy", "--accuracy", "runs.csv"],
 ]
-SILENT = [["inspect", "r.parquet"], CALLS[7]]
-"""They make no pass over a table."""
+SILENT = [["inspect", "r.parquet"], CALLS[7], CALLS[14], CALLS[15]]
+"""They make no pass over a table of records."""
+
+PLAN = """gamma = 9
+keep = ["region"]
+[attributes]
+age.domain = "0:120"
+yearly_income_before_taxes.domain = "0:1000000"
+member = {matrix = "binary", flips = [0.1, 0.2]}
+since.domain = "1970-01-01:1980-01-01"
+admitted_at.domain = "1970-01-01:1980-01-01"
+"""
 
 
 def table(rows: int = 3000) -> pl.DataFrame:
@@ -43,9 +70,17 @@ def table(rows: int = 3000) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Seen]]:
     """All calls on terminals of three widths; the release is the same for all."""
-    folder = tmp_path_factory.mktemp("terminals")
-    table().write_parquet(folder / "p.parquet")
+    folder = stocked(tmp_path_factory.mktemp("terminals"))
     return {width: watch(CALLS, folder, width) for width in (80, 40, 300)}
+
+
+def stocked(folder: Path) -> Path:
+    """All that the calls read."""
+    table().write_parquet(folder / "p.parquet")
+    table().write_csv(folder / "p.csv")
+    (folder / "plan.toml").write_text(PLAN)
+    (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")
+    return folder
 
 
 def test_every_subcommand_is_driven() -> None:
@@ -92,8 +127,8 @@ def test_the_right_row_has_the_cell_where_a_table_is_split(seen: dict[int, list[
 
 
 def test_an_interrupt_leaves_a_clean_line(tmp_path: Path) -> None:
-    table().write_parquet(tmp_path / "p.parquet")
-    assert all(run.code == 0 for run in watch(CALLS[:5], tmp_path, 80))
+    stocked(tmp_path)
+    assert all(run.code == 0 for run in watch([*CALLS[:5], CALLS[11]], tmp_path, 80))
     outputs = {p.name for p in tmp_path.iterdir()}
     calls = [c for c in CALLS if c not in SILENT]
     for width in (80, 40):
