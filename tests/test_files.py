@@ -84,7 +84,14 @@ READS: dict[str, tuple[str, str, str]] = {
     ),
     "train-tree on a release": ("train-tree r.csv", "r.csv r.csv.ppdm.json", "-o --export"),
     "predict": ("predict t.json u.csv", "t.json u.csv u.csv.ppdm.json", "-o"),
+    "train-bayes": (
+        "train-bayes r.csv --network net.txt --compare original.csv",
+        "r.csv r.csv.ppdm.json net.txt original.csv",
+        "-o --export",
+    ),
+    "train-bayes --merge": ("train-bayes --merge a.bif b.bif", "a.bif b.bif", "-o --export"),
     "generate": ("generate --function 1 --records 9", "", "-o"),
+    "generate --network": ("generate --network a.bif --records 9", "a.bif", "-o"),
 }
 DESCRIBING = """gamma = 9
 [attributes]
@@ -93,7 +100,7 @@ member = {matrix = "dense", table = "flip.csv"}
 """
 SUFFIX = {
     "--plot": "svg",
-    "--export": "txt",
+    "--export": "dot",
     "--sidecar": "json",
     "--output-sidecar": "json",
     "--key-file": "key",
@@ -128,6 +135,10 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tree in ("t.json", "t.csv"):
         train = ("train-tree", "original.csv", "--class", "group", "-o", tree)
         subprocess.run([sys.executable, "-m", "ppdm_cli", *train], cwd=folder, check=True, capture_output=True)
+    (folder / "net.txt").write_text("region -> group\n")
+    for node, bif in (("region", "a.bif"), ("group", "b.bif")):
+        learn = ("train-bayes", "original.csv", "--network", "net.txt", "--nodes", node, "-o", bif)
+        subprocess.run([sys.executable, "-m", "ppdm_cli", *learn], cwd=folder, check=True, capture_output=True)
     return folder
 
 

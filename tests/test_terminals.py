@@ -25,23 +25,13 @@ CALLS = [
     ["attack", "r.parquet", "--truth", "p.parquet"],
     ["train-tree", "p.parquet", "--class", "group", "-o", "own.json", "--force"],
     ["generate", "--function", "2", "--records", "2000", "-o", "made.parquet", "--force"],
-    [
-        "perturb",
-        "p.parquet",
-        "-o",
-        "c.parquet",
-        "--force",
-        "--plan",
-        "plan.toml",
-        "--copies",
-        "2",
-        "--seed",
-        "1",
-    ],
+    ["perturb", "p.parquet", "-o", "c.parquet", "--plan", "plan.toml", "--copies=2", "--seed=1", "--force"],
     ["estimate", "c.1.parquet", "c.2.parquet", "--by", "region", "--attribute", "age", "--simultaneous"],
     ["inspect", "p.csv", "--describe", "plan.toml", "-o", "p.csv.ppdm.json", "--force"],
     ["entropy", "--error", "0.05", "--records", "1000"],
     ["entropy", "--accuracy", "runs.csv"],
+    ["train-bayes", "r.parquet", "--network", "net.txt", "-o", "learned.bif", "--force"],
+    ["generate", "--network", "learned.bif", "--records", "2000", "-o", "drawn.parquet", "--force"],
 ]
 SILENT = [["inspect", "r.parquet"], CALLS[7], CALLS[14], CALLS[15]]
 """They make no pass over a table of records."""
@@ -79,6 +69,7 @@ def stocked(folder: Path) -> Path:
     table().write_parquet(folder / "p.parquet")
     table().write_csv(folder / "p.csv")
     (folder / "plan.toml").write_text(PLAN)
+    (folder / "net.txt").write_text("region -> group\nmember -> group\n")
     (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")
     return folder
 
@@ -128,7 +119,7 @@ def test_the_right_row_has_the_cell_where_a_table_is_split(seen: dict[int, list[
 
 def test_an_interrupt_leaves_a_clean_line(tmp_path: Path) -> None:
     stocked(tmp_path)
-    assert all(run.code == 0 for run in watch([*CALLS[:5], CALLS[11]], tmp_path, 80))
+    assert all(run.code == 0 for run in watch([*CALLS[:5], CALLS[11], CALLS[16]], tmp_path, 80))
     outputs = {p.name for p in tmp_path.iterdir()}
     calls = [c for c in CALLS if c not in SILENT]
     for width in (80, 40):
