@@ -137,7 +137,7 @@ class NetworkFile:
     def __init__(self, stack: ExitStack, path: Path, force: bool, among: tuple[str, ...]) -> None:
         if not path.name.lower().endswith(among):
             raise UsageError(
-                f"the suffix of {quoted(path.name)} is not for this",
+                f"the suffix of {quoted(path.name)} names no format of a network",
                 f"name a file that ends in {', '.join(among)}",
             )
         self._way = _WAYS.get(path.suffix.lower())
