@@ -166,7 +166,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
         "r.parquet --network net.bif --compare r.parquet", 3, "is a release, not an original",
     ),
     "another structure": ("r.parquet --network net.bif --compare chain.bif", 3, "or gives it other parents"),
-    "a suffix": ("r.parquet --network net.bif -o l.txt", 2, "the suffix of 'l.txt' names no format of a network"),
+    "a suffix": ("r.parquet --network net.bif -o l.txt", 2, "'l.txt' names no format of a network"),
     "an export": ("r.parquet --network net.bif --export l.png", 2, "name a file that ends in .dot, .svg"),
     "needs of none": ("--network net.bif --needs", 2, "--needs is about some nodes"),
     "merge of one": ("--merge net.bif", 2, "nothing to merge with"),
