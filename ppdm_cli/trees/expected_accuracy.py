@@ -104,8 +104,8 @@ def leaf(sample: Sample, commonest: float) -> Expected:
         return Expected(commonest)
     labels = _inverse(sample.label)[:, sample.labels]
     present = labels[: sample.label.domain.ordinary]
-    said = int(present.sum(axis=1).argmax())
-    return _told("held-out", *_mean(present[said] / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
+    right = present[int(present.sum(axis=1).argmax())]
+    return _told("held-out", *_mean(right / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
 
 
 def expected(evidence: Evidence, commonest: float) -> Expected:
