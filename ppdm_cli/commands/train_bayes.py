@@ -74,7 +74,7 @@ def command(
     merge: bool,
     force: bool,
     as_json: bool,
-    **wishes: Any,
+    **settings: Any,
 ) -> None:
     """Learn the parameters of a Bayesian network from DATA: releases, originals, or both.
 
@@ -88,19 +88,19 @@ def command(
     from ppdm_cli.tables import publish
 
     own = tuple(nodes.split(",")) if nodes else ()
-    _check(data, network, own, needs, merge, wishes)
+    _check(data, network, own, needs, merge, settings)
     if needs:
         _show_needs(networks.needs(network, own), as_json)
         return
     stack = click.get_current_context().with_resource(ExitStack())
     files = [networks.NetworkFile(stack, p, force, networks.OUTPUTS) for p in outputs]
     files += [networks.NetworkFile(stack, p, force, networks.DRAWINGS) for p in exports]
-    compare, csv = wishes["compare"], wishes["csv"]
+    compare, csv = settings["compare"], settings["csv"]
     with show.progress():
         if merge:
             done = networks.merge_networks(data, compare, csv)
         else:
-            done = networks.train_bayes(list(data), network, nodes=own, **wishes)
+            done = networks.train_bayes(list(data), network, nodes=own, **settings)
     for file in files:
         file.fill(done.network, done.sidecar)
     publish(*(f.into for f in files))
@@ -108,10 +108,10 @@ def command(
 
 
 def _check(
-    data: tuple[Path, ...], network: Path | None, own: tuple[str, ...], needs: bool, merge: bool, wishes: Any
+    data: tuple[Path, ...], network: Path | None, own: tuple[str, ...], needs: bool, merge: bool, settings: Any
 ) -> None:
     if merge:
-        given = {"network": network, "nodes": own, "needs": needs, "on": wishes["on"], "prior": wishes["prior"]}
+        given = {"network": network, "nodes": own, "needs": needs} | {n: settings[n] for n in ("on", "prior")}
         if any(given.values()):
             name = next(n for n, v in given.items() if v)
             raise UsageError(
