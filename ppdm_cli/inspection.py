@@ -70,28 +70,28 @@ def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: fl
 
 
 def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]]:
-    """Return the figures of every perturbed attribute; None for what would take too long together."""
+    """Return the figures of every channel; None for what would take too long together."""
     figures, entries = [], 0
-    for attribute in sidecar.perturbed:
-        matrix = sidecar.axis(attribute.name).matrix
+    for channel in sidecar.channels:
+        matrix = channel.matrix
         if not matrix.diagonal:
             entries += (matrix.inputs + 64) ** 2  # so that many small ones count too
         whole = matrix.diagonal or entries <= MOST_ENTRIES
-        figures.append(_of_attribute(sidecar, attribute.name, prior, whole))
+        figures.append(_of_channel(sidecar, channel, prior, whole))
     return figures
 
 
-def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dict[str, Any]:
-    """Return the figures of one attribute; `whole` says whether the entries of its matrix may be computed."""
-    attribute, channel = sidecar.by_name[name], sidecar.axis(name)
+def _of_channel(sidecar: Sidecar, channel: Channel, prior: float, whole: bool) -> dict[str, Any]:
+    """Return the figures of one channel; `whole` says whether the entries of its matrix may be computed."""
+    own = [sidecar.by_name[n] for n in channel.attributes]
     matrix, spec = channel.matrix, channel.spec
     gamma = matrix.amplification
     closed = whole or channel.noise is None
     return {
-        "attribute": name,
-        "type": attribute.type,
-        "dtype": attribute.dtype,
-        "N": attribute.N,
+        "attribute": channel.name,
+        "type": own[0].type if len(own) == 1 else "together",
+        "dtype": ", ".join(a.dtype for a in own),
+        "N": channel.domain.size,
         "matrix": None if spec is None else spec.kind,
         "law": None if spec is None else spec.short(),
         **dict.fromkeys(FIGURES),
@@ -104,8 +104,8 @@ def _of_attribute(sidecar: Sidecar, name: str, prior: float, whole: bool) -> dic
         "entropy": matrix.entropy() if closed else None,
         "prior": prior,
         "worst_posterior": worst_posterior(gamma, prior),
-        "domain_from": attribute.domain_from,
-        "nulls": attribute.nulls,
+        "domain_from": "data" if any(a.domain_from == "data" for a in own) else "declared",
+        "nulls": any(a.nulls for a in own),
     }
 
 

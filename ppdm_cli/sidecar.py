@@ -10,19 +10,19 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
 from math import inf, isfinite, log
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli import dtypes
-from ppdm_cli.channels import KINDS, Beyond, Channel, Name, Recorded, Scalar, Spec, together
-from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
-from ppdm_cli.errors import MismatchError, PpdmError, counted, quoted
+from ppdm_cli.channels import KINDS, Channel, Name, Recorded, Spec, together
+from ppdm_cli.domain import MOST_VALUES
+from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, counted, quoted
 from ppdm_cli.shown import Shown
+from ppdm_cli.sidecar_attributes import Attribute, channel, named
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
@@ -33,94 +33,9 @@ MOST_COPIES, SUFFIX = 64, ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
-Origin = Literal["declared", "data"]
 CoinsOrigin = Literal["system", "seeded", "key-file", "unknown"]
 UNPROMISED = ("seeded", "unknown")
 """Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
-
-
-def named(name: str, make: Callable[[], Any]) -> Any:
-    """Return what `make` gives; what goes wrong in it says the attribute."""
-    try:
-        return make()
-    except PpdmError as error:
-        raise ValueError(f"{quoted(name)}: {error.what}") from None
-    except (ValueError, ArithmeticError) as error:
-        raise ValueError(f"{quoted(name)}: {error}") from None
-
-
-class Attribute(
-    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
-):
-    """One column of the release: what its values are, and what was done to them."""
-
-    name: Name
-    role: Literal["perturbed", "kept"]
-    type: Literal["continuous", "discrete"]
-    dtype: Annotated[str, Meta(max_length=128)]
-    N: Annotated[int, Meta(ge=1, le=MOST_VALUES + 1)] | UnsetType = UNSET
-    edges: Annotated[list[Scalar], Meta(max_length=MOST_VALUES + 1)] | UnsetType = UNSET
-    categories: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)] | UnsetType = UNSET
-    nulls: bool | UnsetType = UNSET
-    representative: Representative | UnsetType = UNSET
-    domain_from: Origin | UnsetType = UNSET
-    beyond: Beyond | UnsetType = UNSET
-
-    def __post_init__(self) -> None:
-        kind = named(self.name, lambda: dtypes.parse(self.dtype))
-        if (self.edges is not UNSET) and (self.categories is not UNSET):
-            raise ValueError(f"{quoted(self.name)} has both edges and categories")
-        if self.role == "perturbed":
-            for part in ("N", "nulls", "domain_from"):
-                if getattr(self, part) is UNSET:
-                    raise ValueError(f"{quoted(self.name)} is perturbed, so it needs {part!r}")
-            if self.edges is UNSET and self.categories is UNSET:
-                raise ValueError(f"{quoted(self.name)} is perturbed, so it needs edges or categories")
-            if self.edges is not UNSET and self.representative is UNSET:
-                raise ValueError(f"{quoted(self.name)} has edges, so it needs a representative")
-        elif self.beyond is not UNSET:
-            raise ValueError(f"{quoted(self.name)} is kept, so nothing is published beyond its domain")
-        if self.edges is not UNSET and dtypes.is_discrete(kind):
-            raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, which has no edges")
-        if (self.type == "continuous") != (self.edges is not UNSET) and self.has_domain:
-            raise ValueError(f"{quoted(self.name)}: continuous goes with edges, discrete with categories")
-        if self.has_domain and named(self.name, lambda: self.domain.size) != self.N:
-            raise ValueError(f"{quoted(self.name)}: N is not the number of its codes")
-
-    def _words(self) -> list[str]:
-        return [quoted(self.name), self.role, f"{self.type} {self.dtype}", f"N {self.N or 'unknown'}"]
-
-    @property
-    def has_domain(self) -> bool:
-        return self.edges is not UNSET or self.categories is not UNSET
-
-    @cached_property
-    def kind(self) -> Any:
-        """Return the Arrow type of the column."""
-        return dtypes.parse(self.dtype)
-
-    @cached_property
-    def domain(self) -> Domain:
-        """Return the domain of the original column."""
-        kind, nulls = self.kind, self.nulls is True
-        if self.edges is not UNSET:
-            edges = [dtypes.from_json(e, kind) for e in self.edges]
-            representative = "center" if self.representative is UNSET else self.representative
-            return Bins(kind, edges, nulls, representative)
-        if self.categories is not UNSET:
-            return Categories(kind, [dtypes.from_json(c, kind) for c in self.categories], nulls)
-        raise MismatchError(
-            f"the sidecar gives no domain for {quoted(self.name)}",
-            "ask the owner for a release that declares it",
-        )
-
-    def channel(self, spec: Spec | None) -> Channel:
-        """Return the axis that the attribute is, perturbed by a spec or kept; ValueError if they do not fit."""
-        if spec is None:
-            return Channel(self.name, self.domain, self.domain)
-        matrix = spec.matrix(self.domain)
-        published = spec.published(self.domain, matrix, self.beyond)
-        return Channel(self.name, self.domain, published, spec, matrix)
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -225,12 +140,13 @@ class Sidecar(
         """Check that each perturbed attribute, and nothing else, goes through one channel, which fits it."""
         through = [n for s in self._specs for n in s.attributes]
         if sorted(through) != sorted(a.name for a in self.perturbed):
-            raise ValueError("the channels are not one for each of the perturbed attributes")
+            raise ValueError("the channels do not have each of the perturbed attributes once")
         for spec in self._specs:
             if not spec.goes_with(self._specs[0]):
                 raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
-        for attribute in self.perturbed:
-            self.axis(attribute.name)
+        names = [c.name for c in self.channels]
+        if len({*names, *(a.name for a in self.kept)}) < len(names) + len(self.kept):
+            raise ValueError("attributes that are perturbed together have, together, the name of another")
 
     def _check_promise(self, privacy: Privacy) -> None:
         """Check that the promise over a record is what the attributes' matrices give (maths 2)."""
@@ -251,7 +167,7 @@ class Sidecar(
     def column_kind(self, attribute: Attribute) -> Any:
         """Return the type of an attribute's column in the data that this sidecar goes with."""
         channelled = self.stage == "perturbed" and attribute.role == "perturbed"
-        return self.axis(attribute.name).published.kind if channelled else attribute.kind
+        return self.through(attribute.name).shown(attribute.name).kind if channelled else attribute.kind
 
     @cached_property
     def _specs(self) -> list[Spec]:
@@ -261,10 +177,6 @@ class Sidecar(
     def taken(self) -> int:
         """Return how many copies are read side by side."""
         return 1
-
-    @cached_property
-    def _axes(self) -> dict[str, Channel]:
-        return {}
 
     @cached_property
     def by_name(self) -> dict[str, Attribute]:
@@ -278,21 +190,59 @@ class Sidecar(
         """Return what the sidecar says of an attribute's channel; None where it was kept."""
         return self._spec_of.get(name)
 
+    def through(self, name: str) -> Channel:
+        """Return the channel that an attribute goes through, by itself or with others; itself where kept."""
+        return self._through[name] if name in self._through else self.axis(name)
+
     def axis(self, name: str) -> Channel:
-        """Return the axis of an attribute: its channel, or itself as it was kept."""
+        """Return the axis of an attribute alone: its channel, or itself as it was kept."""
         if name not in self._axes:
-            self._axes[name] = named(name, lambda: self.by_name[name].channel(self.spec(name)))
+            self._axes[name] = self._axis(name)
         return self._axes[name]
+
+    def _axis(self, name: str) -> Channel:
+        if name not in self._alone:
+            return self.by_name[name].as_kept
+        found = self.marginal([name])
+        if found is None:
+            raise RefusedError(
+                f"{quoted(name)} was perturbed together with others, and what is published of it hangs on "
+                "their values too",
+                "name another column",
+            )
+        return found
+
+    def marginal(self, names: Sequence[str]) -> Channel | None:
+        """Return the axis of attributes that share a channel, None where these have no law of their own."""
+        found = self._alone[names[0]].marginal(names)
+        return found if found is None or self.taken == 1 else together(found, self.taken)
+
+    @cached_property
+    def _axes(self) -> dict[str, Channel]:
+        return {c.name: c for c in self.channels}
+
+    @cached_property
+    def _through(self) -> dict[str, Channel]:
+        return {n: c for c in self.channels for n in c.attributes}
+
+    @cached_property
+    def _alone(self) -> dict[str, Channel]:
+        """Return by attribute the channels of one copy."""
+        specs = {id(s): s for a in self.perturbed if (s := self.spec(a.name)) is not None}
+        found = [named(" x ".join(s.attributes), partial(channel, s, self.by_name)) for s in specs.values()]
+        return {n: c for c in found for n in c.attributes}
 
     @cached_property
     def channels(self) -> list[Channel]:
-        """Return the channels of the perturbed attributes, in the order of the columns."""
-        return [self.axis(a.name) for a in self.perturbed]
+        """Return the channels, in the order of the first of their columns."""
+        return list({c.name: c for c in self._alone.values()}.values())
 
     def take_together(self, copies: int) -> None:
         """Let the channels be those of so many copies, read side by side."""
-        axes = {a.name: together(self.axis(a.name), copies) for a in self.perturbed}
-        self.__dict__.update(_axes=axes, channels=list(axes.values()), taken=copies)
+        channels = [together(c, copies) for c in self.channels]
+        self.__dict__.update(channels=channels, taken=copies)
+        for part in ("_axes", "_through"):
+            self.__dict__.pop(part, None)
 
     @cached_property
     def perturbed(self) -> list[Attribute]:

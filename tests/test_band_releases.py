@@ -20,7 +20,8 @@ from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import Attribute, Sidecar, decode
+from ppdm_cli.sidecar import Sidecar, decode
+from ppdm_cli.sidecar_attributes import Attribute
 from tests.conftest import Run, read_table
 from tests.strategies import NUMBER_KINDS, column
 from tests.test_intervals import holds, off_by_five_hundredths, skewed, uncut

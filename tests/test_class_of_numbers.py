@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from ppdm_cli import Release, perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.sidecar import Attribute
+from ppdm_cli.sidecar_attributes import Attribute
 from tests.conftest import Run
 
 

@@ -17,7 +17,8 @@ import pytest
 
 from ppdm_cli import inspection, perturb
 from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import Attribute, decode
+from ppdm_cli.sidecar import decode
+from ppdm_cli.sidecar_attributes import Attribute
 from tests.conftest import Run, listing, people, read_table
 
 PPDM = f"{sys.executable} -m ppdm_cli"

@@ -61,7 +61,7 @@ class Adversary:
         """Return the class, or an attribute with few values that takes its place for the attack on records."""
         named = self._sidecar.by_name.get(str(self._sidecar.class_))
         if named is not None and named.has_domain:
-            label = self._sidecar.axis(named.name)
+            label = self._sidecar.through(named.name)
             if label.published.size * sum(c.matrix.outputs for c in self._sidecar.channels) <= MOST_CELLS:
                 return label
         few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_CLASS_VALUES]

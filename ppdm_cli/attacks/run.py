@@ -124,13 +124,13 @@ class _Recovering:
         guesses: dict[str, Guess] = {}
         for guesser in reversed(self.guessers):
             guesses |= guesser.guesses(seen)
-        columns = []
-        for name in self.names:
-            if name in guesses:
-                codes = guesses[name].exact.astype(seen.codes[name].dtype)
-                columns.append(self.targets[name].domain.column(codes, np.full(len(codes), 0.5)))
-            else:
-                columns.append(batch.column(PUBLISHED + name))
+        found = {}
+        for name, guess in guesses.items():
+            channel = self.targets[name].channel
+            codes = channel.domain.split(guess.exact.astype(seen.codes[name].dtype))
+            for (own, domain), part in zip(channel.each(), codes, strict=True):
+                found[own] = domain.column(part, np.full(len(part), 0.5))
+        columns = [found[n] if n in found else batch.column(PUBLISHED + n) for n in self.names]
         return pa.RecordBatch.from_arrays(columns, names=self.names)
 
 

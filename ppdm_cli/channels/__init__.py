@@ -19,6 +19,7 @@ from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
 from ppdm_cli.channels.exact_draw import checked_gamma
+from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import half_widths, information
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
@@ -27,8 +28,8 @@ from ppdm_cli.channels.symmetric import SymmetricSpec
 
 __all__ = [
     "DEFAULT", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
-    "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "GammaDiagonalSpec", "Marginal",
-    "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
+    "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonalSpec",
+    "Marginal", "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
     "SymmetricSpec", "checked_gamma", "checked_kind", "half_widths", "information", "kinds", "register",
     "schemes", "together",
 ]  # fmt: skip

@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes
 from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
 from ppdm_cli.channels.beyond import Beyond, beyond, extended
@@ -219,7 +218,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         """Return the channel asked for; half-width 0, best for few values, is the gamma-diagonal matrix."""
-        if dtypes.is_discrete(domain.kind):
+        if not domain.ordered:
             raise UsageError(
                 f"values of type {domain.kind} have no order, so no band", "leave out matrix=band for it"
             )

@@ -27,6 +27,8 @@ from ppdm_cli.domain import Bins, Domain
 if TYPE_CHECKING:
     from ppdm_cli.channels.channel import Channel
 
+MOST_TOGETHER = 16
+"""The most attributes of one channel."""
 Name = Annotated[str, Meta(min_length=1, max_length=1 << 12)]
 
 
@@ -72,7 +74,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     no_nulls: ClassVar[str] = "declare that it has nulls (nulls=true), or mend the data"
     """The next step where a column without nulls turns out to have some."""
 
-    attributes: Annotated[list[Name], Meta(min_length=1, max_length=1)]
+    attributes: Annotated[list[Name], Meta(min_length=1, max_length=MOST_TOGETHER)]
 
     # -- the law
 
@@ -100,8 +102,10 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         out = np.empty(len(codes), code_type(matrix.outputs))
         substitute(matrix, Coins(cells.key("perturb")), cells.addresses, codes, out)
         within = None
-        if isinstance(published, Bins) and published.representative == "random":
-            within = uniform(Coins(cells.key("representative")), cells.addresses, out)
+        if any(isinstance(p, Bins) and p.representative == "random" for p in published.parts):
+            coins, parts = Coins(cells.key("representative")), len(published.parts)
+            numbers = [uniform(coins, cells.addresses, out, part) for part in range(parts)]
+            within = np.stack(numbers, axis=1) if parts > 1 else numbers[0]
         return published.column(out, within)
 
     def goes_with(self, other: Spec) -> bool:

@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes
 from ppdm_cli.channels.band import MOST_ORDERED, read_half_width
-from ppdm_cli.channels.base import GammaSpec, Name, Request, Spec, json_gamma, register
+from ppdm_cli.channels.base import MOST_TOGETHER, GammaSpec, Request, Spec, json_gamma, register
 from ppdm_cli.channels.beyond import Beyond, beyond, within
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, uniform_below_wide
@@ -29,8 +29,6 @@ from ppdm_cli.channels.mixture import Drawn
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 
-MOST_TOGETHER = 16
-"""The most attributes of one box."""
 LARGEST_PRODUCT = 1 << 32
 """The most combinations of values: a cell's coins depend on which it has, and have 32 bits for it."""
 
@@ -95,7 +93,6 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
     options: ClassVar[Mapping[str, Any]] = {"half_width": read_half_width}
     by_name = False
 
-    attributes: Annotated[list[Name], Meta(min_length=1, max_length=MOST_TOGETHER)]
     half_width: Annotated[
         list[Annotated[int, Meta(ge=0, le=MOST_ORDERED // 2)]], Meta(min_length=1, max_length=MOST_TOGETHER)
     ]
@@ -106,7 +103,7 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
             raise ValueError("a box has one half-width for each of its attributes, and each attribute once")
 
     def matrix(self, domain: Domain) -> Box:
-        return self.law([domain])
+        return self.law(domain.parts)
 
     def law(self, domains: Sequence[Domain]) -> Box:
         for domain, b in zip(domains, self.half_width, strict=True):

@@ -5,6 +5,7 @@ What was kept as it was is an axis too, without a spec or a matrix.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from ppdm_cli.arrays import Codes
 from ppdm_cli.channels.matrix import Matrix, Noisy, Substitution
-from ppdm_cli.domain import Domain
+from ppdm_cli.domain import Domain, Product
 
 if TYPE_CHECKING:
     from ppdm_cli.channels.base import Cells, Spec
@@ -21,13 +22,53 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """One axis: what its original and its published codes are, and the law between them."""
+    """One axis: what its original and its published codes are, and the law between them.
+
+    The codes of several attributes that are perturbed together are those of the product of their domains.
+    """
 
     name: str
     domain: Domain
     published: Domain
     spec: Spec | None = None
     law: Matrix | None = None
+    several: tuple[str, ...] = ()
+    """The attributes, where they are more than the one that `name` is."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return self.several or (self.name,)
+
+    def each(self) -> Iterator[tuple[str, Domain]]:
+        """Yield its attributes with their domains."""
+        yield from zip(self.attributes, self.domain.parts, strict=True)
+
+    def shown(self, attribute: str) -> Domain:
+        """Return the domain of what is published in an attribute's column."""
+        return self.published.parts[self.attributes.index(attribute)]
+
+    def column(self, of: Callable[[str], pa.Array]) -> pa.Array:
+        """Return what its domains encode: its attribute's column, or a struct of several."""
+        if not self.several:
+            return of(self.name)
+        return pa.StructArray.from_arrays(list(map(of, self.several)), list(map(str, range(len(self.several)))))
+
+    def marginal(self, names: Sequence[str]) -> Channel | None:
+        """Return the axis of some of its attributes, None where these have no law of their own.
+
+        They have one where the chances of what is published of them hang on nothing but their own values.
+        """
+        places = [i for i, n in enumerate(self.attributes) if n in names]
+        if len(places) == len(self.attributes):
+            return self
+        law = self.matrix.marginal(places, self.domain.sizes, self.published.sizes)
+        if law is None:
+            return None
+        own, shown = ([d.parts[p] for p in places] for d in (self.domain, self.published))
+        if len(places) == 1:
+            return Channel(names[0], own[0], shown[0], None, law)
+        several = tuple(self.attributes[p] for p in places)
+        return Channel(" x ".join(several), Product(own), Product(shown), None, law, several)
 
     @property
     def kept(self) -> bool:

@@ -118,12 +118,19 @@ class Answers(Domain):
         return [", ".join(names[c] for c in codes) for codes in self.matrix.multisets.tolist()]
 
     def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
-        parts = [self.one.encode(array.field(i)) for i in range(self.matrix.copies)]
+        parts = [self.one.encode(self._copy(array, i)) for i in range(self.matrix.copies)]
         outside = np.unique(np.concatenate([p.outside for p in parts]))
         codes = [p.codes.copy() for p in parts]
         for part in codes:
             part[outside] = 0
         return Encoded(self.matrix.numbered(codes).astype(code_type(self.size)), outside)
+
+    def _copy(self, array: pa.Array, number: int) -> pa.Array:
+        """Return one copy's column, of several attributes a struct of theirs."""
+        if len(self.one.parts) == 1:
+            return array.field(number)
+        columns = [array.field(i).field(number) for i in range(len(self.one.parts))]
+        return pa.StructArray.from_arrays(columns, [str(i) for i in range(len(columns))])
 
     def _none(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError("several answers are read, never published together")

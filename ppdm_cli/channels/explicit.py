@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from math import inf, sqrt
+from math import inf, prod, sqrt
 
 import numpy as np
 
@@ -17,6 +19,9 @@ MOST_DECOMPOSED = 1 << 8
 """The most inputs of a matrix whose singular values are taken from itself, not from its square."""
 LARGEST_CONDITION = 1e5
 """The largest usable condition number: beyond it the unbiased estimate is noise for any number of records."""
+
+ALIKE = 1e-12
+"""By so much may chances differ that are the same but for rounding."""
 
 
 class Explicit(Matrix):
@@ -75,6 +80,18 @@ class Explicit(Matrix):
     def dense(self) -> Floats:
         return self.entries.copy()
 
+    def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
+        if tuple(inputs) != tuple(outputs):
+            return None
+        many, N = len(inputs), prod(inputs[p] for p in places)
+        table = self.entries.reshape(*outputs, *inputs)
+        table = np.moveaxis(table, [*places, *(many + p for p in places)], range(2 * len(places)))
+        by_rest = table.reshape(N, N, self.inputs // N, -1).sum(
+            axis=2
+        )  # published, original, the others' codes
+        alike = np.ptp(by_rest, axis=2).max() < ALIKE
+        return Given(by_rest[:, :, 0]) if alike else None
+
     @cached_property
     def inverse(self) -> Floats:
         if not self.invertible:
@@ -84,3 +101,24 @@ class Explicit(Matrix):
                 "say --estimator ml",
             )
         return left_inverse(self.entries)
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Explicit):
+    """A square matrix of these entries, which is not drawn from."""
+
+    chances: Floats
+
+    @property
+    def entries(self) -> Floats:
+        return self.chances
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.inputs)
+
+    @cached_property
+    def amplification(self) -> float:
+        least, largest = self.chances.min(axis=1), self.chances.max(axis=1)
+        shown = largest > 0
+        return inf if (least[shown] == 0).any() else float((largest[shown] / least[shown]).max())

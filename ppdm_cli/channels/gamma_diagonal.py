@@ -6,10 +6,12 @@ Dowd et al. section 4, from Agrawal & Haritsa; closed forms in maths 1. With lam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from math import prod
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -149,6 +151,13 @@ class GammaDiagonal(Drawn):
         scales = n * (1 + sizes / (gamma - 1)) / np.cumsum(falling)
         positive = np.flatnonzero(scales * falling - n / (gamma - 1) > 0)
         return np.maximum(scales[positive[-1]] * observed - n / (gamma - 1), 0.0)
+
+    def marginal(
+        self, places: Sequence[int], inputs: Sequence[int] = (), outputs: Sequence[int] = ()
+    ) -> GammaDiagonal:
+        """Return the same mixture: an answer that is drawn anew has each of their combinations as often."""
+        N = prod(inputs[p] for p in places)
+        return GammaDiagonal(1 + (Fraction(self.gamma) - 1) / (self.N // N), N)
 
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
         """Return the expected error, which is the same for every distribution (maths 1)."""

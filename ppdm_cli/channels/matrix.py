@@ -8,6 +8,7 @@ by `dense`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from math import log2
 from typing import ClassVar, Protocol
@@ -148,6 +149,13 @@ class Matrix(ABC):
         """Return where a published code is one of those that gamma is for: the value itself, or its band."""
         shown: np.ndarray = published.astype(np.int64) == self.unchanged[original]
         return shown
+
+    def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
+        """Return the law of some of several attributes whose codes these are, None where they have none.
+
+        `inputs` and `outputs` are the numbers of the attributes' codes, original and published.
+        """
+        return None
 
     def seen(self, observed: Floats, axis: int = 0) -> Floats:
         """Return along an axis how many records were published as each input code."""

@@ -166,7 +166,9 @@ class Mixture(Matrix):
         """Return the codes of each attribute, of codes of the product."""
         return list(np.unravel_index(codes.astype(np.int64), shape))
 
-    def marginal(self, places: Sequence[int]) -> Marginal:
+    def marginal(
+        self, places: Sequence[int], inputs: Sequence[int] = (), outputs: Sequence[int] = ()
+    ) -> Matrix:
         """Return the law of some of the attributes, the others summed out: the same lam (maths 11)."""
         return Marginal(self.lam, tuple(self.sides[p] for p in places))
 

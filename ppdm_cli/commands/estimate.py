@@ -135,7 +135,7 @@ def command(
 
 
 def _figures(done: Any) -> dict[str, Any]:
-    tables = [{"attributes": [a.name for a in t.group], "error": t.error} for t in done.tables]
+    tables = [{"attributes": list(t.names), "error": t.error} for t in done.tables]
     return {
         "release": done.sidecar.release,
         "records": int(done.tables[0].observed.sum()),
@@ -158,12 +158,12 @@ def _show(done: Any, in_file: bool) -> None:
         show.say(out, [f"{records}; estimator {done.estimator}; low to high is the {done.coverage}."])
     for table in done.tables if not in_file else []:
         rows = as_frame([table])
-        labels = [c for c in rows.columns if c in ("class", "label") or c in {a.name for a in table.group}]
+        labels = [c for c in rows.columns if c in ("class", "label") or c in table.names]
         numbers = [c for c in ("observed", "estimate", "std_error", "low", "high", "true") if c in rows.columns]
         shown = rows.head(_ROWS)
         show.table(
             out,
-            f"{table.name}{' by ' + table.group[0].name if table.by else ''}",
+            f"{table.name}{' by ' + table.names[0] if table.by else ''}",
             [*labels, *(n.replace("_", " ") for n in numbers)],
             [
                 [*(r[c] for c in labels), *(None if r[c] is None else round(r[c]) for c in numbers)]

@@ -143,6 +143,12 @@ def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
     )
 
 
+def together_settings(text: str) -> dict[str, Any]:
+    """Split `age,sex` or `age,sex:gamma=5,matrix=block` into names and the settings of their channel."""
+    names, settings = attribute_settings(text) if "=" in text else (text, {})
+    return {"attributes": names.split(","), **settings}
+
+
 def numbers(text: str, example: str) -> list[Any]:
     """Read `2:21`, `5,10,15` or `30:100:10` as exact decimals; ranges include their ends."""
     from decimal import Decimal, InvalidOperation

@@ -19,6 +19,7 @@ from ppdm_cli.commands.options import (
     output_option,
     pair,
     to_option,
+    together_settings,
 )
 from ppdm_cli.errors import UsageError
 
@@ -74,6 +75,13 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     metavar="COL:KEY=V,...",
     help="Settings of one column: gamma, rho1, rho2, bins, domain, scale, core, nulls, representative, matrix, "
     "half_width, sd; repeatable.",
+)
+@click.option(
+    "--together",
+    multiple=True,
+    metavar="A,B[:KEY=V,...]",
+    help="Perturb columns together, as one of their combinations: by the gamma for all or gamma, rho1, rho2, "
+    "matrix and its settings of their own. Their gamma is for all of them at once; repeatable.",
 )
 @click.option(
     "--domain",
@@ -154,6 +162,7 @@ def command(
     output: Path,
     attributes: tuple[str, ...],
     domains: tuple[str, ...],
+    together: tuple[str, ...],
     identifier: str | None,
     csv: Any,
     as_json: bool,
@@ -180,6 +189,7 @@ def command(
             [str(d) for d in data],
             output,
             attributes=_settings(attributes, domains),
+            together=[together_settings(t) for t in together],
             id=identifier,
             csv=csv,
             **settings,

@@ -10,8 +10,10 @@ from __future__ import annotations
 from ppdm_cli.domain.base import MOST_VALUES, Domain, Encoded, Extents, Representative, unit
 from ppdm_cli.domain.bins import Bins
 from ppdm_cli.domain.categories import Categories
+from ppdm_cli.domain.product import Product
 from ppdm_cli.domain.round_edges import nice_edges
 
 __all__ = [
-    "MOST_VALUES", "Bins", "Categories", "Domain", "Encoded", "Extents", "Representative", "nice_edges", "unit",
+    "MOST_VALUES", "Bins", "Categories", "Domain", "Encoded", "Extents", "Product", "Representative",
+    "nice_edges", "unit",
 ]  # fmt: skip

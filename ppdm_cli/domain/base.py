@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -49,6 +50,23 @@ class Domain(ABC):
     def size(self) -> int:
         """Return N, the number of all codes."""
         return self.ordinary + self.nulls
+
+    @property
+    def parts(self) -> tuple[Domain, ...]:
+        """Return the domains of the attributes that its codes are of: its own, or those of a product."""
+        return (self,)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    def joined(self, codes: Sequence[Codes]) -> Codes:
+        """Return the code of each combination of the attributes' codes."""
+        return codes[0]
+
+    def split(self, codes: Codes) -> list[Codes]:
+        """Return each attribute's codes."""
+        return [codes]
 
     @property
     def null_code(self) -> int:

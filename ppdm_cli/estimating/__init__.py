@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
-from ppdm_cli.estimating.counts import MOST_CELLS, count, encoded, joint_codes, tabulated
+from ppdm_cli.estimating.counts import MOST_CELLS, columns_of, count, encoded, joint_codes, tabulated
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
     ESTIMATORS,
@@ -29,6 +30,7 @@ from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
 from ppdm_cli.estimating.remarks import remarks
 from ppdm_cli.estimating.results import as_frame, fill
+from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import OWN, open_original, open_releases
 from ppdm_cli.shown import Shown
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group", "Steps",
-    "Stop", "Tables", "as_frame", "count", "encoded", "estimate", "fill", "forward", "joint_codes",
+    "Stop", "Tables", "as_frame", "columns_of", "count", "encoded", "estimate", "fill", "forward", "joint_codes",
     "largest_remainder", "matrices_of", "maximum_likelihood", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
@@ -51,6 +53,9 @@ class Estimated(Shown):
     """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
 
     group: Group
+    """The axes of what was observed."""
+    names: tuple[str, ...]
+    """The attributes that it is of: some share an axis."""
     by: bool
     """Whether the first axis is the class."""
     observed: np.ndarray
@@ -65,15 +70,20 @@ class Estimated(Shown):
         for axis, matrix in enumerate(matrices_of(self.group)):
             if matrix is not None:
                 seen = matrix.seen(seen, axis)
-        return seen
+        return by_attribute(seen, self.group, self.names)
+
+    @property
+    def domains(self) -> list[Domain]:
+        known = {n: p for c in self.group for n, p in c.each()}
+        return [known[n] for n in self.names]
 
     def _words(self) -> list[str]:
-        by = [f"by {quoted(self.group[0].name)}"] if self.by else []
+        by = [f"by {quoted(self.names[0])}"] if self.by else []
         return [self.name, *by, counted(self.estimate.size, "count")]
 
     @property
     def name(self) -> str:
-        return " x ".join(a.name for a in self.group[self.by :])
+        return " x ".join(self.names[self.by :])
 
     @property
     def error(self) -> float | None:
@@ -87,7 +97,7 @@ class Estimated(Shown):
         """Return whether the intervals are wider than the counts that they are about."""
         # by their standard errors: cut to [0, n], an interval of two values could never be so wide
         known = self.interval.std_error[~np.isnan(self.interval.std_error)]
-        return known.size > 0 and Z * float(known.mean()) > float(self.observed.mean())
+        return known.size > 0 and Z * float(known.mean()) > float(self.observed.sum()) / self.estimate.size
 
 
 @dataclass(frozen=True, repr=False)
@@ -146,14 +156,15 @@ def estimate(
         check_names(sidecar, attributes, by, joint)
         crossed = [*joint, *([by, *attributes] if by else [])]
         table, sidecar = with_kept(table, sidecar, crossed, bins, stack)
-        groups = groups_of(sidecar, attributes, by, joint)
+        asked = groups_of(sidecar, attributes, by, joint)
+        groups = [axes_of(sidecar, names) for names in asked]
         observed = count(table, groups)
     true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
     if truth is not None:
         true_counts = _true_counts(truth, groups, observed, csv)
     tables = [
-        _estimated(g, by is not None, y, estimator, coverage, x)
-        for g, y, x in zip(groups, observed, true_counts, strict=True)
+        _estimated(g, names, by is not None, y, estimator, coverage, x)
+        for g, names, y, x in zip(groups, asked, observed, true_counts, strict=True)
     ]
     return Estimate(tables, sidecar, estimator, coverage, remarks(tables, estimator))
 
@@ -164,25 +175,34 @@ def matrices_of(group: Group) -> Matrices:
 
 
 def _estimated(
-    group: Group, by: bool, observed: np.ndarray, estimator: str, coverage: Coverage, truth: np.ndarray | None
+    group: Group,
+    names: tuple[str, ...],
+    by: bool,
+    observed: np.ndarray,
+    estimator: str,
+    coverage: Coverage,
+    truth: np.ndarray | None,
 ) -> Estimated:
     matrices = matrices_of(group)
     estimate = ESTIMATORS[estimator](observed, matrices)
     likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
-    interval = intervals(observed, matrices, coverage, likeliest)
+    laws, counts = summed(group, names, likeliest)
+    interval = intervals(observed, laws, coverage, counts)
     if any(c.noise is not None for c in group):
         # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
         # likeliest counts show it whichever estimator is asked for
         usual = intervals(observed, matrices, Coverage(), likeliest)
         if usual.without(likeliest) or usual.without(np.maximum(estimate, 0.0)):
             interval = no_intervals(estimate.shape)
-    return Estimated(group, by, observed, estimate, interval, truth)
+    turned = [by_attribute(part, group, names, names) for part in interval.parts]
+    true = None if truth is None else by_attribute(truth, group, names)
+    return Estimated(group, names, by, observed, by_attribute(estimate, group, names), Interval(*turned), true)
 
 
 def _true_counts(
     truth: Any, groups: Sequence[Group], observed: Sequence[np.ndarray], csv: CsvOptions | None
 ) -> list[np.ndarray]:
-    original = open_original(truth, {c.name: c.kind for g in groups for c in g}, csv)
+    original = open_original(truth, {n: p.kind for g in groups for c in g for n, p in c.each()}, csv)
     same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same)
     rows, expected = int(counts[0].sum()), int(observed[0].sum())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from math import prod
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.domain import Domain
+from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.errors import MismatchError, UsageError, listed, quoted
+from ppdm_cli.errors import MismatchError, UsageError, listed
 from ppdm_cli.estimating.groups import Group
 from ppdm_cli.tables import Table
 
@@ -29,8 +29,8 @@ def count(
     Of a release, so by what was published, or of `original` data. `outside` is the next step that is told
     where a value is outside its domain.
     """
-    domains = {a.name: a.domain if original else a.published for group in groups for a in group}
-    shapes = [tuple(domains[a.name].size for a in group) for group in groups]
+    channels = {a.name: a for group in groups for a in group}
+    shapes = [tuple((a.domain if original else a.published).size for a in group) for group in groups]
     cells = sum(prod(shape) for shape in shapes if len(shape) > 1)
     if cells > MOST_CELLS:
         of = listed(dict.fromkeys(a.name for group in groups for a in group))
@@ -39,21 +39,27 @@ def count(
             "name fewer attributes, or ones of fewer values",
         )
     names = [[a.name for a in group] for group in groups]
-    task = partial(_count, domains=domains, groups=names, shapes=shapes, outside=outside)
-    found = fold(table, task, _added, columns=list(domains))
+    task = partial(_count, channels, original, names, shapes, outside)
+    found = fold(table, task, _added, columns=columns_of(channels.values()))
     if found is None:
         return [np.zeros(shape) for shape in shapes]
     return [counts.astype(np.float64) for counts in found]
 
 
+def columns_of(channels: Iterable[Channel]) -> list[str]:
+    """Return the columns that have these channels' codes, each once."""
+    return list(dict.fromkeys(n for c in channels for n in c.attributes))
+
+
 def _count(
-    batch: Batch,
-    domains: Mapping[str, Domain],
+    channels: Mapping[str, Channel],
+    original: bool,
     groups: Sequence[Sequence[str]],
     shapes: Sequence[tuple[int, ...]],
     outside: str,
+    batch: Batch,
 ) -> list[np.ndarray]:
-    codes = {n: encoded(batch, n, d, outside) for n, d in domains.items()}
+    codes = {n: encoded(batch, c, outside, original=original) for n, c in channels.items()}
     return [tabulated([codes[n] for n in group], shape) for group, shape in zip(groups, shapes, strict=True)]
 
 
@@ -63,12 +69,14 @@ def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
     return a
 
 
-def encoded(batch: Batch, name: str, domain: Domain, outside: str = FETCH_AGAIN) -> Codes:
-    """Return the codes of a release's column; what the sidecar's domain lacks does not belong to it."""
-    found = domain.encode(batch.column(name))
+def encoded(batch: Batch, channel: Channel, outside: str = FETCH_AGAIN, *, original: bool = False) -> Codes:
+    """Return a channel's codes in a release; what the sidecar's domain lacks does not belong to it."""
+    domain = channel.domain if original else channel.published
+    found = domain.encode(channel.column(batch.column))
     if found.outside.size:
         raise MismatchError(
-            f"the column {quoted(name)} has a value outside its domain in {batch.where(int(found.outside[0]))}",
+            f"the column {listed(channel.attributes)} has a value outside its domain in "
+            f"{batch.where(int(found.outside[0]))}",
             outside,
         )
     return found.codes

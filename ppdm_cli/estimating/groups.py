@@ -1,4 +1,4 @@
-"""Which tables of counts are asked for: the axes of each, kept columns among them."""
+"""Which tables of counts are asked for: the attributes of each, kept columns among them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ppdm_cli.domain import Bins, Categories, nice_edges
 from ppdm_cli.errors import UsageError, quoted, unknown_column
 from ppdm_cli.facts import Facts, facts_of
 from ppdm_cli.releases import spooled
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import Table
 
 Group = tuple[Channel, ...]
@@ -41,17 +42,19 @@ def check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: S
         )
 
 
-def groups_of(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> list[Group]:
-    """Return the axes of each table; the first is `by`, where one is given."""
+def groups_of(
+    sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """Return the attributes of each table; the first is `by`, where one is given."""
     if joint:
-        return [tuple(sidecar.axis(n) for n in joint)]
+        return [tuple(joint)]
     chosen = list(dict.fromkeys(names)) or [a.name for a in sidecar.perturbed]
     if by is None:
-        return [(sidecar.axis(n),) for n in chosen]
+        return [(n,) for n in chosen]
     rest = [n for n in chosen if n != by]
     if not rest:
         raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
-    return [(sidecar.axis(by), sidecar.axis(n)) for n in rest]
+    return [(by, n) for n in rest]
 
 
 def with_kept(

@@ -58,6 +58,10 @@ class Interval(Shown):
     def _words(self) -> list[str]:
         return [counted(self.low.size, "interval")]
 
+    @property
+    def parts(self) -> tuple[Floats, Floats, Floats]:
+        return self.std_error, self.low, self.high
+
     def possible(self, n: Floats | float) -> Interval:
         """Return the interval cut to [0, n]; a value that nobody has is then covered with 97.5 %, not 95."""
         return Interval(self.std_error, np.clip(self.low, 0.0, n), np.clip(self.high, 0.0, n))
@@ -97,7 +101,7 @@ def intervals(
         z = largest_error(likeliest, matrices, cells, coverage.level, coverage.population)
     found = error.interval(inverse(observed, matrices), z).possible(records)
     coarse = (error.variance > 0) & (error.steps < FEWEST)
-    return Interval(*(np.where(coarse, np.nan, part) for part in (found.std_error, found.low, found.high)))
+    return Interval(*(np.where(coarse, np.nan, part) for part in found.parts))
 
 
 def _through(table: Floats, matrices: Matrices, power: int) -> Floats:

@@ -28,19 +28,19 @@ def as_frame(tables: Sequence[Estimated]) -> pl.DataFrame:
 def _columns(table: Estimated) -> dict[str, Any]:
     import polars as pl
 
-    domains = [a.domain for a in table.group]
+    domains = table.domains
     shape = table.estimate.shape
     places = [p.ravel() for p in np.indices(shape)]
     labels = [np.array(d.labels(), object)[p] for d, p in zip(domains, places, strict=True)]
     columns: dict[str, Any] = {}
-    if len(table.group) > 1 + table.by:
-        columns |= {a.name: label.tolist() for a, label in zip(table.group, labels, strict=True)}
+    if len(table.names) > 1 + table.by:
+        columns |= {n: label.tolist() for n, label in zip(table.names, labels, strict=True)}
     else:
         if table.by:
             columns["class"] = labels[0].tolist()
         lower, upper = domains[-1].limits()
         columns |= {
-            "attribute": [table.group[-1].name] * table.estimate.size,
+            "attribute": [table.names[-1]] * table.estimate.size,
             "code": places[-1],
             "label": labels[-1].tolist(),
             "lower": lower[places[-1]],

@@ -16,7 +16,7 @@ from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import encoded, matrices_of, maximum_likelihood, tabulated
+from ppdm_cli.estimating import columns_of, encoded, matrices_of, maximum_likelihood, tabulated
 from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
@@ -38,7 +38,7 @@ def published_codes(batch: Batch, channel: Channel) -> Codes:
     """Return the codes of a column; what a kept one has beyond its domain goes to the nearest code."""
     if channel.kept:
         return channel.domain.encode(batch.column(channel.name), clip=True).codes
-    return encoded(batch, channel.name, channel.published)
+    return encoded(batch, channel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,15 +95,22 @@ class Sample:
 
 
 def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
-    """Return the perturbed channels that a joint model may have; none where the class has too many labels."""
+    """Return the perturbed channels that a joint model may have; none where the class has too many labels.
+
+    A channel that the label's own attribute goes through is left out: what it says hangs on the label.
+    """
     if label.published.size > LARGEST_DOMAIN:
         return []
-    return [c for c in sidecar.channels if c.name != label.name and c.matrix.outputs <= LARGEST_DOMAIN]
+    return [
+        c
+        for c in sidecar.channels
+        if not set(c.attributes) & set(label.attributes) and c.matrix.outputs <= LARGEST_DOMAIN
+    ]
 
 
 def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
     """Read the release as a sample, in one pass."""
-    names = [a.name for a in sidecar.kept if a.name != label.name]
+    names = [a.name for a in sidecar.kept if a.name not in label.attributes]
     chosen = usable(sidecar, label) + kept_channels(table, names, LARGEST_DOMAIN)
     if not chosen:
         raise UsageError(
@@ -113,7 +120,7 @@ def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
         )
     channels = [*chosen, label]
     most = min(MOST_RECORDS, max(MOST_CODES // len(channels), 1))
-    columns = [c.name for c in channels]
+    columns = columns_of(channels)
     task = partial(_Thinned.of, channels, most, label.published.size)
     found = fold(table, task, _Thinned.__add__, columns=columns)
     if found is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import RefusedError, UsageError, listed, quoted
 from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, count, project
 from ppdm_cli.networks.network import Network, Node
 from ppdm_cli.networks.parties import Joined, places
@@ -47,6 +47,8 @@ class Way:
 
 def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> tuple[Network, int]:
     """Return the network with the parameters of the nodes of these names, and the number of records."""
+    for name in names:
+        _check_apart(name, network[name].family, joined)
     axes = {m: joined.sidecar.axis(m) for n in names for m in network[n].family}
     states = {m: network[m].states or tuple(a.domain.labels()) for m, a in axes.items()}
     at = {m: places(m, a.domain, states[m]) for m, a in axes.items()}
@@ -66,6 +68,17 @@ def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> t
         raw = tuple(m for m in node.family if axes[m].kept)
         nodes[name] = replace(node, parameters=theta, std_error=error, records=rows, raw=raw)
     return Network.of(list(nodes.values())), records
+
+
+def _check_apart(name: str, family: Sequence[str], joined: Joined) -> None:
+    """Refuse a family of attributes that were perturbed together: their noise is one."""
+    through = [joined.sidecar.through(m) for m in family]
+    together = [m for m, c in zip(family, through, strict=True) if through.count(c) > 1]
+    if together:
+        raise RefusedError(
+            f"{listed(together)} in the family of {quoted(name)} were perturbed together",
+            "estimate their counts with estimate --joint",
+        )
 
 
 def _check(name: str, family: Sequence[Channel], way: Way) -> None:

@@ -38,9 +38,9 @@ def sized(plan: Plan, table: Table, identifier: str | None) -> Plan:
     attributes = dict(plan.attributes)
     for name, own in perturbed.items():
         binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
-        if own.bins is None and binned and name in gammas:
+        if own.bins is None and binned and (name,) in gammas:
             fits, has_ends = own.cut != (None, None), own.core not in (None, own.interval)
-            bins = best_bins(gammas[name], kind_for(own, plan), records, fits) + has_ends
+            bins = best_bins(gammas[(name,)], kind_for(own, plan), records, fits) + has_ends
             attributes[name] = replace(own, bins=bins)
     return replace(plan, bins=None, attributes=attributes)
 

@@ -47,9 +47,9 @@ def describe(
                 f"the plan drops {quoted(settled.dropped[0])}, which the table has",
                 "describe every column of it",
             )
-        if any(c.noise is not None for c in settled.channels.values()):
+        if any(c.noise is not None for c in settled.channels):
             raise UsageError("only random substitution can be described", "leave out --scheme")
-        published = {n: c.published for n, c in settled.channels.items()}
+        published = {n: c.shown(n) for n, c in settled.through.items()}
         rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
         sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
         if target is not None:

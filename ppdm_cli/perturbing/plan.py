@@ -92,6 +92,10 @@ class AttributePlan(_Settings):
         """Return how its interval is cut, if not into equal widths."""
         return self.scale, self.core
 
+    @property
+    def asks_for_channel(self) -> bool:
+        return self.own_gamma() is not None or self.matrix is not None or bool(self.options)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if (self.interval, self.categories, self.edges).count(None) < 2:
@@ -176,6 +180,8 @@ class Plan(_Settings):
     class_: str | None = None
     rare: Rare = "refuse"
     attributes: Mapping[str, AttributePlan] = field(default_factory=dict)
+    together: Mapping[tuple[str, ...], AttributePlan] = field(default_factory=dict)
+    """Attributes that are perturbed together, and what is asked of their channel."""
 
     @classmethod
     def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
@@ -194,10 +200,14 @@ class Plan(_Settings):
         over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in {*keep, *drop}} | {
             n: w.laid_over(plan.attributes.get(n, AttributePlan())) for n, w in own.items()
         }
+        given = over.get("together", {})
+        anew = {n for names in given for n in names}
+        over["together"] = {n: w for n, w in plan.together.items() if not anew & set(n)} | given
         return replace(plan, **over)
 
     def __post_init__(self) -> None:
         self._check_scheme()
+        _check_together(self)
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
             raise UsageError(
@@ -338,6 +348,41 @@ def _attributes(value: Any) -> dict[str, AttributePlan]:
     return {name: AttributePlan.of(w) for name, w in value.items()}
 
 
+def _together(value: Any) -> dict[tuple[str, ...], AttributePlan]:
+    """Read lists of names, or tables of settings with the names as `attributes`."""
+    found: dict[tuple[str, ...], AttributePlan] = {}
+    if isinstance(value, Mapping):
+        return dict(value)
+    for given in value if isinstance(value, (list, tuple)) else [value]:
+        settings = dict(given) if isinstance(given, Mapping) else {"attributes": given}
+        several = names("together", settings.pop("attributes", ()))
+        found[several] = AttributePlan.of(settings)
+    return found
+
+
+def _check_together(plan: Plan) -> None:
+    """Check that attributes are together once each, and that their channel alone is asked for a matrix."""
+    several = [n for names in plan.together for n in names]
+    if any(len(names) < 2 for names in plan.together) or len(set(several)) < len(several):
+        raise UsageError("--together takes two or more attributes, each once", "such as --together age,sex")
+    if aside := sorted({*several} & {*plan.keep, *plan.drop}):
+        raise UsageError(
+            f"{listed(aside)} would be perturbed together with others, but is kept or dropped",
+            "say one of them",
+        )
+    if plan.together and plan.scheme != SUBSTITUTION:
+        raise UsageError("noise is added to each attribute by itself", "leave out --scheme, or --together")
+    own = [n for n in several if n in plan.attributes and plan.attributes[n].asks_for_channel]
+    if own or any(
+        replace(w, gamma=None, rho1=None, rho2=None, matrix=None, options={}) != AttributePlan()
+        for w in plan.together.values()
+    ):
+        raise UsageError(
+            "attributes that are perturbed together have one gamma and one matrix, and each its own domain",
+            "such as --together age,sex:gamma=9 --attribute age:bins=5",
+        )
+
+
 def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
 
@@ -353,4 +398,5 @@ _FOR_ALL = _SHARED | {
     "keep": partial(names, "keep"),
     "drop": partial(names, "drop"),
     "attributes": _attributes,
+    "together": _together,
 }

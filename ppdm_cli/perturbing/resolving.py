@@ -5,26 +5,30 @@ The plan is the list of a sidecar's attributes, in the order of the columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
 from functools import cached_property
-from math import exp, inf, log
+from math import exp, inf, log, prod
 from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Spec
-from ppdm_cli.domain import Bins, Categories, Domain
-from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, quoted, unknown_column
+from ppdm_cli.domain import Bins, Categories, Domain, Product
+from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
 from ppdm_cli.perturbing.channel_choice import chosen, kind_for, request
 from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.sidecar import UNPROMISED, Attribute, CoinsOrigin, Privacy, Sidecar
+from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy, Sidecar
+from ppdm_cli.sidecar_attributes import Attribute, channel
 
+MOST_TOGETHER = 1 << 20
+"""The most combinations of attributes that are perturbed together."""
 MOST_LABELS = 1000
 """A class of numbers may have so many values, and a kept class lists so many in the sidecar."""
 
@@ -35,7 +39,7 @@ class ResolvedPlan:
 
     attributes: list[Attribute]
     specs: list[Spec]
-    """The channels, one for each perturbed attribute."""
+    """The channels, which have each of the perturbed attributes once."""
     class_: str | None
     dropped: list[str]
     merging: frozenset[str] = frozenset()
@@ -46,10 +50,14 @@ class ResolvedPlan:
         return [a.name for a in self.attributes]
 
     @cached_property
-    def channels(self) -> dict[str, Channel]:
-        """Return the channels by attribute."""
+    def channels(self) -> list[Channel]:
         known = {a.name: a for a in self.attributes}
-        return {n: known[n].channel(spec) for spec in self.specs for n in spec.attributes}
+        return [channel(spec, known) for spec in self.specs]
+
+    @cached_property
+    def through(self) -> dict[str, Channel]:
+        """Return the channels by attribute."""
+        return {n: c for c in self.channels for n in c.attributes}
 
 
 def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None:
@@ -59,12 +67,14 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         ("--drop", plan.drop),
         ("--class", [plan.class_] if plan.class_ else []),
         ("--attribute", list(plan.attributes)),
+        ("--together", [n for several in plan.together for n in several]),
         ("--id", [identifier] if identifier else []),
     ):
         for name in names:
             if name not in schema.names:
                 raise unknown_column(name, schema.names, option)
-    if identifier is not None and (identifier in plan.attributes or identifier == plan.class_):
+    named = {*plan.attributes, *(n for several in plan.together for n in several), plan.class_}
+    if identifier is not None and identifier in named:
         raise UsageError(
             f"{quoted(identifier)} is both the identifier and an attribute",
             "identifiers are dropped, or published with --keep",
@@ -80,15 +90,16 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         if column.name not in plan.drop:
             dtypes.normal(column.type, column.name)
     for_all = plan.own_gamma() is not None or plan.record_epsilon is not None
-    for name, own in perturbed_columns(schema, plan, identifier).items():
+    for names, own in units(perturbed_columns(schema, plan, identifier), plan).items():
         kind = kind_for(own, plan)
         if kind.takes_gamma and not for_all and own.own_gamma() is None:
             raise UsageError(
-                f"no gamma is given for {quoted(name)}; there is no default, because it is what the "
+                f"no gamma is given for {listed(names)}; there is no default, because it is what the "
                 "release gives away",
                 "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
             )
-        kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, own, plan))
+        for name in names:
+            kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, own, plan))
 
 
 def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, int]:
@@ -110,6 +121,16 @@ def perturbed_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> 
     return {n: plan.attributes.get(n, AttributePlan()) for n in schema.names if n not in aside}
 
 
+def units(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], AttributePlan]:
+    """Return what is asked of each channel, by its attributes: by itself or together, in the columns' order."""
+    together = {n: names for names in plan.together for n in names}
+    found = {}
+    for name, own in perturbed.items():
+        names = together.get(name, (name,))
+        found[names] = plan.together.get(names, own)
+    return found
+
+
 def resolve(schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mapping[str, Facts]) -> ResolvedPlan:
     """Return the plan; `facts` has the columns of `undeclared`, and a kept class."""
     perturbed = perturbed_columns(schema, plan, identifier)
@@ -118,25 +139,43 @@ def resolve(schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mappin
     if plan.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)})
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
-    gammas = gammas_of(perturbed, plan)
-    attributes, specs = [], []
+    gammas, beyond, specs = gammas_of(perturbed, plan), dict[str, Any](), []
+    for names, own in units(perturbed, plan).items():
+        name = " x ".join(names)
+        with naming(name):
+            domain = domains[name].domain if len(names) == 1 else _product([domains[n].domain for n in names])
+            # labels may be mere names: of a class only a kind asked for by its name is meant
+            for_all = plan if name != plan.class_ else replace(plan, matrix=None)
+            spec, beyond[name] = chosen(name, domain, gammas.get(names), own, for_all)
+        specs.append(msgspec.structs.replace(spec, attributes=list(names)))
+        if len(names) > 1 and name in schema.names:
+            raise RefusedError(
+                f"{listed(names)} together have the name of another column, {quoted(name)}",
+                "rename one of them",
+            )
+    attributes = []
     for name in schema.names:
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
-            with naming(name):
-                domain = domains[name].domain
-                # labels may be mere names: of a class only a kind asked for by its name is meant
-                for_all = plan if name != plan.class_ else replace(plan, matrix=None)
-                spec, beyond = chosen(name, domain, gammas.get(name), perturbed[name], for_all)
-            attributes.append(described(name, domain, origin, beyond))
-            specs.append(spec)
+            attributes.append(described(name, domains[name].domain, origin, beyond.get(name, UNSET)))
         elif name in plan.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
     dropped = [n for n in schema.names if n in plan.drop or (n == identifier and n not in plan.keep)]
     return ResolvedPlan(
         attributes, specs, plan.class_, dropped, frozenset(n for n, s in domains.items() if s.merges)
     )
+
+
+def _product(parts: Sequence[Domain]) -> Product:
+    """Return the combinations that attributes have, as many as are perturbed together."""
+    if any(p.size < 2 for p in parts) or prod(p.size for p in parts) > MOST_TOGETHER:
+        raise RefusedError(
+            f"attributes that are perturbed together have two values or more each, and at most {MOST_TOGETHER} "
+            "combinations",
+            "leave one out, or give them fewer --bins",
+        )
+    return Product(parts)
 
 
 def _domain(
@@ -157,19 +196,21 @@ def _domain(
     return settled
 
 
-def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[str, Decimal | float]:
-    """Return each attribute's gamma: its own, or the one for all, or an equal part of the record's budget.
+def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], Decimal | float]:
+    """Return each channel's gamma by its attributes: its own, the one for all, or its part of the budget.
 
     A decimal is exact as it was given; a float was derived, and is to be rounded down.
     """
-    given: dict[str, Decimal | float | None] = {n: w.own_gamma() for n, w in perturbed.items()}
-    open_ones = [n for n, g in given.items() if g is None]
+    asked = units(perturbed, plan)
+    given: dict[tuple[str, ...], Decimal | float | None] = {n: w.own_gamma() for n, w in asked.items()}
+    # attributes that are perturbed together get the parts of all of them
+    open_ones = {n: len(n) for n, g in given.items() if g is None}
     common = plan.own_gamma()
     if plan.record_epsilon is not None:  # else `check_columns` has seen to a gamma for each
-        for name, own in perturbed.items():
+        for names, own in asked.items():
             if not kind_for(own, plan).takes_gamma:
                 raise UsageError(
-                    f"the matrix of {quoted(name)} is given whole: it takes no part of the record's epsilon",
+                    f"the matrix of {listed(names)} is given whole: it takes no part of the record's epsilon",
                     "give --gamma, and see what `ppdm perturb` promises for the record",
                 )
         spent = sum(log(g) for g in given.values() if g is not None)
@@ -179,9 +220,10 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[str, D
                 "the attributes with a gamma of their own use up the record's epsilon",
                 "give them less, or the record more",
             )
-        common = exp(min(left / max(len(open_ones), 1), 700.0))
-    chosen = {name: common if gamma is None else gamma for name, gamma in given.items()}
-    return {name: gamma for name, gamma in chosen.items() if gamma is not None}
+        each = left / max(sum(open_ones.values()), 1)
+        return {n: exp(min(each * len(n), 700.0)) if g is None else g for n, g in given.items()}
+    chosen = {names: common if gamma is None else gamma for names, gamma in given.items()}
+    return {names: gamma for names, gamma in chosen.items() if gamma is not None}
 
 
 class naming:  # noqa: N801 - reads as a statement
@@ -246,8 +288,9 @@ def like(earlier: Sidecar, schema: pa.Schema) -> ResolvedPlan:
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     pooled = (a for a in attributes if a.role == "perturbed" and a.domain_from == "data")
     merging = frozenset(a.name for a in pooled if a.categories is not UNSET and OTHER in a.categories)
-    specs = [s for a in attributes if (s := earlier.spec(a.name)) is not None]
-    return ResolvedPlan(attributes, specs, class_, [n for n in schema.names if n not in names], merging)
+    specs = {id(s): s for a in attributes if (s := earlier.spec(a.name)) is not None}
+    dropped = [n for n in schema.names if n not in names]
+    return ResolvedPlan(attributes, list(specs.values()), class_, dropped, merging)
 
 
 def _nothing_perturbed() -> RefusedError:
@@ -263,7 +306,7 @@ def privacy(plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1) -> Privacy:
     if coins in UNPROMISED:
         return Privacy("record", None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    gammas = [channel.matrix.amplification for channel in plan.channels.values()] * copies
+    gammas = [channel.matrix.amplification for channel in plan.channels] * copies
     if inf in gammas:
         return Privacy("record", "inf", "inf", kept, coins)
     # both rounded up: a promise is never better than the matrices

@@ -70,9 +70,7 @@ class Review:
         for name, outside in self.checks.outside.items():
             trouble = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
             if outside.null:
-                raise DataError(
-                    f"{trouble}, first a null in {outside.first}", self.plan.channels[name].no_nulls
-                )
+                raise DataError(f"{trouble}, first a null in {outside.first}", self.plan.through[name].no_nulls)
             raise DataError(
                 f"{trouble}, first in {outside.first}",
                 "widen the domain or mend the data"

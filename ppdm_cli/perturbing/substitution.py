@@ -25,7 +25,7 @@ from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.perturbing.domain_from_data import OTHER
 from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.sidecar import Attribute
+from ppdm_cli.sidecar_attributes import Attribute
 
 
 @dataclass
@@ -71,13 +71,11 @@ class Done:
 
 
 @dataclass(frozen=True)
-class _Attribute:
-    """One attribute, ready to be perturbed."""
+class _Ready:
+    """A channel, ready to perturb."""
 
-    name: str
     channel: Channel
     keys: dict[str, bytes]
-    merges: bool
 
 
 class Substituter:
@@ -95,7 +93,7 @@ class Substituter:
             [
                 pa.field(a.name, a.kind)
                 if a.role == "kept"
-                else pa.field(a.name, plan.channels[a.name].published.kind, a.nulls is True)
+                else pa.field(a.name, plan.through[a.name].shown(a.name).kind, a.nulls is True)
                 for a in plan.attributes
             ]
         )
@@ -109,23 +107,9 @@ class Substituter:
         other._ready = self._all_prepared(key)
         return other
 
-    def _all_prepared(self, key: Key) -> dict[str, _Attribute]:
-        return {a.name: self._prepared(a, key) for a in self._plan.attributes if a.role == "perturbed"}
-
-    def _prepared(self, attribute: Attribute, key: Key) -> _Attribute:
-        # all that the answer depends on besides the cell: other domains or matrices, other coins
-        channel = self._plan.channels[attribute.name]
-        assert channel.spec is not None
-        decides = (
-            attribute.name,
-            attribute.dtype,
-            given(attribute.edges),
-            given(attribute.categories),
-            given(attribute.nulls),
-            channel.spec.decides,
-        )
-        keys = {p: key.derive(p, *decides) for p in ("perturb", "representative")}
-        return _Attribute(attribute.name, channel, keys, attribute.name in self._plan.merging)
+    def _all_prepared(self, key: Key) -> list[_Ready]:
+        known = {a.name: a for a in self._plan.attributes}
+        return [_prepared(c, [known[n] for n in c.attributes], key) for c in self._plan.channels]
 
     @property
     def columns(self) -> list[str]:
@@ -138,15 +122,11 @@ class Substituter:
         checks = Checks(rows=batch.rows)
         if self._identifier is not None:
             checks.identifiers.append(addresses)
-        columns = []
         compared: dict[str, Codes | pa.Array] = {n: batch.column(n) for n in self.columns}
-        for name in self._plan.columns:
-            array = batch.column(name)
-            if name in self._ready:
-                array, compared[name] = self._perturbed(self._ready[name], array, addresses, batch, checks)
-            elif pa.types.is_dictionary(array.type):
-                array = _used(array)
-            columns.append(array)
+        perturbed: dict[str, pa.Array] = {}
+        for ready in self._ready:
+            perturbed |= self._perturbed(ready, batch, addresses, checks, compared)
+        columns = [perturbed[n] if n in perturbed else _used(batch.column(n)) for n in self._plan.columns]
         places = None
         if self._places_key is None:
             checks.order = Sample.of(batch.first_row, batch.rows, compared)
@@ -171,20 +151,44 @@ class Substituter:
         return identifier_addresses(self._key, pc.cast(array, pa.string()))
 
     def _perturbed(
-        self, attribute: _Attribute, array: pa.Array, addresses: Addresses, batch: Batch, checks: Checks
-    ) -> tuple[pa.Array, Codes]:
-        domain = attribute.channel.domain
+        self,
+        ready: _Ready,
+        batch: Batch,
+        addresses: Addresses,
+        checks: Checks,
+        compared: dict[str, Codes | pa.Array],
+    ) -> dict[str, pa.Array]:
+        """Return the columns that a channel publishes, and note the true codes of its attributes."""
+        channel, domain = ready.channel, ready.channel.domain
+        own = [
+            self._encoded(n, p, batch, checks) for n, p in zip(channel.attributes, domain.parts, strict=True)
+        ]
+        compared |= zip(channel.attributes, own, strict=True)
+        cells = Cells(addresses, ready.keys.__getitem__)
+        published = channel.publish(domain.joined(own), batch.column(channel.attributes[0]), cells)
+        parts = [published] if len(own) == 1 else published.flatten()
+        return dict(zip(channel.attributes, parts, strict=True))
+
+    def _encoded(self, name: str, domain: Domain, batch: Batch, checks: Checks) -> Codes:
+        array = batch.column(name)
         encoded = domain.encode(array, self._clip)
         codes, outside = encoded.codes, encoded.outside
-        if outside.size and attribute.merges:
+        if outside.size and name in self._plan.merging:
             outside = _merge(domain, array, codes, outside)
         if outside.size:
             row = int(outside[0])
             null = bool(not array[row].is_valid)
-            checks.outside[attribute.name] = Outside(len(outside), batch.where(row), null)
+            checks.outside[name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
-        cells = Cells(addresses, attribute.keys.__getitem__)
-        return attribute.channel.publish(codes, array, cells), codes
+        return codes
+
+
+def _prepared(channel: Channel, attributes: list[Attribute], key: Key) -> _Ready:
+    assert channel.spec is not None
+    # all that the answer depends on besides the cell: other domains or matrices, other coins
+    own = [(a.name, a.dtype, given(a.edges), given(a.categories), given(a.nulls)) for a in attributes]
+    decides = (*own[0], channel.spec.decides) if len(own) == 1 else (own, channel.spec.decides)
+    return _Ready(channel, {p: key.derive(p, *decides) for p in ("perturb", "representative")})
 
 
 def given(value: Any) -> Any:
@@ -192,8 +196,10 @@ def given(value: Any) -> Any:
     return None if value is UNSET else value
 
 
-def _used(array: pa.DictionaryArray) -> pa.DictionaryArray:
+def _used(array: pa.Array) -> pa.Array:
     """Return a dictionary without the entries that no row uses: they may be values of rows left out."""
+    if not pa.types.is_dictionary(array.type):
+        return array
     indices = array.indices.drop_null() if array.null_count else array.indices
     used = np.bincount(indices.to_numpy(), minlength=len(array.dictionary)) > 0
     if used.all():

@@ -124,7 +124,8 @@ def reconstruct(
         if shuffle:
             batches = _shuffled(stack, batches, schema, table.rows, target.folder)
         done = target.write(batches, schema, _described(sidecar, how), lambda: rows)
-    return Reconstructed(done, target.frame, how, totals, drawer.names if drawer else [])
+    drawn = [n for name in (drawer.names if drawer else []) for n in sidecar.axis(name).attributes]
+    return Reconstructed(done, target.frame, how, totals, drawn)
 
 
 def _check_estimator(estimator: str) -> None:
@@ -167,7 +168,7 @@ def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
                 f"the sidecar lists no values of the class {quoted(label.name)}", "say --method global"
             )
         return None
-    return sidecar.axis(label.name)
+    return sidecar.through(label.name)
 
 
 def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:

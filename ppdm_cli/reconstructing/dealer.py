@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,13 +37,22 @@ class Dealer:
             deal = self.planned.deals.get(attribute.name)
             if deal is not None and attribute.name not in codes:
                 codes[attribute.name] = deal(by.joint(batch, label, attribute), batch.index)
+        own = {n: c for name, c in codes.items() for n, c in self._split(name, c)}
         columns = [
-            self._column(a.name, a.domain, codes[a.name], batch) if a.name in codes else batch.column(a.name)
+            self._column(a.name, a.domain, own[a.name], batch) if a.name in own else batch.column(a.name)
             for a in self.sidecar.attributes
         ]
-        size = {n: self.sidecar.axis(n).domain.size for n in drawn}
-        totals = {n: np.bincount(c, minlength=size[n]) for n, c in drawn.items()}
+        totals = {
+            n: np.bincount(own[n], minlength=self.sidecar.by_name[n].domain.size)
+            for name in drawn
+            for n in self.sidecar.axis(name).attributes
+        }
         return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self.sidecar.attributes]), totals
+
+    def _split(self, name: str, codes: Codes) -> Iterator[tuple[str, Codes]]:
+        """Yield the attributes of a channel with their codes."""
+        channel = self.sidecar.axis(name)
+        yield from zip(channel.attributes, channel.domain.split(codes), strict=True)
 
     def _column(self, name: str, domain: Domain, codes: Codes, batch: Batch) -> pa.Array:
         domain = domain.spread() if self.spread else domain

@@ -13,7 +13,7 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, scan
-from ppdm_cli.estimating import ESTIMATORS, encoded, joint_codes, largest_remainder, matrices_of
+from ppdm_cli.estimating import ESTIMATORS, columns_of, encoded, joint_codes, largest_remainder, matrices_of
 from ppdm_cli.reconstructing.dealing import Deal
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.transport import monotone
@@ -48,12 +48,12 @@ class Labels:
             return None
         if self.drawer is not None:
             return self.drawer.labels(batch)
-        codes = encoded(batch, self.label.name, self.label.published)
+        codes = encoded(batch, self.label)
         return codes if self.deal is None else self.deal(codes, batch.index)
 
     def joint(self, batch: Batch, label: Codes | None, attribute: Channel) -> np.ndarray:
         """Return the attribute's published codes, or one for each combination with a label."""
-        codes = encoded(batch, attribute.name, attribute.published)
+        codes = encoded(batch, attribute)
         return codes if label is None else joint_codes([label, codes], (self.size, attribute.published.size))
 
 
@@ -114,8 +114,7 @@ class Planner:
 
     def _counted(self, counter: Counter) -> list[np.ndarray]:
         """Return each attribute's counts by (partition, label, code), from one pass."""
-        columns = dict.fromkeys(c.name for c in (*counter.attributes, *counter.labels.channels))
-        parts = scan(self._table, counter, columns=list(columns))
+        parts = scan(self._table, counter, columns=columns_of([*counter.attributes, *counter.labels.channels]))
         if not parts:
             sizes = [a.published.size for a in counter.attributes]
             return [np.zeros((0, counter.labels.size, size), np.int64) for size in sizes]
@@ -133,7 +132,9 @@ class Planner:
         original = [
             largest_remainder(w, int(p.sum())) for w, p in zip(wanted.reshape(-1, size), published, strict=True)
         ]
-        self._totals[attribute.name] = np.sum(original, axis=0).tolist()
+        whole = np.sum(original, axis=0).reshape(attribute.domain.sizes)
+        for axis, name in enumerate(attribute.attributes):
+            self._totals[name] = np.moveaxis(whole, axis, 0).reshape(whole.shape[axis], -1).sum(axis=1).tolist()
         stairs = [monotone(p, o) for p, o in zip(published, original, strict=True)]
         parts = parts.reshape(len(parts), published.size)
         return Deal.of(parts, stairs, size, [self._sidecar.release, "deal", attribute.name])

@@ -16,7 +16,8 @@ from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
-from ppdm_cli.sidecar import UNPROMISED, Attribute, Past, Sidecar
+from ppdm_cli.sidecar import UNPROMISED, Past, Sidecar
+from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import (
     ArrowTable,
     CsvOptions,

@@ -8,7 +8,8 @@ from typing import Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.errors import PpdmError, UsageError
-from ppdm_cli.sidecar import Attribute, Sidecar
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.trees.labels import cut_text
 from ppdm_cli.trees.tree import Feature, Tree
 

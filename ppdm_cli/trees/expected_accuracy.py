@@ -10,6 +10,8 @@ says how far off they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from math import sqrt
 from typing import Literal
 
@@ -77,6 +79,9 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
     rows = np.flatnonzero(sample.folds == fold)
     labels = _inverse(sample.label)[:, sample.labels[rows]]
     inverse = [_inverse(sample.channels[p]) for p in places]
+    ends = np.cumsum([0, *(len(sample.channels[p].attributes) for p in places)])
+    owned = [range(a, b) for a, b in pairwise(ends.tolist())]  # the columns of each channel
+    every = [np.ones(c.size + c.missing) for c in records.columns]
     right = np.zeros(len(rows))
     label = {0: 0}
     for node, region in regions(records, grown):
@@ -87,8 +92,10 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
             label.update(dict.fromkeys(range(first, first + int(grown.children[node])), label[node]))
             continue
         weight = labels[label[node]].copy()
-        for axis, codes in region.items():
-            weight *= (codes @ inverse[axis])[sample.codes[places[axis]][rows]]
+        for place, told, columns in zip(places, inverse, owned, strict=True):
+            if any(c in region for c in columns):
+                codes = reduce(np.multiply.outer, [region.get(c, every[c]) for c in columns]).ravel()
+                weight *= (codes @ told)[sample.codes[place][rows]]
         right += weight
     if not sample.label.domain.nulls:
         return right

@@ -7,7 +7,7 @@ how the bins beside it are mixed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, log10
@@ -46,7 +46,7 @@ class ModelTrees:
     def __init__(self, learnt: Learnt, class_name: str) -> None:
         self._learnt, self._sample = learnt, learnt.sample
         self._label, self._class = learnt.sample.label, class_name
-        self._domains = {a.name: a.domain for a in learnt.sample.channels}
+        self._domains = {n: p for c in learnt.sample.channels for n, p in c.each()}
         label = self._domains.setdefault(self._label.name, self._label.domain)
         assert isinstance(label, Categories)
         self._labels = tuple(label.values)
@@ -90,7 +90,9 @@ class ModelTrees:
         kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
         cells = np.unravel_index(kept, tables.shape[2:])
         columns = tuple(
-            self._column(attributes[p], codes) for p, codes in zip(model.places, cells, strict=True)
+            column
+            for p, codes in zip(model.places, cells, strict=True)
+            for column in _columns(attributes[p], codes)
         )
         nothing = np.zeros(len(kept), np.intp)
         records = Records(columns, self._class, str(self._label.kind), self._labels, nothing)
@@ -155,7 +157,9 @@ class ModelTrees:
         """Return records of original codes and classes; null is not a class."""
         known = np.flatnonzero(classes < len(self._labels))
         attributes = self._sample.channels
-        columns = tuple(self._column(attributes[p], c[known]) for p, c in zip(places, codes, strict=True))
+        columns = tuple(
+            column for p, c in zip(places, codes, strict=True) for column in _columns(attributes[p], c[known])
+        )
         weights = np.full(len(known), self._sample.total / max(len(classes), 1))
         return Records(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
 
@@ -173,14 +177,6 @@ class ModelTrees:
             np.add.at(counts, (ended.slot, records.classes[ended.record]), ended.weights())
         right = counts[np.arange(len(counts)), majority(grown.counts)]
         return float(right.sum() / max(counts.sum(), 1e-300))
-
-    def _column(self, attribute: Channel, codes: np.ndarray) -> Column:
-        domain, kind = self._domains[attribute.name], attribute.kind
-        numeric = not dtypes.is_discrete(kind)
-        categories = () if numeric or not isinstance(domain, Categories) else tuple(domain.values)
-        feature = Feature(attribute.name, str(kind), numeric, categories)
-        narrow = codes.astype(code_type(domain.size))
-        return Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls)
 
     def refined(self, tree: Tree, model: Model) -> tuple[Tree, float]:
         """Return the tree with thresholds within bins, and the most records that this may set right."""
@@ -211,6 +207,16 @@ class ModelTrees:
                     threshold[node] = moved
                     gap += mixed
         return replace(tree, threshold=threshold), gap / float(weight.sum())
+
+
+def _columns(channel: Channel, codes: np.ndarray) -> Iterator[Column]:
+    """Yield a column for each of a channel's attributes."""
+    for (name, domain), own in zip(channel.each(), channel.domain.split(codes), strict=True):
+        numeric = not dtypes.is_discrete(domain.kind)
+        categories = () if numeric or not isinstance(domain, Categories) else tuple(domain.values)
+        feature = Feature(name, str(domain.kind), numeric, categories)
+        narrow = own.astype(code_type(domain.size))
+        yield Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls)
 
 
 def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]:

@@ -130,10 +130,13 @@ def from_release(
     with step("learning"):
         learnt = learn(sample, cells)
     remarks = []
-    used = {c.name for c in [*sample.channels, label]}
-    large = [a.name for a in sidecar.attributes if a.name not in used]
+    used = {n for c in [*sample.channels, label] for n in c.attributes}
+    beside = [n for n in sidecar.through(label.name).attributes if n not in used]
+    large = [a.name for a in sidecar.attributes if a.name not in (*used, *beside)]
     if large:
         remarks.append(f"Not used, because of too many values: {listed(large)}.")
+    if beside:
+        remarks.append(f"Not used, because perturbed together with the class: {listed(beside)}.")
     with step("growing"):
         return _taught(learnt, label.name, remarks)
 
@@ -164,7 +167,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         sample.total,
         told,
         learnt.name,
-        tuple(sample.channels[p].name for p in model.places),
+        tuple(n for p in model.places for n in sample.channels[p].attributes),
         bits,
         remarks,
     )

@@ -1,0 +1,102 @@
+"""The product of several attributes' domains: a code for each combination, the last attribute fastest.
+
+Its columns are structs with a field an attribute, which whoever reads or writes a table puts together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.domain.base import Domain, Encoded
+
+MOST_COMBINATIONS = 1 << 32
+"""The most codes that the largest type of codes holds."""
+TIMES = " x "
+
+
+class Product(Domain):
+    """The combinations of several domains."""
+
+    def __init__(self, parts: Sequence[Domain]) -> None:
+        super().__init__(pa.struct([(str(i), p.kind) for i, p in enumerate(parts)]), False)
+        if prod(p.size for p in parts) > MOST_COMBINATIONS:
+            raise ValueError(f"several attributes together have at most {MOST_COMBINATIONS} combinations")
+        object.__setattr__(self, "_parts", tuple(parts))
+
+    _parts: tuple[Domain, ...]
+
+    @property
+    def parts(self) -> tuple[Domain, ...]:
+        return self._parts
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(p.size for p in self._parts)
+
+    @property
+    def ordinary(self) -> int:
+        return prod(self.sizes)
+
+    @property
+    def ordered(self) -> int:
+        return 0
+
+    def joined(self, codes: Sequence[Codes]) -> Codes:
+        """Return the code of each combination of the attributes' codes."""
+        return np.ravel_multi_index(list(codes), self.sizes).astype(code_type(self.size))
+
+    def split(self, codes: Codes) -> list[Codes]:
+        found = np.unravel_index(codes, self.sizes)
+        return [c.astype(code_type(size)) for c, size in zip(found, self.sizes, strict=True)]
+
+    def labels(self) -> list[str]:
+        """Return each combination's labels, such as "F x 40"; one that could be taken for two is in quotes."""
+        several = [[_quoted(label) for label in p.labels()] for p in self._parts]
+        return reduce(lambda so_far, more: [a + TIMES + b for a in so_far for b in more], several)
+
+    def encode(self, array: pa.Array, clip: bool = False) -> Encoded:
+        found = [p.encode(array.field(i), clip) for i, p in enumerate(self._parts)]
+        outside = np.unique(np.concatenate([f.outside for f in found]))
+        for each in found:
+            each.codes[each.outside] = 0
+        return Encoded(self.joined([f.codes for f in found]), outside)
+
+    def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
+        return self._structs(codes, within, "decode")
+
+    def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
+        return self._structs(codes, within, "column")
+
+    def _structs(self, codes: Codes, within: np.ndarray | None, how: str) -> pa.Array:
+        """Return a column of structs; `within` has a column an attribute."""
+        columns = [
+            getattr(part, how)(own, None if within is None else within[:, i])
+            for i, (part, own) in enumerate(zip(self._parts, self.split(codes), strict=True))
+        ]
+        return pa.StructArray.from_arrays(columns, [str(i) for i in range(len(columns))])
+
+    def spread(self) -> Domain:
+        return Product([p.spread() for p in self._parts])
+
+    def numbers(self) -> Floats:
+        return np.full(self.size, np.nan)
+
+    def tops(self) -> Floats:
+        return np.arange(self.size, dtype=np.float64)
+
+    def _none(self, *_: Any, **__: Any) -> Any:
+        raise ValueError("combinations have no order and no numbers")
+
+    _encode_values = _decode_values = extended = extents = _none
+    marks = property(_none)
+
+
+def _quoted(label: str) -> str:
+    return '"' + label.replace('"', '""') + '"' if TIMES in label or '"' in label else label

@@ -1,0 +1,110 @@
+"""What a sidecar says of one column, and the channels that its specs make of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ppdm_cli import dtypes
+from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec
+from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Product, Representative
+from ppdm_cli.errors import MismatchError, PpdmError, quoted
+from ppdm_cli.shown import Shown
+
+Origin = Literal["declared", "data"]
+
+
+def named(name: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` gives; what goes wrong in it says the attribute."""
+    try:
+        return make()
+    except PpdmError as error:
+        raise ValueError(f"{quoted(name)}: {error.what}") from None
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"{quoted(name)}: {error}") from None
+
+
+class Attribute(
+    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+):
+    """One column of the release: what its values are, and what was done to them."""
+
+    name: Name
+    role: Literal["perturbed", "kept"]
+    type: Literal["continuous", "discrete"]
+    dtype: Annotated[str, Meta(max_length=128)]
+    N: Annotated[int, Meta(ge=1, le=MOST_VALUES + 1)] | UnsetType = UNSET
+    edges: Annotated[list[Scalar], Meta(max_length=MOST_VALUES + 1)] | UnsetType = UNSET
+    categories: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)] | UnsetType = UNSET
+    nulls: bool | UnsetType = UNSET
+    representative: Representative | UnsetType = UNSET
+    domain_from: Origin | UnsetType = UNSET
+    beyond: Beyond | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        kind = named(self.name, lambda: dtypes.parse(self.dtype))
+        if (self.edges is not UNSET) and (self.categories is not UNSET):
+            raise ValueError(f"{quoted(self.name)} has both edges and categories")
+        if self.role == "perturbed":
+            for part in ("N", "nulls", "domain_from"):
+                if getattr(self, part) is UNSET:
+                    raise ValueError(f"{quoted(self.name)} is perturbed, so it needs {part!r}")
+            if self.edges is UNSET and self.categories is UNSET:
+                raise ValueError(f"{quoted(self.name)} is perturbed, so it needs edges or categories")
+            if self.edges is not UNSET and self.representative is UNSET:
+                raise ValueError(f"{quoted(self.name)} has edges, so it needs a representative")
+        elif self.beyond is not UNSET:
+            raise ValueError(f"{quoted(self.name)} is kept, so nothing is published beyond its domain")
+        if self.edges is not UNSET and dtypes.is_discrete(kind):
+            raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, which has no edges")
+        if (self.type == "continuous") != (self.edges is not UNSET) and self.has_domain:
+            raise ValueError(f"{quoted(self.name)}: continuous goes with edges, discrete with categories")
+        if self.has_domain and named(self.name, lambda: self.domain.size) != self.N:
+            raise ValueError(f"{quoted(self.name)}: N is not the number of its codes")
+
+    def _words(self) -> list[str]:
+        return [quoted(self.name), self.role, f"{self.type} {self.dtype}", f"N {self.N or 'unknown'}"]
+
+    @property
+    def has_domain(self) -> bool:
+        return self.edges is not UNSET or self.categories is not UNSET
+
+    @cached_property
+    def kind(self) -> Any:
+        """Return the Arrow type of the column."""
+        return dtypes.parse(self.dtype)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Return the domain of the original column."""
+        kind, nulls = self.kind, self.nulls is True
+        if self.edges is not UNSET:
+            edges = [dtypes.from_json(e, kind) for e in self.edges]
+            representative = "center" if self.representative is UNSET else self.representative
+            return Bins(kind, edges, nulls, representative)
+        if self.categories is not UNSET:
+            return Categories(kind, [dtypes.from_json(c, kind) for c in self.categories], nulls)
+        raise MismatchError(
+            f"the sidecar gives no domain for {quoted(self.name)}",
+            "ask the owner for a release that declares it",
+        )
+
+    @property
+    def as_kept(self) -> Channel:
+        """Return the axis that the attribute is where it was kept."""
+        return Channel(self.name, self.domain, self.domain)
+
+
+def channel(spec: Spec, known: Mapping[str, Attribute]) -> Channel:
+    """Return the channel that a spec makes of the attributes that it names; ValueError if they do not fit."""
+    own = [known[n] for n in spec.attributes]
+    several = tuple(spec.attributes) if len(own) > 1 else ()
+    domain = Product([a.domain for a in own]) if several else own[0].domain
+    beyond = next((a.beyond for a in own if a.beyond is not UNSET), UNSET)
+    matrix = spec.matrix(domain)
+    published = spec.published(domain, matrix, beyond)
+    return Channel(" x ".join(spec.attributes), domain, published, spec, matrix, several)
