@@ -162,7 +162,7 @@ class Passes:
         if self._task.repeat is not None and self._task.repeat.left_out:
             self.adversary.remarks.append(
                 f"repeat: {listed(self._task.repeat.left_out)} cannot be perturbed again: what is published "
-                "goes beyond the domain."
+                "goes beyond the domain, or is several answers."
             )
         seen = fold(self._paired, self._task, Seen.__add__, doing="attacking")
         assert seen is not None

@@ -26,7 +26,7 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 release, sidecar and original do no
 rejects the release. Memory: proportional to the number of values; record also holds a sample of the
 release, a million records at most.""",
 )
-@click.argument("release", type=options.FILE)
+@click.argument("release", nargs=-1, required=True, type=options.FILE)
 @options.file_option(
     "--truth",
     metavar="ORIGINAL",
@@ -56,7 +56,7 @@ says, as far as that many records can show.""",
 @options.force_option
 @options.json_option
 def command(
-    release: Path,
+    release: tuple[Path, ...],
     recovered: Path | None,
     output: Path | None,
     plot: Path | None,
@@ -69,7 +69,8 @@ def command(
     Each attack is compared with guessing from the estimated distribution alone: the share of values (or bins)
     named exactly, the share within one bin, and the error of a guessed number, with 95% intervals and the
     gain. With --truth all this is measured; without it, it is what to expect given the sidecar and the
-    estimated distributions. The strongest belief is shown with the bound that gamma promises. The CSV
+    estimated distributions. Several releases with one plan are one; of copies of one release each record's
+    answers are taken together. The strongest belief is shown with the bound that gamma promises. The CSV
     options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
@@ -86,7 +87,7 @@ def command(
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress():
         settings |= {"recovered": recovered or False, "force": force}
-        done = attack(str(release), **settings)
+        done = attack([str(r) for r in release], **settings)
     if not done.rows and done.honest is not False and (output is not None or plot is not None):
         raise UsageError(
             "none of the attacks asked for guesses values: there is no table to write or draw",

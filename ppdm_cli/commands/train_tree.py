@@ -94,7 +94,8 @@ def command(
 
     On a release, the tree is grown on the joint distribution of the class and the attributes that matter,
     estimated from the release alone, with thresholds within bins where the estimate shows them; the expected
-    accuracy is estimated from published records that were held out.
+    accuracy is estimated from published records that were held out. Several releases with one plan are one;
+    copies of one release are taken together, record by record.
 
     On other data it is C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category,
     missing values as fractional records, pessimistic pruning. --no-mdl and --criterion gain switch parts of

@@ -5,8 +5,6 @@ Nothing here looks at data. `resolving` turns a plan into the attributes of a si
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
@@ -18,16 +16,15 @@ from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, 
 from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
 from ppdm_cli.files import content
+from ppdm_cli.perturbing.plan_file import read_toml
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
 Scale = Literal["log", "sqrt"]
 _DOMAIN = ("interval", "categories", "edges", "scale", "core")
-LARGEST_PLAN, LARGEST_DOMAIN = 16 << 20, 64 << 20
-"""Bytes of TOML that are read at most."""
-_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
-_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
+LARGEST_DOMAIN = 64 << 20
+"""Bytes of a file of values that are read at most."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,7 @@ class Plan(_Settings):
     def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
         """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
         if isinstance(plan, (str, Path)):
-            plan = _toml(Path(plan))
+            plan = read_toml(Path(plan))
         if not isinstance(plan, Plan):
             plan = cls(**_read(plan or {}))
         over = _read(settings)
@@ -300,25 +297,6 @@ def _lines(path: Path) -> list[str]:
         raise DataError(f"the domain file {quoted(path)} is not in UTF-8", "convert it") from None
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    """Return the settings in a plan file: some for all, and a table `attributes.NAME` for each."""
-    try:
-        text = content(path, "the plan ", LARGEST_PLAN).decode("utf-8-sig")
-        if _LONG_KEY.search(text):  # tomllib takes the square of its length
-            raise UsageError(f"the plan {quoted(path)} has a key of too many parts", "mend that line")
-        return tomllib.loads(text)
-    except UnicodeError:
-        raise UsageError(f"the plan {quoted(path)} is not in UTF-8", "convert it") from None
-    except RecursionError:
-        raise UsageError(f"the plan {quoted(path)} is nested too deep", "mend it") from None
-    except tomllib.TOMLDecodeError as error:
-        place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
-        raise UsageError(
-            f"the plan {quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
-            "mend that line",
-        ) from None
 
 
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:
