@@ -179,8 +179,6 @@ WRONG: dict[str, tuple[str, int, str]] = {
 }  # fmt: skip
 
 
-
-
 @pytest.fixture
 def troubles(folder: Path) -> Path:
     (folder / "cycle.txt").write_text("a -> b\nb -> a\na -> c\n")

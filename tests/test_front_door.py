@@ -126,8 +126,12 @@ def test_every_function_and_table_parameter_is_tried(tree: Any, release: Release
 
 @pytest.mark.parametrize(
     "as_table",
-    [lambda f: f.lazy(), lambda f: f.lazy().filter(pl.col("age") >= 0), lambda f: f.to_pandas(),
-     lambda f: f.to_arrow()],
+    [
+        lambda f: f.lazy(),
+        lambda f: f.lazy().filter(pl.col("age") >= 0),
+        lambda f: f.to_pandas(),
+        lambda f: f.to_arrow(),
+    ],
     ids=["LazyFrame", "filtered LazyFrame", "pandas", "pyarrow"],
 )
 def test_every_kind_of_table_gives_the_same(as_table: Any, tree: Any, release: Release) -> None:
