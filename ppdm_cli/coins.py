@@ -55,8 +55,8 @@ class Key:
         return hashlib.blake2b(text, key=self.secret, digest_size=32).digest()
 
 
-def key_from_file(path: Path) -> Key:
-    """Return the key in a file of 64 hex digits (--key-file)."""
+def key_from_file(path: Path) -> tuple[Key, str]:
+    """Return the key in a file of 64 hex digits (--key-file), and the digest of a design in its second line."""
     with files.readable(path, "the key file "), path.open("rb") as file:
         # where the mode does not tell users apart, as on Windows, it does not say who can read the file
         if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -65,16 +65,17 @@ def key_from_file(path: Path) -> Key:
                 "restrict it to yourself with chmod 600, and consider who may have read it",
             )
         text = file.read(200)
+    first, _, design = text.decode("latin-1").strip().partition("\n")
     try:
-        secret = bytes.fromhex(text.decode("ascii").strip())
+        secret, digest = bytes.fromhex(first), bytes.fromhex(design)
     except ValueError:
-        secret = b""
-    if len(secret) != 32:
+        secret = digest = b""
+    if len(secret) != 32 or len(digest) not in (0, 32):
         raise UsageError(
             f"the key file {quoted(path)} does not hold 64 hex digits",
             "name another file; a file that does not exist is created",
         )
-    return Key(secret, "key-file")
+    return Key(secret, "key-file"), digest.hex()
 
 
 _scratch = threading.local()

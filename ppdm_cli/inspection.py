@@ -71,6 +71,8 @@ def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: fl
 
 def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]]:
     """Return the figures of every channel; None for what would take too long together."""
+    if sidecar.withholding:
+        return [_of_withheld(sidecar, a.name, prior) for a in sidecar.perturbed]
     figures, entries = [], 0
     for channel in sidecar.channels:
         matrix = channel.matrix
@@ -109,6 +111,33 @@ def _of_channel(sidecar: Sidecar, channel: Channel, prior: float, whole: bool) -
     }
 
 
+def _of_withheld(sidecar: Sidecar, name: str, prior: float) -> dict[str, Any]:
+    """Return the figures of an attribute that some records publish: what holds of those, and their share."""
+    attribute, total = sidecar.by_name[name], sum(d.weight for d in sidecar.dealt)
+    having = [d for d in sidecar.dealt if name in d.attributes]
+    axes = [axis for d in having if (axis := d.marginal([name])) is not None]
+    weights = [d.weight for d in having]
+    staying = sum(w * a.matrix.staying for w, a in zip(weights, axes, strict=True)) / sum(weights)
+    specs = [d.through[name].spec for d in having]
+    gamma = max(a.matrix.amplification for a in axes)
+    return {
+        "attribute": name,
+        "type": attribute.type,
+        "dtype": attribute.dtype,
+        "N": attribute.N,
+        "matrix": ", ".join(dict.fromkeys(s.kind for s in specs if s is not None)),
+        "law": ", ".join(dict.fromkeys(s.kind for s in specs if s is not None)),
+        "published": sum(weights) / total,
+        "gamma": _finite(gamma),
+        "epsilon": _finite(epsilon(gamma)),
+        "staying": staying,
+        "prior": prior,
+        "worst_posterior": worst_posterior(gamma, prior),
+        "domain_from": attribute.domain_from,
+        "nulls": attribute.nulls,
+    }
+
+
 def _finite(number: float) -> float | str:
     """Return "inf" for infinity, which JSON lacks; the sidecar writes it so."""
     return number if isfinite(number) else "inf"
@@ -122,12 +151,33 @@ def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
     gamma = privacy.perturbed_gamma
     posterior = None if gamma is None else worst_posterior(float(gamma), prior)
     return {
+        "unit": privacy.unit,
+        "rows": None if privacy.rows is UNSET else privacy.rows,
         "perturbed_gamma": gamma,
         "perturbed_epsilon": privacy.perturbed_epsilon,
         "prior": prior,
         "worst_posterior": posterior,
         "unbounded": privacy.kept,
         "coins": privacy.coins,
+        **(_of_recipes(sidecar, prior) if sidecar.withholding else {}),
+    }
+
+
+def _of_recipes(sidecar: Sidecar, prior: float) -> dict[str, Any]:
+    """Return how much is published, and what it shows to those who know part of it (maths 11).
+
+    Who knows nothing of a record learns less of one attribute than gamma allows; who knows another that was
+    published with it, and sees that confirmed, learns as much.
+    """
+    total = sum(d.weight for d in sidecar.dealt)
+    cells = sum(d.weight * len(d.attributes) for d in sidecar.dealt) / total
+    alone = max(a["gamma"] for a in of_attributes(sidecar, prior))
+    together = max(c.matrix.amplification for d in sidecar.dealt for c in d.channels)
+    return {
+        "recipes": len(sidecar.dealt),
+        "published_cells": cells / len(sidecar.perturbed),
+        "posterior_alone": worst_posterior(float(alone), prior),
+        "posterior_confirmed": worst_posterior(together, prior),
     }
 
 
@@ -164,7 +214,16 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     for kind, channels in kinds.items():
         lines += KINDS[kind].warnings(channels)
     lines += _over_a_record(sidecar, record, prior)
-    if record["coins"] == "key-file":
+    if sidecar.withholding:
+        lines += _of_what_is_withheld(sidecar, record, prior)
+    if record["coins"] == "key-file" and sidecar.withholding:
+        lines.append(
+            "The coins follow from a key and an identifier: a record shows the same attributes in each "
+            "release under this key, which refuses another design, and unchanged ones get the same answers. A "
+            "change in one value redraws all that are published with it, costs the record's gamma again, and "
+            "is not hidden."
+        )
+    elif record["coins"] == "key-file":
         lines.append(
             "The coins follow from a key and an identifier: an unchanged value gets the same answer in "
             "each release under this key with the same domain and gamma (as --like takes them); a changed "
@@ -201,14 +260,38 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
         return [f"Over a record no gamma holds, because none holds for {names}."] * bool(names)
     many = len(sidecar.perturbed)
     attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
+    whose = f"the {record['rows']} records of a person" if record["unit"] == "person" else "a record"
     of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
     worst = at_most(record["worst_posterior"])
     worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
     return [
-        f"Over the {attributes} of a record{of_copies or ','} gamma is {record['perturbed_gamma']} "
+        f"Over the {attributes} of {whose}{of_copies or ','} gamma is {record['perturbed_gamma']} "
         f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
         f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
     ]
+
+
+def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any], prior: float) -> list[str]:
+    """Say what the promise is for, how much is published, and what those learn who know some of it."""
+    sizes = sorted({len(d.attributes) for d in sidecar.dealt})
+    few = " or ".join(map(str, sizes))
+    lines = [
+        f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen by a coin that sees no "
+        f"value: {percent(record['published_cells'])} of the cells; the others are withheld. Gamma is for the "
+        "whole record, all attributes at once, and not for each value by itself."
+    ]
+    if sizes[-1] > 1:
+        lines.append(
+            f"Of one attribute a belief of {percent(prior)} becomes at most "
+            f"{at_most(record['posterior_alone'])}, but who knows another attribute that was published with "
+            f"it, and sees that one confirmed, may reach {at_most(record['posterior_confirmed'])}."
+        )
+    if record["unit"] == "record":
+        lines.append(
+            "The promise is for a record: of a person with several records it is their product, unless "
+            "--person limits them."
+        )
+    return lines
 
 
 def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:

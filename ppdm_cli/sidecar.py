@@ -11,18 +11,20 @@ import json
 import re
 import uuid
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from math import inf, isfinite, log
 from typing import Annotated, Any, Literal
 
 import msgspec
+import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.channels import KINDS, Channel, Name, Recorded, Spec, together
+from ppdm_cli.channels import KINDS, Channel, Name, Spec, together
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, counted, quoted
 from ppdm_cli.shown import Shown
-from ppdm_cli.sidecar_attributes import Attribute, channel, named
+from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar_recipes import COLUMN, MOST_RECIPES, Dealt, Recipe, dealt
 from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
@@ -38,24 +40,27 @@ UNPROMISED = ("seeded", "unknown")
 """Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
 
 
-class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The channels that a record goes through."""
-
-    channels: Annotated[list[Recorded], Meta(max_length=1 << 16)]
-
-    @property
-    def specs(self) -> list[Spec]:
-        return [c for c in self.channels if isinstance(c, Spec)]
+SEVERAL = RefusedError(
+    "the release has several recipes: most of its cells are withheld, and this cannot read it yet",
+    "see `ppdm inspect`, or ask the owner for a release with --publish all",
+)
+"""What is said where a cell that is withheld would be taken for null."""
 
 
-class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What the release promises over a record, and of what it promises nothing."""
 
-    unit: Literal["record"]
+    unit: Literal["record", "person"]
     perturbed_gamma: int | float | Literal["inf"] | None
     perturbed_epsilon: int | float | Literal["inf"] | None
     kept: list[Name]
     coins: CoinsOrigin
+    rows: Annotated[int, Meta(ge=1, le=1 << 16)] | UnsetType = UNSET
+    """How many records a person has at most, where the promise is for a person."""
+
+    def __post_init__(self) -> None:
+        if (self.unit == "person") != (self.rows is not UNSET):
+            raise ValueError("a promise for a person says how many rows they have at most")
 
 
 class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -109,7 +114,7 @@ class Sidecar(
     release: Annotated[str, Meta(max_length=36)]
     records: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] | None
     attributes: Annotated[list[Attribute], Meta(max_length=1 << 16)]
-    recipes: Annotated[list[Recipe], Meta(max_length=1)] = []
+    recipes: Annotated[list[Recipe], Meta(max_length=MOST_RECIPES)] = []
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
     copy: Copy | UnsetType = UNSET
@@ -137,15 +142,21 @@ class Sidecar(
             self._check_promise(self.privacy)
 
     def _check_channels(self) -> None:
-        """Check that each perturbed attribute, and nothing else, goes through one channel, which fits it."""
-        through = [n for s in self._specs for n in s.attributes]
-        if sorted(through) != sorted(a.name for a in self.perturbed):
+        """Check that each perturbed attribute goes through a channel, and through one in each recipe."""
+        perturbed = {a.name for a in self.perturbed}
+        through = [n for d in self.dealt for n in d.attributes]
+        if set(through) != perturbed or (not self.withholding and len(through) > len(perturbed)):
             raise ValueError("the channels do not have each of the perturbed attributes once")
-        for spec in self._specs:
-            if not spec.goes_with(self._specs[0]):
+        specs = [c.spec for c in self.channels if c.spec is not None]
+        for spec in specs:
+            if not spec.goes_with(specs[0]):
                 raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
+            if self.withholding and spec.everywhere:
+                raise ValueError(f"{spec.kind} channels have no recipes")
+        if self.withholding and COLUMN in self.by_name:
+            raise ValueError(f"a column has the name of the recipes' own, {COLUMN}")
         names = [c.name for c in self.channels]
-        if len({*names, *(a.name for a in self.kept)}) < len(names) + len(self.kept):
+        if not self.withholding and len({*names, *(a.name for a in self.kept)}) < len(names) + len(self.kept):
             raise ValueError("attributes that are perturbed together have, together, the name of another")
 
     def _check_promise(self, privacy: Privacy) -> None:
@@ -154,8 +165,8 @@ class Sidecar(
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        copies = 1 if self.copy is UNSET else self.copy.of
-        epsilon = copies * sum(log(c.matrix.amplification) for c in self.channels)
+        times = (1 if self.copy is UNSET else self.copy.of) * (1 if privacy.rows is UNSET else privacy.rows)
+        epsilon = times * max((d.epsilon for d in self.dealt), default=0.0)
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -166,12 +177,29 @@ class Sidecar(
 
     def column_kind(self, attribute: Attribute) -> Any:
         """Return the type of an attribute's column in the data that this sidecar goes with."""
-        channelled = self.stage == "perturbed" and attribute.role == "perturbed"
-        return self.through(attribute.name).shown(attribute.name).kind if channelled else attribute.kind
+        if self.stage != "perturbed" or attribute.role != "perturbed":
+            return attribute.kind
+        return (
+            attribute.column.kind
+            if self.withholding
+            else self.through(attribute.name).shown(attribute.name).kind
+        )
 
     @cached_property
-    def _specs(self) -> list[Spec]:
-        return [s for r in self.recipes for s in r.specs]
+    def dealt(self) -> list[Dealt]:
+        """Return the recipes, by their numbers."""
+        return dealt(self.recipes, {a.name: a for a in self.perturbed})
+
+    @property
+    def withholding(self) -> bool:
+        """Return whether records differ in their recipes, and withhold what theirs leaves out."""
+        return len(self.dealt) > 1
+
+    @cached_property
+    def columns(self) -> list[tuple[str, Any]]:
+        """Return the names and types of the data's columns, in order."""
+        found = [(a.name, self.column_kind(a)) for a in self.attributes]
+        return found + [(COLUMN, pa.uint16())] * (self.stage == "perturbed" and self.withholding)
 
     @cached_property
     def taken(self) -> int:
@@ -184,7 +212,7 @@ class Sidecar(
 
     @cached_property
     def _spec_of(self) -> dict[str, Spec]:
-        return {n: s for s in self._specs for n in s.attributes}
+        return {n: c.spec for c in self.channels if c.spec is not None for n in c.attributes}
 
     def spec(self, name: str) -> Spec | None:
         """Return what the sidecar says of an attribute's channel; None where it was kept."""
@@ -202,6 +230,8 @@ class Sidecar(
 
     def _axis(self, name: str) -> Channel:
         if name not in self._alone:
+            if self.withholding and self.by_name[name].role == "perturbed":
+                raise SEVERAL
             return self.by_name[name].as_kept
         found = self.marginal([name])
         if found is None:
@@ -228,14 +258,14 @@ class Sidecar(
     @cached_property
     def _alone(self) -> dict[str, Channel]:
         """Return by attribute the channels of one copy."""
-        specs = {id(s): s for a in self.perturbed if (s := self.spec(a.name)) is not None}
-        found = [named(" x ".join(s.attributes), partial(channel, s, self.by_name)) for s in specs.values()]
-        return {n: c for c in found for n in c.attributes}
+        return {} if self.withholding else {n: c for d in self.dealt for c in d.channels for n in c.attributes}
 
     @cached_property
     def channels(self) -> list[Channel]:
-        """Return the channels, in the order of the first of their columns."""
-        return list({c.name: c for c in self._alone.values()}.values())
+        """Return the channels, in the order of the first of their columns; of several recipes those of all."""
+        if self.withholding:
+            return list({msgspec.json.encode(c.spec): c for d in self.dealt for c in d.channels}.values())
+        return list({c.name: c for a in self.perturbed for c in [self._alone[a.name]]}.values())
 
     def take_together(self, copies: int) -> None:
         """Let the channels be those of so many copies, read side by side."""
@@ -269,8 +299,7 @@ class Sidecar(
         lines = b",\n    ".join(bytes(a) for a in attributes)
         ordered["attributes"] = b"[\n    " + lines + b"]" if attributes else b"[]"
         if self.recipes:
-            recipes = [b",\n    ".join(map(_line, r.specs)) for r in self.recipes]
-            ordered["recipes"] = b"[ %s ]" % b",\n  ".join(b'{"channels": [\n    %s]}' % r for r in recipes)
+            ordered["recipes"] = b"[ %s ]" % b",\n  ".join(r.encoded(_ENCODER.encode) for r in self.recipes)
         body = b",\n  ".join(b'"%s": %s' % (k.encode(), v) for k, v in ordered.items())
         return b"{ " + body + b" }\n"
 
@@ -280,12 +309,6 @@ _ORDER = (
     "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "blake2b",
     "evaluated", "reconstruction", "history", "attributes", "recipes",
 )  # fmt: skip
-
-
-def _line(spec: Spec) -> bytes:
-    """Return a channel's JSON, its attributes first."""
-    fields = msgspec.to_builtins(spec)
-    return _ENCODER.encode({"attributes": fields.pop("attributes"), **fields})
 
 
 def new(stage: Stage, release: str, records: int | None, attributes: list[Attribute], **rest: Any) -> Sidecar:

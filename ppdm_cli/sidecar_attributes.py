@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec
+from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec, within
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Product, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
 from ppdm_cli.shown import Shown
@@ -93,6 +93,24 @@ class Attribute(
             "ask the owner for a release that declares it",
         )
 
+    def reaching(self, count: int) -> Domain:
+        """Return the domain with so many bins or values beyond it, made once."""
+        known: dict[int, Domain] = self.__dict__.setdefault("_reaching", {})
+        if count not in known:
+            known[count] = within(self.domain, self.beyond, count)
+        return known[count]
+
+    @cached_property
+    def column(self) -> Domain:
+        """Return the domain of a column where some records withhold it: as far as any reach, and null."""
+        beyond = 0 if self.beyond is UNSET else len(self.beyond.below)
+        return self.reaching(beyond).with_null
+
+    def offset(self, channel: Channel) -> int:
+        """Return by how much the codes of `column` are above those that a channel publishes of it."""
+        whole, shown = self.column.ordinary, channel.shown(self.name).ordinary
+        return (whole - shown) // 2
+
     @property
     def as_kept(self) -> Channel:
         """Return the axis that the attribute is where it was kept."""
@@ -104,7 +122,10 @@ def channel(spec: Spec, known: Mapping[str, Attribute]) -> Channel:
     own = [known[n] for n in spec.attributes]
     several = tuple(spec.attributes) if len(own) > 1 else ()
     domain = Product([a.domain for a in own]) if several else own[0].domain
-    beyond = next((a.beyond for a in own if a.beyond is not UNSET), UNSET)
     matrix = spec.matrix(domain)
-    published = spec.published(domain, matrix, beyond)
+    if spec.reach is None:
+        published = spec.published(domain, matrix, own[0].beyond)
+    else:
+        parts = [a.reaching(b) for a, b in zip(own, spec.reach, strict=True)]
+        published = Product(parts) if several else parts[0]
     return Channel(" x ".join(spec.attributes), domain, published, spec, matrix, several)

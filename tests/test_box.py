@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli.channels import Box, BoxSpec, Marginal, half_widths, information
+from ppdm_cli.channels import Box, BoxSpec, Marginal, best_widths, information
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.exact_draw import uniform_below_wide
-from ppdm_cli.domain import Bins
+from ppdm_cli.domain import Bins, Product
 from ppdm_cli.errors import PpdmError, RefusedError
 from tests.chances import LEVEL, chi_square
 
@@ -116,7 +116,7 @@ def test_half_widths_are_those_of_fisher_information(
 ) -> None:
     """The table of the research note, but for its k 2, N 16, epsilon 3, where its own formula gives 2."""
     sizes = [*[(values, True)] * k, *[(2, False)] * riding]
-    found = [half_widths(exp(e), sizes, riding) for e in (0.5, 1, 2, 3, 4, 6, 8)]
+    found = [best_widths(exp(e), sizes, riding) for e in (0.5, 1, 2, 3, 4, 6, 8)]
     assert [w[0] for w in found] == expected and all(not any(w[k:]) for w in found)
     assert len({tuple(w[:k]) for w in found}) <= 7 and all(len(set(w[:k])) == 1 for w in found)
 
@@ -163,6 +163,6 @@ def test_whatever_is_asked_gets_an_exact_box_or_a_clear_refusal(sizes: Any, epsi
     except PpdmError as error:
         assert isinstance(error, RefusedError)
         return
-    law = spec.law(domains)
+    law = spec.matrix(Product(domains) if len(domains) > 1 else domains[0])
     assert log(law.amplification) <= epsilon and log(law.amplification) > 0.99 * epsilon - 1e-5
     assert prod(law.shape_in) == law.inputs and law._range <= 1 << 62

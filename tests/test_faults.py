@@ -119,7 +119,7 @@ def data(folder: Path, name: str) -> str:
         ("good", "--rho1 0.5 --rho2 0.1", 2, "rho1 < rho2"),
         ("good", "--rho1 0.5", 2, "rho1 and rho2 go together"),
         ("good", "--record-epsilon 0", 2, "epsilon must be above 0"),
-        ("good", "--record-epsilon 0.00001", 4, "gamma of about 1"),
+        ("good", "--record-epsilon 0.00001 --publish all", 4, "gamma of about 1"),
         ("good", "--record-epsilon 2 --attribute age:gamma=50", 4, "use up the record's epsilon"),
         ("good", "--bins 1", 2, "number of bins"),
         ("good", "--bins 100000", 2, "number of bins"),

@@ -11,17 +11,17 @@ from ppdm_cli.channels.additive import AdditiveSpec
 from ppdm_cli.channels.asking import DEFAULT, SUBSTITUTION, checked_kind, kinds, schemes
 from ppdm_cli.channels.band import BandSpec
 from ppdm_cli.channels.base import FIGURES, KINDS, Cells, Name, Recorded, Request, Spec, register
-from ppdm_cli.channels.beyond import Beyond, Scalar
+from ppdm_cli.channels.beyond import Beyond, Scalar, continued, within
 from ppdm_cli.channels.binary import BinarySpec
 from ppdm_cli.channels.block import BlockSpec
 from ppdm_cli.channels.box import Box, BoxSpec
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
-from ppdm_cli.channels.exact_draw import checked_gamma
+from ppdm_cli.channels.exact_draw import checked_gamma, uniform_below_wide
 from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.channels.half_widths import half_widths, information
+from ppdm_cli.channels.half_widths import best_widths, information
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
 from ppdm_cli.channels.mixture import Marginal, Mixture
 from ppdm_cli.channels.symmetric import SymmetricSpec
@@ -30,6 +30,6 @@ __all__ = [
     "DEFAULT", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
     "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonalSpec",
     "Marginal", "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
-    "SymmetricSpec", "checked_gamma", "checked_kind", "half_widths", "information", "kinds", "register",
-    "schemes", "together",
+    "SymmetricSpec", "best_widths", "checked_gamma", "checked_kind", "continued", "information", "kinds",
+    "register", "schemes", "together", "uniform_below_wide", "within",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes
 from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond, beyond, extended
+from ppdm_cli.channels.beyond import Beyond, continued, extended
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
@@ -232,7 +232,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
             width = 2 * b + 1
             exact = rounded_down(exact, domain.ordinary + width - 1 + domain.nulls * width, width)
         Band(exact, domain.ordinary, b, domain.nulls)  # refuses a half-width that cannot be
-        return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), beyond(domain, b)
+        return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), continued(domain, b)
 
     @classmethod
     def best_bins(cls, gamma: float, size: float) -> float:

@@ -89,6 +89,15 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return domain
 
     @property
+    def reach(self) -> list[int] | None:
+        """Return how many bins past its domain each attribute is published; None where `published` says."""
+        return None
+
+    def of_some(self, places: Sequence[int]) -> Spec:
+        """Return the same channel of some of its attributes."""
+        return msgspec.structs.replace(self, attributes=[self.attributes[p] for p in places])
+
+    @property
     def decides(self) -> dict[str, Any]:
         """Return all that an answer depends on besides cell and domain: another law, other coins."""
         fields = {n: getattr(self, n) for n in self.__struct_fields__ if n != "attributes"}
@@ -98,15 +107,20 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         self, matrix: Matrix, domain: Domain, published: Domain, codes: Codes, values: pa.Array, cells: Cells
     ) -> pa.Array:
         """Return the column that is published for values and their codes: exactly drawn from the law."""
-        assert isinstance(matrix, Substitution)
-        out = np.empty(len(codes), code_type(matrix.outputs))
-        substitute(matrix, Coins(cells.key("perturb")), cells.addresses, codes, out)
+        out = self.drawn(matrix, codes, Coins(cells.key("perturb")), cells.addresses)
         within = None
         if any(isinstance(p, Bins) and p.representative == "random" for p in published.parts):
             coins, parts = Coins(cells.key("representative")), len(published.parts)
             numbers = [uniform(coins, cells.addresses, out, part) for part in range(parts)]
             within = np.stack(numbers, axis=1) if parts > 1 else numbers[0]
         return published.column(out, within)
+
+    def drawn(self, matrix: Matrix, codes: Codes, coins: Coins, addresses: Addresses) -> Codes:
+        """Return published codes for codes, exactly drawn from the law."""
+        assert isinstance(matrix, Substitution)
+        out = np.empty(len(codes), code_type(matrix.outputs))
+        substitute(matrix, coins, addresses, codes, out)
+        return out
 
     def goes_with(self, other: Spec) -> bool:
         """Return whether a release may have both channels."""

@@ -55,7 +55,7 @@ def within(domain: Domain, beyond: Beyond | UnsetType, count: int) -> Domain:
     return domain.extended(kind, below[len(below) - count :], above[:count])
 
 
-def beyond(domain: Domain, count: int) -> Beyond:
+def continued(domain: Domain, count: int) -> Beyond:
     """Return as many values more on either side, by the first and the last step of the domain."""
     try:
         ends = _continued(domain.marks, count, dtypes.is_whole(domain.kind))

@@ -8,27 +8,30 @@ gamma. Codes of several attributes are those of the product of their domains, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import prod
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes
-from ppdm_cli.channels.band import MOST_ORDERED, read_half_width
-from ppdm_cli.channels.base import MOST_TOGETHER, GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond, beyond, within
+from ppdm_cli.channels.band import MOST_ORDERED
+from ppdm_cli.channels.base import GammaSpec, Name, Request, Spec, json_gamma, register
+from ppdm_cli.channels.beyond import Beyond, continued, within
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, uniform_below_wide
-from ppdm_cli.channels.half_widths import half_widths
+from ppdm_cli.channels.half_widths import best_widths
 from ppdm_cli.channels.matrix import Blocks, Matrix
 from ppdm_cli.channels.mixture import Drawn
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 
+MOST_NAMED = 1 << 11
+"""The most attributes that are listed; those of one box have at most so many combinations."""
 LARGEST_PRODUCT = 1 << 32
 """The most combinations of values: a cell's coins depend on which it has, and have 32 bits for it."""
 
@@ -41,7 +44,7 @@ class Box(Drawn):
     sides: tuple[Blur, ...]
 
     def __post_init__(self) -> None:
-        if self.inputs > LARGEST_PRODUCT:
+        if max(self.inputs, self.outputs) > LARGEST_PRODUCT:
             raise RefusedError(
                 f"{len(self.sides)} attributes together have {self.inputs:,} combinations of values; a box has "
                 f"at most {LARGEST_PRODUCT:,}",
@@ -90,11 +93,11 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         "Several attributes go by one coin: either each value becomes one of its neighbourhood, or all of them "
         "become any values at all. Gamma holds for all of them together."
     )
-    options: ClassVar[Mapping[str, Any]] = {"half_width": read_half_width}
     by_name = False
 
+    attributes: Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMED)]
     half_width: Annotated[
-        list[Annotated[int, Meta(ge=0, le=MOST_ORDERED // 2)]], Meta(min_length=1, max_length=MOST_TOGETHER)
+        list[Annotated[int, Meta(ge=0, le=MOST_ORDERED // 2)]], Meta(min_length=1, max_length=MOST_NAMED)
     ]
 
     def __post_init__(self) -> None:
@@ -103,21 +106,30 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
             raise ValueError("a box has one half-width for each of its attributes, and each attribute once")
 
     def matrix(self, domain: Domain) -> Box:
-        return self.law(domain.parts)
+        if len(domain.parts) != len(self.half_width):
+            raise ValueError("a box has one half-width for each of its attributes")
+        parts = list(zip(domain.parts, self.half_width, strict=True))
+        if any(b and not d.ordered for d, b in parts):
+            raise ValueError("values without an order have a half-width of 0")
+        return Box(self.exact, tuple(Blur(d.ordinary, b, d.nulls) for d, b in parts))
 
-    def law(self, domains: Sequence[Domain]) -> Box:
-        for domain, b in zip(domains, self.half_width, strict=True):
-            if b and not domain.ordered:
-                raise ValueError("values without an order have a half-width of 0")
-        sides = (Blur(d.ordinary, b, d.nulls) for d, b in zip(domains, self.half_width, strict=True))
-        return Box(self.exact, tuple(sides))
+    @property
+    def reach(self) -> list[int]:
+        return self.half_width
 
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         return within(domain, beyond, self.half_width[0])
 
+    def of_some(self, places: Sequence[int]) -> BoxSpec:
+        names, widths = ([of[p] for p in places] for of in (self.attributes, self.half_width))
+        return msgspec.structs.replace(self, attributes=names, half_width=widths)
+
     @property
     def decides(self) -> dict[str, Any]:
         return {"kind": self.kind, "gamma": self.gamma, "half_width": self.half_width}
+
+    def short(self) -> str:
+        return f"{self.kind} of {len(self.attributes)}"
 
     def described(self) -> str:
         return f"gamma {self.gamma} over {', '.join(self.attributes)} (box)"
@@ -128,7 +140,7 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         b = request.options.get("half_width")
         spec = cls.of([name], [domain], [domain.ordered > 0], request.gamma, None if b is None else [b])
         b = spec.half_width[0]
-        return spec, beyond(domain, b) if b else UNSET
+        return spec, continued(domain, b) if b else UNSET
 
     @classmethod
     def of(
@@ -146,7 +158,7 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         part in whatever is to be learnt.
         """
         sizes = [(d.ordinary, o) for d, o in zip(domains, ordered, strict=True)]
-        widths = half_widths(float(gamma), sizes, riding) if widths is None else widths
+        widths = best_widths(float(gamma), sizes, riding) if widths is None else widths
         sides = tuple(Blur(d.ordinary, b, d.nulls) for d, b in zip(domains, widths, strict=True))
         if not isinstance(gamma, Decimal):
             T, w = prod(s.all_outputs for s in sides), prod(s.width for s in sides)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ppdm_cli.arrays import Codes
+from ppdm_cli.arrays import Addresses, Codes
 from ppdm_cli.channels.matrix import Matrix, Noisy, Substitution
+from ppdm_cli.coins import Coins
 from ppdm_cli.domain import Domain, Product
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ class Channel:
         """Return the column that is published for values and their codes: exactly drawn from the law."""
         assert self.spec is not None
         return self.spec.publish(self.matrix, self.domain, self.published, codes, values, cells)
+
+    def drawn(self, codes: Codes, coins: Coins, addresses: Addresses) -> Codes:
+        """Return published codes for codes, exactly drawn from the law."""
+        assert self.spec is not None
+        return self.spec.drawn(self.matrix, codes, coins, addresses)
 
     @cached_property
     def figures(self) -> dict[str, Any]:

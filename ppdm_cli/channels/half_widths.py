@@ -71,7 +71,7 @@ def information(
     return float(np.mean(found))
 
 
-def half_widths(gamma: float, sizes: Sequence[Size], riding: int = 0) -> list[int]:
+def best_widths(gamma: float, sizes: Sequence[Size], riding: int = 0) -> list[int]:
     """Return the half-widths that tell most of pairs, or of one attribute: the same share of each domain."""
     return list(_best(gamma, tuple(sizes), riding))
 

@@ -83,6 +83,8 @@ def command(
     records = "an unknown number of" if shown.records is None else shown.records
     noise = inspection.noisy(shown)
     substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
+    if shown.withholding:
+        substitution = ["published", *(c for c in substitution if c != "condition")]
     show.attributes(
         out,
         f"{shown.stage}, {records} records, release {shown.release}",

@@ -34,7 +34,7 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 refused because it would give
-away too much. Memory: constant; with --id, 8 bytes a record.""",
+away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.""",
 )
 @click.argument("data", nargs=-1, required=True, type=FILE)
 @output_option("The release")
@@ -55,8 +55,29 @@ away too much. Memory: constant; with --id, 8 bytes a record.""",
     "--record-epsilon",
     type=float,
     metavar="E",
-    help="A budget for the whole record, split equally over the attributes without a gamma of their own.",
+    help="A budget for the whole record. By itself it is spent as --publish auto says; where channels are "
+    "asked for, it is split equally over the attributes without a gamma of their own.",
 )
+@click.option(
+    "--publish",
+    metavar="k|auto|all",
+    help="With --record-epsilon: each record publishes k of its attributes, chosen by a coin that sees no "
+    "value, at the whole budget; the others are withheld (null). auto: as many as tell a miner most. all: "
+    "every attribute, with an equal part of the budget each.  [default: auto]",
+)
+@click.option(
+    "--class-in-budget",
+    is_flag=True,
+    default=None,
+    help="Publish the class of every record, perturbed with its other attributes and under the same budget.",
+)
+@click.option(
+    "--person",
+    metavar="COL",
+    help="With --rows-per-person m: the column that says whose a record is; dropped unless kept. At most m "
+    "records of each person are published, chosen by a coin, and the promise is for the person: gamma^m.",
+)
+@click.option("--rows-per-person", type=int, metavar="m", help="See --person.")
 @click.option(
     "--bins",
     metavar="N|auto",
@@ -215,7 +236,7 @@ def _print_json(release: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.sidecar import display_json
 
-    done = ("dropped", "merged", "telling_order", "in_order_of", "clipped", "shuffled")
+    done = ("dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled")
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
     click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
 
@@ -230,7 +251,12 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     if inspection.noisy(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
-        columns = [*["matrix"] * any(r["law"] != DEFAULT.kind for r in rows), "gamma", "stays", "epsilon"]
+        columns = ["published"] * release.sidecar.withholding + [
+            *["matrix"] * any(r["law"] != DEFAULT.kind for r in rows),
+            "gamma",
+            "stays",
+            "epsilon",
+        ]
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     copy = release.sidecar.copy
     of_copies = f", in {copy.of} copies" if copy else ""
@@ -244,6 +270,11 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
         )
     if release.dropped:
         sentences.append(f"Dropped: {', '.join(release.dropped)}.")
+    if release.left_out:
+        sentences.append(
+            f"Left out: {release.left_out} records of persons who have more than --rows-per-person; persons "
+            "with many count less than in the original."
+        )
     if release.merged:
         sentences.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
     if release.telling_order:

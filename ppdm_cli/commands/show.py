@@ -125,6 +125,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "type": lambda r: f"{r['type']} {r['dtype']}",
     "matrix": itemgetter("law"),
     "stays": lambda r: percent(r["staying"]),
+    "published": lambda r: percent(r["published"]),
     "condition": lambda r: r["condition_number"],
     "domain": lambda r: r["domain_from"],
     "95% within": lambda r: r["interval"],

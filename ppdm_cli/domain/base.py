@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -67,6 +69,15 @@ class Domain(ABC):
     def split(self, codes: Codes) -> list[Codes]:
         """Return each attribute's codes."""
         return [codes]
+
+    @property
+    def with_null(self) -> Domain:
+        """Return the same domain with null."""
+        found = copy(self)
+        for name in [n for n in vars(self) if isinstance(getattr(type(self), n, None), cached_property)]:
+            del found.__dict__[name]  # made for fewer codes
+        object.__setattr__(found, "nulls", True)
+        return found
 
     @property
     def null_code(self) -> int:

@@ -27,8 +27,9 @@ from ppdm_cli.errors import MismatchError, UsageError, listed, quoted, unknown_c
 from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import Source
 from ppdm_cli.releases import open_data
-from ppdm_cli.sidecar import Past, Recipe, Sidecar
+from ppdm_cli.sidecar import Past, Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar_recipes import Recipe
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
 
 SAME = "each party must give the same records, in the same order or with an identifier (--on)"

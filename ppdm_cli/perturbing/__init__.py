@@ -21,8 +21,10 @@ from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
+from ppdm_cli.perturbing.persons import left_out
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_id, resolved, sidecar_of
+from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
 from ppdm_cli.releases import is_promised
@@ -44,6 +46,8 @@ class Release(Shown):
     frame: pl.DataFrame | None
     """A polars DataFrame, or None where the release was written to a file."""
     dropped: list[str]
+    left_out: int
+    """How many rows were not published, because their person has as many as allowed."""
     merged: list[str]
     """Attributes whose rare values went to a commoner one (--rare merge)."""
     telling_order: list[str]
@@ -91,7 +95,7 @@ def perturb(
     attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
     command's options (see `ppdm perturb --help`). Of several `copies`, what comes back is the first.
     """
-    key, new_key = _key(seed, key_file, id)
+    key, key_path, known_design = _key(seed, key_file, id)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
@@ -99,17 +103,22 @@ def perturb(
     names = _names(output, copies, sidecar, table)
     with ExitStack() as stack:
         targets = [Output(stack, name, sidecar, force, to) for name in names]
-        kept = [] if new_key is None else [stack.enter_context(Target(new_key, False, mode=0o600))]
         settled = resolved(table, asked, earlier, id)
+        if settled.several and copies > 1:
+            raise UsageError("copies of a release with several recipes are not made", "say --publish all")
+        kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
+        out = None
+        if asked.person is not None and asked.rows_per_person is not None:
+            out = left_out(table, key, asked.person, asked.rows_per_person, id)
         group, filled = release_id(key, settled), []
-        work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle)
+        work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
         for number, target in enumerate(targets, 1):
-            review = Review(table, settled, clip, keep_order)
+            review = Review(table, settled, clip, keep_order, 0 if out is None else len(out))
             copy = Copy(copies, number, group) if copies > 1 else None
-            made = sidecar_of(settled, key.origin, release_id(key, settled, number), table.rows, copy)
+            rows = None if table.rows is None else table.rows - review.left_out
+            name = release_id(key, settled, number)
+            made = sidecar_of(settled, key.origin, name, rows, copy, asked.rows_per_person)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
-        for file in kept:  # a new key comes before the release
-            file.put(key.secret.hex().encode() + b"\n")
         publish(*kept, *targets)
     found = review.found(id)
     return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
@@ -166,8 +175,8 @@ def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, s
     return filled
 
 
-def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None]:
-    """Return the key, and where a new one is to be kept."""
+def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None, str]:
+    """Return the key, its file, and the digest of the design that it was used with, if any."""
     if seed is not None and key_file is not None:
         raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
     if (key_file is not None) != (identifier is not None):
@@ -176,13 +185,33 @@ def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) 
             "another row the next time",
             "such as --key-file release.key --id patient",
         )
-    if key_file is not None:
-        path = Path(key_file)
-        if not path.exists():
-            return Key.fresh("key-file"), path
-        files.reading(path)
-        return key_from_file(path), None
-    return (Key.from_seed(seed) if seed is not None else Key.fresh()), None
+    if key_file is None:
+        return (Key.from_seed(seed) if seed is not None else Key.fresh()), None, ""
+    path = Path(key_file)
+    if not path.exists():
+        return Key.fresh("key-file"), path, ""
+    files.reading(path)
+    key, design = key_from_file(path)
+    return key, path, design
+
+
+def _kept_key(stack: ExitStack, key: Key, path: Path, known: str, plan: ResolvedPlan) -> list[Target]:
+    """Return the key file, where it is new or is to remember the design; it comes before the release.
+
+    Another design would show other attributes of the same people, and cost them as much again.
+    """
+    design = plan.digest if plan.several else ""
+    if known and known != design:
+        raise RefusedError(
+            f"the key file {quoted(path)} was used with another design: another choice of recipes would show "
+            "other attributes of the same people",
+            "take the earlier release's with --like, or another key file, which costs its epsilon again",
+        )
+    if path.exists() and known == design:
+        return []
+    target = stack.enter_context(Target(path, path.exists(), mode=0o600))
+    target.put("".join(f"{line}\n" for line in (key.secret.hex(), design) if line).encode())
+    return [target]
 
 
 def _shuffled(

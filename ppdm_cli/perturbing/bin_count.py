@@ -34,7 +34,7 @@ def sized(plan: Plan, table: Table, identifier: str | None) -> Plan:
         raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
     perturbed = perturbed_columns(table.schema, plan, identifier)
     gammas = gammas_of(perturbed, plan)
-    records = _records(table)
+    records = number_of_records(table, "--bins auto")
     attributes = dict(plan.attributes)
     for name, own in perturbed.items():
         binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
@@ -52,13 +52,13 @@ def best_bins(gamma: Decimal | float, kind: type[Spec], records: int, fits: bool
     return min(max(round(best), LEAST), MOST)
 
 
-def _records(table: Table) -> int:
+def number_of_records(table: Table, option: str) -> int:
     if table.rows is not None:
         return table.rows
     if not table.rewindable:
         raise UsageError(
-            "--bins auto needs the number of records, and standard input can be read only once",
-            "say how many bins, such as --bins 20",
+            f"{option} needs the number of records, and standard input can be read only once",
+            f"say a number, such as {option.replace('auto', '2' if 'publish' in option else '20')}",
         )
     columns = table.schema.names[:1]
     return fold(table, attrgetter("rows"), add, columns=columns) or 0

@@ -17,6 +17,11 @@ from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 
 
+def in_order(domain: Domain, own: AttributePlan) -> bool:
+    """Return whether neighbours among an attribute's values are alike."""
+    return isinstance(domain, Bins) or own.interval is not None
+
+
 def kind_for(own: AttributePlan, plan: Plan) -> type[Spec]:
     """Return the kind that is asked for an attribute, by itself or with all."""
     if plan.scheme != SUBSTITUTION:
@@ -36,7 +41,7 @@ def chosen(
     kind, asked = kind_for(own, plan), request(gamma, own, plan)
     if own.kind is not None or kind.everywhere:
         return kind.asked(name, domain, asked)
-    if not kind.suits(domain, isinstance(domain, Bins) or own.interval is not None):
+    if not kind.suits(domain, in_order(domain, own)):
         return DEFAULT.asked(name, domain, asked)
     try:
         return kind.asked(name, domain, asked)

@@ -17,6 +17,7 @@ from ppdm_cli.domain import MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, listed, quoted
 from ppdm_cli.files import content
 from ppdm_cli.perturbing.plan_file import read_toml
+from ppdm_cli.perturbing.publishing import check_publishing, read_publish
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
 
@@ -179,6 +180,12 @@ class Plan(_Settings):
     attributes: Mapping[str, AttributePlan] = field(default_factory=dict)
     together: Mapping[tuple[str, ...], AttributePlan] = field(default_factory=dict)
     """Attributes that are perturbed together, and what is asked of their channel."""
+    publish: int | Literal["all", "auto"] | None = None
+    """How many attributes a record publishes, under a budget for the record."""
+    class_in_budget: bool = False
+    person: str | None = None
+    """The column that says whose a record is."""
+    rows_per_person: int | None = None
 
     @classmethod
     def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
@@ -205,6 +212,7 @@ class Plan(_Settings):
     def __post_init__(self) -> None:
         self._check_scheme()
         _check_together(self)
+        check_publishing(self)
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
             raise UsageError(
@@ -377,4 +385,8 @@ _FOR_ALL = _SHARED | {
     "drop": partial(names, "drop"),
     "attributes": _attributes,
     "together": _together,
+    "publish": read_publish,
+    "class_in_budget": truth,
+    "person": str,
+    "rows_per_person": whole,
 }

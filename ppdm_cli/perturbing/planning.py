@@ -13,9 +13,10 @@ from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, unknown_column
-from ppdm_cli.perturbing.bin_count import sized
+from ppdm_cli.perturbing.bin_count import number_of_records, sized
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
+from ppdm_cli.perturbing.publishing import few
 from ppdm_cli.perturbing.resolving import (
     MOST_LABELS,
     ResolvedPlan,
@@ -26,7 +27,7 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.releases import read_sidecar
-from ppdm_cli.sidecar import CoinsOrigin, Copy, Recipe, Sidecar
+from ppdm_cli.sidecar import CoinsOrigin, Copy, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, sidecar_path
 
 
@@ -77,20 +78,26 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
     facts = profile(table, unknown) if unknown else {}
-    return resolve(table.schema, asked, identifier, facts)
+    records = number_of_records(table, "--publish auto") if few(asked) == "auto" else 0
+    return resolve(table.schema, asked, identifier, facts, records)
 
 
 def sidecar_of(
-    plan: ResolvedPlan, coins: CoinsOrigin, release: str, rows: int | None, copy: Copy | None = None
+    plan: ResolvedPlan,
+    coins: CoinsOrigin,
+    release: str,
+    rows: int | None,
+    copy: Copy | None = None,
+    each: int | None = None,
 ) -> Sidecar:
-    """Return the sidecar of a release."""
+    """Return the sidecar of a release, with the promise for a person who has at most `each` rows, if given."""
     sidecar = sidecars.new(
         "perturbed",
         release,
         rows,
         plan.attributes,
-        recipes=[Recipe(list(plan.specs))],
-        privacy=privacy(plan, coins, 1 if copy is None else copy.of),
+        recipes=plan.recipes,
+        privacy=privacy(plan, coins, 1 if copy is None else copy.of, each),
         copy=copy or UNSET,
         class_=plan.class_ or UNSET,
     )
@@ -114,4 +121,11 @@ def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
     """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())
-    return str(uuid.UUID(bytes=key.derive("release", plan.attributes, *[number][: number > 1])[:16], version=4))
+    return str(
+        uuid.UUID(
+            bytes=key.derive(
+                "release", plan.attributes, *[number][: number > 1], *[plan.digest] * bool(plan.several)
+            )[:16],
+            version=4,
+        )
+    )

@@ -5,11 +5,13 @@ The plan is the list of a sidecar's attributes, in the order of the columns.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
-from functools import cached_property
+from functools import cached_property, partial
 from math import exp, inf, log, prod
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -21,11 +23,14 @@ from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import Bins, Categories, Domain, Product
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
-from ppdm_cli.perturbing.channel_choice import chosen, kind_for, request
+from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request
 from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.keys import attribute_facts
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.publishing import digest_text, few, recipes
 from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute, channel
+from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt
 
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
@@ -44,20 +49,37 @@ class ResolvedPlan:
     dropped: list[str]
     merging: frozenset[str] = frozenset()
     """Attributes whose rare values go to a commoner one."""
+    several: tuple[Recipe, ...] = ()
+    """The recipes, where records differ in them: then there are no `specs`."""
 
     @property
     def columns(self) -> list[str]:
         return [a.name for a in self.attributes]
 
+    @property
+    def recipes(self) -> list[Recipe]:
+        return list(self.several) or [Recipe(list(self.specs))]
+
     @cached_property
+    def dealt(self) -> list[Dealt]:
+        return dealt(self.recipes, {a.name: a for a in self.attributes if a.role == "perturbed"})
+
+    @property
     def channels(self) -> list[Channel]:
-        known = {a.name: a for a in self.attributes}
-        return [channel(spec, known) for spec in self.specs]
+        """Return the channels of every recipe."""
+        return [c for d in self.dealt for c in d.channels]
 
     @cached_property
     def through(self) -> dict[str, Channel]:
         """Return the channels by attribute."""
         return {n: c for c in self.channels for n in c.attributes}
+
+    @cached_property
+    def digest(self) -> str:
+        """Return what tells this design from any other: its recipes and the domains that they are for."""
+        facts = [attribute_facts(a) for a in self.attributes if a.role == "perturbed"]
+        text = digest_text(self.recipes, facts)
+        return hashlib.blake2b(text, digest_size=32).hexdigest()
 
 
 def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None:
@@ -69,14 +91,15 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         ("--attribute", list(plan.attributes)),
         ("--together", [n for several in plan.together for n in several]),
         ("--id", [identifier] if identifier else []),
+        ("--person", [plan.person] if plan.person else []),
     ):
         for name in names:
             if name not in schema.names:
                 raise unknown_column(name, schema.names, option)
     named = {*plan.attributes, *(n for several in plan.together for n in several), plan.class_}
-    if identifier is not None and identifier in named:
+    for both in ({identifier, plan.person} - {None}) & named:
         raise UsageError(
-            f"{quoted(identifier)} is both the identifier and an attribute",
+            f"{quoted(str(both))} is both an identifier and an attribute",
             "identifiers are dropped, or published with --keep",
         )
     own = plan.attributes.get(plan.class_ or "")
@@ -117,7 +140,7 @@ def _most_values(name: str, own: AttributePlan, plan: Plan) -> int:
 
 
 def perturbed_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, AttributePlan]:
-    aside = {*plan.keep, *plan.drop, identifier}
+    aside = {*plan.keep, *plan.drop, identifier, plan.person}
     return {n: plan.attributes.get(n, AttributePlan()) for n in schema.names if n not in aside}
 
 
@@ -131,7 +154,9 @@ def units(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str,
     return found
 
 
-def resolve(schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mapping[str, Facts]) -> ResolvedPlan:
+def resolve(
+    schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mapping[str, Facts], records: int = 0
+) -> ResolvedPlan:
     """Return the plan; `facts` has the columns of `undeclared`, and a kept class."""
     perturbed = perturbed_columns(schema, plan, identifier)
     if not perturbed:
@@ -139,11 +164,41 @@ def resolve(schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mappin
     if plan.rare == "refuse":
         refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)})
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
+    specs, several, beyond = list[Spec](), tuple[Recipe, ...](), dict[str, Any]()
+    if (number := few(plan)) is not None:
+        known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
+        made, beyond = recipes(known, plan.class_, plan.record_epsilon or 0.0, number, records)
+        if COLUMN in schema.names and COLUMN not in plan.drop:
+            raise UsageError(
+                f"a column is named {quoted(COLUMN)}, as is the one that has each record's recipe",
+                "rename or --drop it",
+            )
+        several, specs = (tuple(made), []) if len(made) > 1 or made[0].members > 1 else ((), made[0].specs)
+    else:
+        specs, beyond = _specs(schema, plan, perturbed, {n: d.domain for n, d in domains.items()})
+    attributes = []
+    for name in schema.names:
+        kind = schema.field(name).type
+        if name in perturbed:
+            origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
+            attributes.append(described(name, domains[name].domain, origin, beyond.get(name, UNSET)))
+        elif name in plan.keep:
+            attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
+    aside = {*plan.drop, *({identifier, plan.person} - {*plan.keep})}
+    dropped = [n for n in schema.names if n in aside]
+    merging = frozenset(n for n, s in domains.items() if s.merges)
+    return ResolvedPlan(attributes, specs, plan.class_, dropped, merging, several)
+
+
+def _specs(
+    schema: pa.Schema, plan: Plan, perturbed: Mapping[str, AttributePlan], domains: Mapping[str, Domain]
+) -> tuple[list[Spec], dict[str, Any]]:
+    """Return the channels that are asked for, and what each publishes beyond its domain."""
     gammas, beyond, specs = gammas_of(perturbed, plan), dict[str, Any](), []
     for names, own in units(perturbed, plan).items():
         name = " x ".join(names)
         with naming(name):
-            domain = domains[name].domain if len(names) == 1 else _product([domains[n].domain for n in names])
+            domain = domains[name] if len(names) == 1 else _product([domains[n] for n in names])
             # labels may be mere names: of a class only a kind asked for by its name is meant
             for_all = plan if name != plan.class_ else replace(plan, matrix=None)
             spec, beyond[name] = chosen(name, domain, gammas.get(names), own, for_all)
@@ -153,18 +208,7 @@ def resolve(schema: pa.Schema, plan: Plan, identifier: str | None, facts: Mappin
                 f"{listed(names)} together have the name of another column, {quoted(name)}",
                 "rename one of them",
             )
-    attributes = []
-    for name in schema.names:
-        kind = schema.field(name).type
-        if name in perturbed:
-            origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
-            attributes.append(described(name, domains[name].domain, origin, beyond.get(name, UNSET)))
-        elif name in plan.keep:
-            attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
-    dropped = [n for n in schema.names if n in plan.drop or (n == identifier and n not in plan.keep)]
-    return ResolvedPlan(
-        attributes, specs, plan.class_, dropped, frozenset(n for n, s in domains.items() if s.merges)
-    )
+    return specs, beyond
 
 
 def _product(parts: Sequence[Domain]) -> Product:
@@ -288,9 +332,10 @@ def like(earlier: Sidecar, schema: pa.Schema) -> ResolvedPlan:
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     pooled = (a for a in attributes if a.role == "perturbed" and a.domain_from == "data")
     merging = frozenset(a.name for a in pooled if a.categories is not UNSET and OTHER in a.categories)
-    specs = {id(s): s for a in attributes if (s := earlier.spec(a.name)) is not None}
+    several = tuple(earlier.recipes) if earlier.withholding else ()
+    specs = [] if several else [s for d in earlier.dealt for c in d.channels if (s := c.spec) is not None]
     dropped = [n for n in schema.names if n not in names]
-    return ResolvedPlan(attributes, list(specs.values()), class_, dropped, merging)
+    return ResolvedPlan(attributes, specs, class_, dropped, merging, several)
 
 
 def _nothing_perturbed() -> RefusedError:
@@ -300,21 +345,26 @@ def _nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1) -> Privacy:
-    """Return the promise over a record: the product of its channels' amplifications, over all copies."""
+def privacy(plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1, rows: int | None = None) -> Privacy:
+    """Return the promise over a record, or over a person's `rows`, in all copies.
+
+    It is the product of the channels' amplifications, in the recipe where that is largest.
+    """
     kept = [a.name for a in plan.attributes if a.role == "kept"]
+    Promise = partial(Privacy, "record" if rows is None else "person", rows=UNSET if rows is None else rows)
     if coins in UNPROMISED:
-        return Privacy("record", None, None, kept, coins)
+        return Promise(None, None, kept, coins)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    gammas = [channel.matrix.amplification for channel in plan.channels] * copies
+    worst = max(plan.dealt, key=attrgetter("epsilon"))
+    gammas = [channel.matrix.amplification for channel in worst.channels] * (copies * (rows or 1))
     if inf in gammas:
-        return Privacy("record", "inf", "inf", kept, coins)
+        return Promise("inf", "inf", kept, coins)
     # both rounded up: a promise is never better than the matrices
     epsilon = float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(sum(map(log, gammas)))))
     try:
         for gamma in gammas:
             product = context.multiply(product, Decimal(repr(gamma)))
     except Overflow:
-        return Privacy("record", "inf", epsilon, kept, coins)
+        return Promise("inf", epsilon, kept, coins)
     whole = product == product.to_integral_value() and product < 10**15
-    return Privacy("record", int(product) if whole else float(product), epsilon, kept, coins)
+    return Promise(int(product) if whole else float(product), epsilon, kept, coins)

@@ -23,6 +23,8 @@ class Review:
     plan: ResolvedPlan
     clip: bool
     keep_order: bool
+    left_out: int = 0
+    """How many rows are not published, because their person has enough."""
     checks: Checks = field(default_factory=Checks)
     telling: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows gives away; none where it is not the data's."""
@@ -48,7 +50,7 @@ class Review:
                 "some rows apart, are too much alike, or too little",
                 "say --shuffle, or --keep-order if it must stay",
             )
-        if self.table.rows is not None and self.checks.rows != self.table.rows:
+        if self.table.rows is not None and self.checks.rows != self.table.rows - self.left_out:
             raise DataError(
                 f"{quoted(self.table.name)} changed while it was read", "run this again when it is finished"
             )
@@ -60,6 +62,7 @@ class Review:
         ordered = order is not None and identifier in dropped and in_order(order, str(identifier))
         return {
             "dropped": dropped,
+            "left_out": self.left_out,
             "merged": sorted(self.plan.merging),
             "telling_order": self.telling,
             "in_order_of": identifier if ordered else None,

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes
-from ppdm_cli.channels import Cells, Channel
-from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses
+from ppdm_cli.channels import Cells
+from ppdm_cli.coins import CELLS, Coins, Key
 from ppdm_cli.domain import Categories, Domain
 from ppdm_cli.engine import Batch
-from ppdm_cli.errors import DataError, quoted
 from ppdm_cli.perturbing.domain_from_data import OTHER
+from ppdm_cli.perturbing.keys import Ready, prepared
 from ppdm_cli.perturbing.order import Sample
+from ppdm_cli.perturbing.persons import addresses, thinned
 from ppdm_cli.perturbing.resolving import ResolvedPlan
+from ppdm_cli.perturbing.withholding import Withholder
 from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar_recipes import COLUMN
 
 
 @dataclass
@@ -70,33 +71,38 @@ class Done:
     checks: Checks
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A channel, ready to perturb."""
-
-    channel: Channel
-    keys: dict[str, bytes]
-
-
 class Substituter:
     """Perturbs batches by a plan and a key; holds nothing that changes, so threads share it."""
 
     def __init__(
-        self, plan: ResolvedPlan, key: Key, *, clip: bool, identifier: str | None, shuffle: bool
+        self,
+        plan: ResolvedPlan,
+        key: Key,
+        *,
+        clip: bool,
+        identifier: str | None,
+        shuffle: bool,
+        left_out: np.ndarray | None = None,
     ) -> None:
+        """Take the numbers of rows that are `left_out`, where persons have at most so many."""
         self._plan, self._key, self._clip, self._identifier = plan, key, clip, identifier
+        self._left_out = left_out
         # under a key file too, fresh places: with the same ones two releases could be laid side by side
         places = key if key.origin == "seeded" else Key.fresh()
         self._places_key = places.derive("shuffle") if shuffle else None
-        self._ready = self._all_prepared(key)
-        self.schema = pa.schema(
-            [
-                pa.field(a.name, a.kind)
-                if a.role == "kept"
-                else pa.field(a.name, plan.through[a.name].shown(a.name).kind, a.nulls is True)
-                for a in plan.attributes
-            ]
-        )
+        self._withholder = Withholder(plan, key) if plan.several else None
+        self._ready = [] if plan.several else self._all_prepared(key)
+        self.schema = pa.schema([self._field(a) for a in plan.attributes])
+        if plan.several:
+            self.schema = self.schema.append(pa.field(COLUMN, pa.uint16(), False))
+
+    def _field(self, attribute: Attribute) -> pa.Field:
+        name = attribute.name
+        if attribute.role == "kept":
+            return pa.field(name, attribute.kind)
+        if self._withholder is not None:
+            return pa.field(name, attribute.column.kind)
+        return pa.field(name, self._plan.through[name].shown(name).kind, attribute.nulls is True)
 
     def for_copy(self, number: int) -> Substituter:
         """Return the same with the coins of another copy; a shuffled row has one place in all of them."""
@@ -107,9 +113,13 @@ class Substituter:
         other._ready = self._all_prepared(key)
         return other
 
-    def _all_prepared(self, key: Key) -> list[_Ready]:
+    def _all_prepared(self, key: Key) -> list[Ready]:
         known = {a.name: a for a in self._plan.attributes}
-        return [_prepared(c, [known[n] for n in c.attributes], key) for c in self._plan.channels]
+        return [prepared(c, known, key) for c in self._plan.channels]
+
+    @cached_property
+    def _domains(self) -> dict[str, Domain]:
+        return {a.name: a.domain for a in self._plan.attributes if a.role == "perturbed"}
 
     @property
     def columns(self) -> list[str]:
@@ -118,41 +128,37 @@ class Substituter:
         return names if self._identifier in (None, *names) else [*names, str(self._identifier)]
 
     def __call__(self, batch: Batch) -> Done:
-        addresses = self._addresses(batch)
+        here = addresses(batch, self._identifier, self._key)
+        if self._left_out is not None:
+            batch = thinned(batch, self._left_out)
+            here = here[batch.were]
         checks = Checks(rows=batch.rows)
         if self._identifier is not None:
-            checks.identifiers.append(addresses)
+            checks.identifiers.append(here)
         compared: dict[str, Codes | pa.Array] = {n: batch.column(n) for n in self.columns}
         perturbed: dict[str, pa.Array] = {}
         for ready in self._ready:
-            perturbed |= self._perturbed(ready, batch, addresses, checks, compared)
+            perturbed |= self._perturbed(ready, batch, here, checks, compared)
+        if self._withholder is not None:
+            own = {n: self._encoded(n, d, batch, checks) for n, d in self._domains.items()}
+            compared |= own
+            perturbed = self._withholder.published(own, here)
         columns = [perturbed[n] if n in perturbed else _used(batch.column(n)) for n in self._plan.columns]
+        columns += [c for n, c in perturbed.items() if n == COLUMN]
         places = None
         if self._places_key is None:
             checks.order = Sample.of(batch.first_row, batch.rows, compared)
         else:
-            places = _places(Coins(self._places_key), addresses)
+            places = _places(Coins(self._places_key), here)
         return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
 
     def _typed(self, columns: list[pa.Array]) -> pa.Schema:
         """Return the schema of a batch, where text may be a dictionary."""
         return pa.schema([f.with_type(c.type) for f, c in zip(self.schema, columns, strict=True)])
 
-    def _addresses(self, batch: Batch) -> Addresses:
-        if self._identifier is None:
-            return np.arange(batch.first_row, batch.first_row + batch.rows, dtype=np.uint64)
-        array = batch.column(self._identifier)
-        if array.null_count:
-            row = int(array.is_null().to_numpy(zero_copy_only=False).argmax())
-            raise DataError(
-                f"the identifier {quoted(self._identifier)} is null in {batch.where(row)}",
-                "give every record an identifier",
-            )
-        return identifier_addresses(self._key, pc.cast(array, pa.string()))
-
     def _perturbed(
         self,
-        ready: _Ready,
+        ready: Ready,
         batch: Batch,
         addresses: Addresses,
         checks: Checks,
@@ -181,19 +187,6 @@ class Substituter:
             checks.outside[name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
         return codes
-
-
-def _prepared(channel: Channel, attributes: list[Attribute], key: Key) -> _Ready:
-    assert channel.spec is not None
-    # all that the answer depends on besides the cell: other domains or matrices, other coins
-    own = [(a.name, a.dtype, given(a.edges), given(a.categories), given(a.nulls)) for a in attributes]
-    decides = (*own[0], channel.spec.decides) if len(own) == 1 else (own, channel.spec.decides)
-    return _Ready(channel, {p: key.derive(p, *decides) for p in ("perturb", "representative")})
-
-
-def given(value: Any) -> Any:
-    """Return a sidecar's field, or None where it is not set."""
-    return None if value is UNSET else value
 
 
 def _used(array: pa.Array) -> pa.Array:

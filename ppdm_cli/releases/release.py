@@ -15,7 +15,7 @@ from msgspec import UNSET
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
 from ppdm_cli.releases.sidecars import read_sidecar
-from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar import SEVERAL, Sidecar
 from ppdm_cli.tables import (
     CsvOptions,
     Partition,
@@ -65,14 +65,20 @@ def open_release(
     sidecar: Sidecar | str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     stages: Sequence[str] | None = ("perturbed",),
+    withholding: bool = False,
 ) -> tuple[Table, Sidecar]:
-    """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read."""
+    """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read.
+
+    `withholding` says that the caller knows a cell that is withheld from a null.
+    """
     table, sidecar = _with_sidecar(source, sidecar, from_)
     if stages is not None and sidecar.stage not in stages:
         raise MismatchError(
             f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}",
             "give the file of the stage before",
         )
+    if stages is not None and sidecar.withholding and sidecar.stage == "perturbed" and not withholding:
+        raise SEVERAL
     if sidecar.stage in ("perturbed", "reconstructed"):
         check_fit(table, sidecar)
     if table.rows is None and sidecar.records is not None:
@@ -101,7 +107,7 @@ def _with_sidecar(
         sidecar = read_sidecar(beside, None, str(source))
         if path is not None:
             _check_digest(path, sidecar)
-        known = {a.name: sidecar.column_kind(a) for a in sidecar.attributes}
+        known = dict(sidecar.columns)
         return open_table(source, csv=CsvOptions(known=known), standard_format=from_), sidecar
     table = open_table(source, standard_format=from_)
     return table, read_sidecar(beside, table.sidecar, str(source))
@@ -154,7 +160,7 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
 
 def check_fit(table: Table, sidecar: Sidecar) -> None:
     """Check that columns, types and the number of records are those of the sidecar."""
-    expected, found = [a.name for a in sidecar.attributes], list(table.schema.names)
+    expected, found = [n for n, _ in sidecar.columns], list(table.schema.names)
     for names, what in (
         ([n for n in expected if n not in found], "lacks"),
         ([n for n in found if n not in expected], "has"),
@@ -165,12 +171,11 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
                 f"{quoted(table.name)} {what} the columns {listed(names)}, which its sidecar {other}",
                 "one of them belongs to another release: fetch both again",
             )
-    for attribute in sidecar.attributes:
-        kind = table.schema.field(attribute.name).type
-        expected_kind = sidecar.column_kind(attribute)
+    for name, expected_kind in sidecar.columns:
+        kind = table.schema.field(name).type
         if kind != expected_kind:
             raise MismatchError(
-                f"the column {quoted(attribute.name)} is of type {kind}, in the sidecar {expected_kind}",
+                f"the column {quoted(name)} is of type {kind}, in the sidecar {expected_kind}",
                 "fetch the release again, unconverted",
             )
     if table.rows is not None and sidecar.records is not None and table.rows != sidecar.records:

@@ -1,0 +1,138 @@
+"""Which few attributes a record publishes (--publish): from domains and a budget to recipes.
+
+Every set of k attributes is as likely; the class, where it is not kept, is in every one. Of the data this takes
+nothing but their domains and, to choose k, the number of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from math import comb, exp
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ppdm_cli.channels import SUBSTITUTION, Beyond, BoxSpec, continued
+from ppdm_cli.domain import Domain
+from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.record_design import Setting, recommended
+from ppdm_cli.settings import whole
+from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from ppdm_cli.perturbing.plan import Plan
+
+Known = Mapping[str, tuple[Domain, bool]]
+"""Domains by attribute, and whether their values are in order."""
+
+
+def read_publish(value: Any) -> int | str:
+    """Read how many attributes a record publishes: a number, all or auto."""
+    if value in ("all", "auto"):
+        return str(value)
+    number = whole(value)
+    if number < 1:
+        raise UsageError("a record publishes 1 attribute or more", "such as --publish 2")
+    return number
+
+
+def few(plan: Plan) -> int | Literal["auto"] | None:
+    """Return how many attributes a record publishes; None for all of them, each by its own channel."""
+    if plan.publish == "all" or plan.record_epsilon is None:
+        return None
+    return ("auto" if _is_plain(plan) else None) if plan.publish is None else plan.publish
+
+
+def _is_plain(plan: Plan) -> bool:
+    """Return whether no channel is asked for."""
+    own = any(w.asks_for_channel for w in plan.attributes.values())
+    return not (own or plan.together or plan.matrix or plan.scheme != SUBSTITUTION)
+
+
+def check_publishing(plan: Plan) -> None:
+    """Check that a few attributes are published under the record's budget alone, and whose rows are counted."""
+    if plan.publish not in (None, "all") and not (plan.record_epsilon is not None and _is_plain(plan)):
+        raise UsageError(
+            "a few attributes of a record are published by a budget for the whole record and by nothing else",
+            "say --record-epsilon 4 beside --publish, and leave out gamma, matrix, scheme and together",
+        )
+    if plan.class_in_budget and (plan.class_ is None or plan.class_ in plan.keep):
+        raise UsageError(
+            "the class is to be perturbed with the rest (--class-in-budget), and it is not named or is kept",
+            "name it with --class, and leave out --keep for it",
+        )
+    if (plan.person is None) != (plan.rows_per_person is None) or (plan.rows_per_person or 1) < 1:
+        raise UsageError(
+            "--person and --rows-per-person go together: at most so many rows of each person are published",
+            "such as --person patient --rows-per-person 2",
+        )
+
+
+def recipes(
+    known: Known, class_: str | None, epsilon: float, k: int | str, records: int
+) -> tuple[list[Recipe], dict[str, Beyond | UnsetType]]:
+    """Return the recipes of a release, and what each attribute publishes beyond its domain."""
+    known = {n: (d, o and n != class_ and _has_room(d)) for n, (d, o) in known.items()}
+    names = [n for n in known if n != class_]
+    riding = [n for n in known if n == class_]
+    number = k if isinstance(k, int) else _best(known, names, riding, epsilon, records)
+    if not 1 <= number <= len(names):
+        raise UsageError(
+            f"a record cannot publish {number} of {len(names)} attributes",
+            f"say --publish 1 to {len(names)}, or auto",
+        )
+    if comb(len(names), number) > MOST_RECIPES:
+        raise RefusedError(
+            f"{comb(len(names), number):,} sets of {number} of {len(names)} attributes are more than the "
+            f"{MOST_RECIPES:,} recipes that a release may have",
+            "publish fewer of them, or --drop some attributes",
+        )
+    specs = [_box([*chosen, *riding], known, epsilon, len(riding)) for chosen in combinations(names, number)]
+    reach = dict.fromkeys(known, 0)
+    for spec in specs:
+        for name, b in zip(spec.attributes, spec.half_width, strict=True):
+            reach[name] = max(reach[name], b)
+    found = {n: continued(known[n][0], b) if b else UNSET for n, b in reach.items()}
+    return _family(specs, names, riding, number), found
+
+
+def _has_room(domain: Domain) -> bool:
+    """Return whether values can be published beyond the domain: a type may have none there."""
+    try:
+        continued(domain, max(1, domain.ordinary // 2))
+    except RefusedError:
+        return False
+    return domain.ordinary >= 2
+
+
+def _best(known: Known, names: Sequence[str], riding: Sequence[str], epsilon: float, records: int) -> int:
+    sizes = tuple((known[n][0].size, known[n][1]) for n in names)
+    labels = known[riding[0]][0].size if riding else 0
+    k = recommended(Setting(epsilon, records, sizes, labels)).k
+    assert k is not None
+    return k
+
+
+def _box(names: Sequence[str], known: Known, epsilon: float, riding: int) -> BoxSpec:
+    domains, ordered = zip(*(known[n] for n in names), strict=True)
+    return BoxSpec.of(names, domains, ordered, exp(min(epsilon, 700.0)), riding=riding)
+
+
+def _family(specs: list[BoxSpec], names: list[str], riding: list[str], k: int) -> list[Recipe]:
+    """Return the recipes, as one family where all of them have one gamma and each attribute one half-width."""
+    widths: dict[str, set[int]] = {}
+    for spec in specs:
+        for name, b in zip(spec.attributes, spec.half_width, strict=True):
+            widths.setdefault(name, set()).add(b)
+    if len(specs) > 1 and len({s.gamma for s in specs}) == 1 and all(len(w) == 1 for w in widths.values()):
+        half_width = [widths[n].pop() for n in [*names, *riding]]
+        channel = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
+        return [Recipe(weight=1, choose=k, of=names, with_=riding or UNSET, channel=channel)]
+    return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]
+
+
+def digest_text(recipes: Sequence[Recipe], facts: Sequence[object]) -> bytes:
+    """Return all that decides which recipe a record gets, and what it is."""
+    return msgspec.json.encode([[r.encoded(msgspec.json.encode).decode() for r in recipes], facts])

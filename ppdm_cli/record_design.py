@@ -1,0 +1,165 @@
+"""Designs for a record's epsilon, compared before any data is seen: how many attributes of it to publish.
+
+Each record publishes k of q attributes by one box at the whole budget, or all of them with an equal part each.
+What a record tells of one attribute (e1) and of a pair (e2) is Fisher information, as a share of a clean
+record's (maths 11), times the share of records that publish them: n e1 and n e2 are at most the clean records
+that would say as much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from math import comb, exp, prod, sqrt
+
+from ppdm_cli.channels import best_widths, information
+from ppdm_cli.errors import RefusedError
+
+MOST_CHOSEN = 3
+"""The most attributes of one record that are considered; more than that tell less, and cost a miner much."""
+MOST_SETS = 1 << 10
+"""The most sets of attributes that are looked at, spread evenly over all of them."""
+FEW = 10.0
+"""Below so many clean records a pair's interaction cannot be learnt: main effects are all that can be had."""
+LEAST = 3.0
+"""Below so many pairs are not worth publishing either (docs/papers.md has what was measured, on functions)."""
+NEARLY = 1.2
+"""A larger k must tell so many times as much of a pair, because lower frequencies are learnt last."""
+LARGEST_PRODUCT = 1 << 32
+Size = tuple[int, bool]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is to be protected and published: nothing of it comes from the data."""
+
+    epsilon: float
+    records: int
+    sizes: tuple[Size, ...]
+    """Each attribute's number of codes, and whether they are in order."""
+    labels: int = 0
+    """The number of labels of a class inside the budget, or 0."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """One way to publish, and what it gives."""
+
+    setting: Setting
+    k: int | None
+    """How many attributes a record publishes; None: all, each with an equal part of the budget."""
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        return self.setting.sizes
+
+    @property
+    def published(self) -> float:
+        """Return the share of the attributes' cells that are published."""
+        return 1.0 if self.k is None else self.k / len(self.setting.sizes)
+
+    @cached_property
+    def _sets(self) -> list[tuple[Size, ...]]:
+        assert self.k is not None
+        every = comb(len(self.sizes), self.k)
+        step = max(1, -(-every // MOST_SETS))
+        sets = [s for i, s in enumerate(combinations(self.sizes, self.k)) if i % step == 0]
+        labels = ((self.setting.labels, False),) * (self.setting.labels > 0)
+        return [(*sorted(s, reverse=True), *labels) for s in sets]
+
+    @cached_property
+    def widths(self) -> tuple[int, int]:
+        """Return the least and the largest half-width of an attribute in order."""
+        found = [0]
+        if self.k is not None:
+            for sizes in self._sets:
+                widths = best_widths(exp(self.setting.epsilon), sizes, self._riding)
+                found += [b for b, (_, ordered) in zip(widths, sizes, strict=True) if ordered]
+            found = found[1:] or found
+        return min(found, default=0), max(found, default=0)
+
+    @property
+    def _riding(self) -> int:
+        return int(self.setting.labels > 0)
+
+    @property
+    def _part(self) -> float:
+        """Return the gamma of each attribute, where all are published with an equal part."""
+        return exp(self.setting.epsilon / (len(self.setting.sizes) + self._riding))
+
+    def _told(self, order: int) -> float:
+        """Return what a record says of `order` attributes, mean over all sets of so many, coverage included."""
+        q, k = len(self.setting.sizes), self.k
+        if k is None:
+            alone = [information(self._part, [s], [0], 1) for s in self.setting.sizes]  # gamma-diagonal
+            mean = sum(prod(c) for c in combinations(alone, order)) / comb(q, order)
+            label = self.setting.labels
+            return mean * (information(self._part, [(label, False)], [0], 1) if label > 0 else 1.0)
+        if order > k:
+            return 0.0
+        gamma, each = exp(self.setting.epsilon), []
+        for sizes in self._sets:
+            widths = best_widths(gamma, sizes, self._riding)
+            each.append(information(gamma, sizes, widths, order, self._riding))
+        chosen_from = len(self.sizes)
+        return sum(each) / len(each) * comb(k, order) / comb(chosen_from, order)
+
+    @cached_property
+    def of_one(self) -> float:
+        """Return n e1, the clean records that would say as much of one attribute."""
+        return self.setting.records * self._told(1)
+
+    @cached_property
+    def of_pair(self) -> float:
+        """Return n e2, the clean records that would say as much of a pair."""
+        return self.setting.records * self._told(2)
+
+    @property
+    def share_error(self) -> float:
+        """Return the standard error of the share of half a domain, at least."""
+        return 0.5 / sqrt(max(self.of_one, 1e-12))
+
+    @property
+    def difference_error(self) -> float:
+        """Return the same of the difference of such shares between two halves of the records."""
+        return 1.0 / sqrt(max(self.of_one, 1e-12))
+
+    @property
+    def cell_error(self) -> float | None:
+        """Return the same of the share of a pair's quarter; None where no record publishes a pair."""
+        if not self.of_pair:
+            return None
+        return sqrt(2 / max(self.of_one, 1e-12) + 1 / self.of_pair) / 4
+
+
+def possible(setting: Setting) -> list[Design]:
+    """Return the designs to choose from: k attributes a record, and last all with an equal part each."""
+    found = []
+    for k in range(1, min(MOST_CHOSEN, len(setting.sizes)) + 1):
+        largest = sorted((n for n, _ in setting.sizes), reverse=True)[:k]
+        if prod(largest) * max(setting.labels, 1) <= LARGEST_PRODUCT:
+            found.append(Design(setting, k))
+    return [*found, Design(setting, None)]
+
+
+def recommended(setting: Setting) -> Design:
+    """Return the design of one pass that tells most: of pairs, or where none can be had, of one attribute."""
+    boxes = [d for d in possible(setting) if d.k is not None]
+    if not boxes:
+        raise RefusedError(
+            "the attributes have too many values for any design", "group them, or give them fewer bins"
+        )
+    best = boxes[0]
+    for design in boxes[1:]:
+        if design.of_pair >= LEAST and design.of_pair > NEARLY * best.of_pair:
+            best = design
+    return best
+
+
+def ranked(setting: Setting) -> Sequence[Design]:
+    """Return all designs, the recommended one first, the others by what they tell."""
+    first = recommended(setting)
+    others = [d for d in possible(setting) if d.k != first.k]
+    return [first, *sorted(others, key=lambda d: (-d.of_pair, -d.of_one))]
