@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ppdm_cli.engine import running
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
-    from ppdm_cli.evaluating import Entropy, designs, entropy
+    from ppdm_cli.evaluating import Entropy, RecordDesigns, designs, entropy, record_designs
     from ppdm_cli.inspection import Inspected, inspect
     from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted", "FromRelease",
-    "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Reconstructed", "RefusedError", "Release",
-    "Sidecar", "Tree", "UsageError", "__version__", "attack", "compare", "describe", "designs", "entropy",
-    "estimate", "inspect", "merge_networks", "perturb", "predict", "reconstruct", "running", "train_bayes",
-    "train_tree",
+    "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Reconstructed", "RecordDesigns",
+    "RefusedError", "Release", "Sidecar", "Tree", "UsageError", "__version__", "attack", "compare", "describe",
+    "designs", "entropy", "estimate", "inspect", "merge_networks", "perturb", "predict", "reconstruct",
+    "record_designs", "running", "train_bayes", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -37,7 +37,7 @@ _ROOMS = {
     "engine": ("running",),
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
-    "evaluating": ("Entropy", "designs", "entropy"),
+    "evaluating": ("Entropy", "RecordDesigns", "designs", "entropy", "record_designs"),
     "networks": ("Network", "merge_networks", "train_bayes"),
     "perturbing": ("Plan", "Release", "describe", "perturb"),
     "inspection": ("Inspected", "inspect"),

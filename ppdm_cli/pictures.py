@@ -99,6 +99,23 @@ def _decision(alt: Any, rows: list[dict[str, Any]]) -> Any:
     return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")
 
 
+def designs(rows: list[dict[str, Any]], target: Target) -> None:
+    """Draw what designs tell of a pair over a record's epsilon, a line for each way to publish."""
+    alt = _altair()
+    chart = (
+        alt.Chart(alt.Data(values=[r for r in rows if r["clean_pair"]]), width=520, height=300)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("epsilon:Q", title="epsilon of a record", scale=alt.Scale(type="log", nice=False)),
+            y=alt.Y(
+                "clean_pair:Q", title="clean records that tell as much of a pair", scale=alt.Scale(type="log")
+            ),
+            color=alt.Color("publish:N", title="published", scale=alt.Scale(scheme="tableau10")),
+        )
+    )
+    save(chart.properties(title=f"What {rows[0]['records']} records tell of pairs"), target)
+
+
 def save(chart: Any, target: Target) -> None:
     """Fill the file with the chart, in the format of its suffix; `publish` puts it in its place."""
     import vl_convert

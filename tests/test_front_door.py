@@ -272,7 +272,7 @@ def messages() -> Iterator[tuple[str, str]]:
 
 
 OWN = {"perturbing": ["perturb", "describe"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
-       "attacks": ["attack"], "evaluating": ["entropy", "designs"],
+       "attacks": ["attack"], "evaluating": ["entropy", "designs", "record_designs"],
        "trees": ["train_tree", "predict", "compare"]}  # fmt: skip
 """The functions that a room's errors come from; what lies below the rooms may be called by all."""
 
@@ -306,10 +306,7 @@ def test_every_option_that_an_error_names_is_an_argument() -> None:
         ("--class names the column 'x'", "class_= names the column 'x'"),
         ("such as --joint age,salary", "such as joint=['age', 'salary']"),
         ("such as --gamma 2:21 --bins 5,10", "such as gamma=range(2, 22) bins=[5, 10]"),
-        (
-            "declare it, such as --type zip=string, or",
-            "declare it, such as csv=CsvOptions(types={'zip': 'string'}), or",
-        ),
+        ("such as --type zip=string, or", "such as csv=CsvOptions(types={'zip': 'string'}), or"),
         ("such as --domain age=0:120", "such as attributes={'age': {'domain': '0:120'}}"),
         ("as --domain 'x y=1:10', of", "as attributes={'x y': {'domain': '1:10'}}, of"),
         ("such as --type 'x y=string', or", "such as csv=CsvOptions(types={'x y': 'string'}), or"),
@@ -328,9 +325,8 @@ def test_options_are_spoken_of_as_arguments(option: str, argument: str) -> None:
 def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, here: Run) -> None:
     with pytest.raises(UsageError, match=r"class_= names the column 'grup'.*did you mean 'group'"):
         ppdm_cli.perturb(people(), gamma=9, class_="grup")
-    said = here(
-        "perturb", folder / "original.parquet", "-o", "x.csv", "--gamma", "9", "--class", "grup", code=2
-    )
+    asked = ("--gamma", "9", "--class", "grup")
+    said = here("perturb", folder / "original.parquet", "-o", "x.csv", *asked, code=2)
     assert b"--class names the column 'grup'" in said.stderr
     for call in (lambda: ppdm_cli.train_tree(people(), "group", drop="x"), lambda: ppdm_cli.perturb(people())):
         with pytest.raises(UsageError, match=r"(drop|gamma)=") as caught:
@@ -361,9 +357,10 @@ def test_no_result_prints_over_300_characters() -> None:
     learnt = ppdm_cli.train_bayes(data, Network.of([Node(data.columns[0])]))
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
-    results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted, fitted.tree,
-               taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               ppdm_cli.compare(fitted, taught), learnt, learnt.network]  # fmt: skip
+    results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
+               fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
+               ppdm_cli.compare(fitted, taught), learnt, learnt.network,
+               ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")]  # fmt: skip
     assert fitted.tree.size > 10
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
     for result in results:

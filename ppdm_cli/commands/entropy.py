@@ -32,6 +32,7 @@ Examples:
   ppdm entropy release.parquet -o figures.csv --plot entropy.svg
   ppdm entropy --error 0.01 --records 100000 --gamma-max 9
   ppdm entropy --accuracy runs.parquet --at-least 0.9
+  ppdm entropy --record-epsilon 4 --records 100000 --attributes 9x16 -o plan.toml
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the sidecar and the data do not fit, 4 a gamma
@@ -86,7 +87,27 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--gamma-max", type=float, metavar="G", help="Only designs that give away at most G, copies included."
 )
-@options.file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
+@click.option(
+    "--record-epsilon",
+    type=float,
+    metavar="E",
+    help="With --records and --attributes or --plan: designs for a budget over a whole record, the "
+    "recommended one first.",
+)
+@click.option(
+    "--attributes",
+    metavar="LIST",
+    help="Its attributes: 9x16 for nine of 16 values; 6x16,2x9n where two of 9 values have no order.",
+)
+@options.file_option("--plan", help="Its attributes, as a plan declares them.")
+@click.option(
+    "--class-in-budget", is_flag=True, help="With --attributes: a class of two labels is perturbed too."
+)
+@options.file_option(
+    "-o",
+    "--output",
+    help="The table as .csv, .parquet or .arrow; the recommended design for a record also as a plan, .toml.",
+)
 @options.file_option(
     "--plot",
     help="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
@@ -114,14 +135,21 @@ def command(
     band also its half-width and the chance of staying within it (nearby); its maximum is log2 of the
     number of values that it may publish, its error that of the unbiased estimate under the prior. For a
     RELEASE: the same for its attributes, under the distributions estimated from it. With --error or
-    --accuracy: the designs that reach it, the best first. One copy at gamma^k is better than k copies at
-    gamma wherever there is the choice: copies serve releases that happen anyway.
+    --accuracy: the designs that reach it, the best first. With --record-epsilon: how many attributes of
+    each record to publish, how many clean records n of them are worth for one attribute and for a pair,
+    and the standard errors to expect; then the best design at other budgets and sizes. One copy at
+    gamma^k is better than k copies at gamma wherever there is the choice: copies serve releases that
+    happen anyway.
     """
     from ppdm_cli import evaluating, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import Output, publish
 
+    of_record = _asked_of_record(settings, (release, gamma, bins, prior))
+    if of_record is not None:
+        _for_record(of_record, output, plot, force, as_json)
+        return
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     stack = click.get_current_context().with_resource(ExitStack())
@@ -137,9 +165,7 @@ def command(
             common = {k: settings[k] for k in ("records", "rho1")}
             done = evaluating.designs(gamma=gammas, bins=sizes, **wanted, **common)
         else:
-            shares = (
-                None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.2,0.1")]
-            )
+            shares = None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.3")]
             done = evaluating.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     if table is not None:
         evaluating.fill(done.rows, done.sidecar, table)
@@ -163,3 +189,59 @@ def _show(rows: list[dict[str, Any]]) -> None:
         [[r[k] for k in shown] for r in rows],
         keys=1 if "attribute" in shown else 2,
     )
+
+
+def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[str, Any] | None:
+    """Take what is asked of designs for a whole record out of the settings; None where nothing is."""
+    asked = {n: settings.pop(n) for n in ("record_epsilon", "attributes", "plan", "class_in_budget")}
+    if not any(asked.values()):
+        return None
+    given = (*others, settings["matrix"], settings["error"], settings["accuracy"])
+    if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):
+        raise UsageError(
+            "designs for a record go by its budget, the number of records and its attributes",
+            "say --record-epsilon 4 --records 100000 --attributes 9x16, and leave out the rest",
+        )
+    return asked | {"records": settings["records"]}
+
+
+def _for_record(
+    asked: dict[str, Any], output: Path | None, plot: Path | None, force: bool, as_json: bool
+) -> None:
+    """Show designs for a whole record, and write the table, the plan or the picture."""
+    from ppdm_cli import evaluating, pictures
+    from ppdm_cli.commands import show
+    from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, Target, publish
+
+    stack = click.get_current_context().with_resource(ExitStack())
+    as_plan = output is not None and output.suffix == ".toml"
+    plan = stack.enter_context(Target(output, force)) if output is not None and as_plan else None
+    table = Output(stack, output, force=force) if output is not None and not as_plan else None
+    picture = pictures.opened(stack, plot, force) if plot is not None else None
+    with show.progress():
+        done = evaluating.record_designs(**asked)
+    if plan is not None:
+        plan.put(done.plan.encode())
+    if table is not None:
+        evaluating.fill(done.rows, None, table)
+    if picture is not None:
+        pictures.designs(done.curve, picture)
+    publish(*(o for o in (plan, table, picture) if o is not None))
+    if as_json:
+        click.echo(display_json({"rows": done.rows, "plan": done.plan, "sentences": done.sentences}))
+        return
+    shown = {
+        "epsilon": "epsilon", "records": "records", "publish": "publish", "half_width": "half-widths",
+        "clean_single": "clean, of one", "clean_pair": "clean, of a pair", "share_error": "share +-",
+        "difference_error": "difference +-", "cell_error": "pair's cell +-",
+    }  # fmt: skip
+    out = show.console()
+    rows = [[r[k] for k in shown] for r in done.rows]
+    show.table(
+        out,
+        "The first is the one to take; the last four are the best at other settings",
+        [*shown.values()],
+        rows,
+    )
+    show.say(out, done.sentences)

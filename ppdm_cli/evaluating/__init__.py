@@ -14,7 +14,10 @@ from ppdm_cli.channels import DEFAULT, checked_kind
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.evaluating.reaching import best, measured, reaching
 from ppdm_cli.evaluating.surfaces import of_grid, of_release
+from ppdm_cli.evaluating.whole_records import curve, plan_text, remarks, rows_of, setting_of
 from ppdm_cli.files import one_run
+from ppdm_cli.perturbing import Plan
+from ppdm_cli.record_design import Setting
 from ppdm_cli.releases import open_release
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Evaluated, Sidecar
@@ -23,7 +26,7 @@ from ppdm_cli.tables import Output
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BINS", "GAMMAS", "REASONABLE", "Entropy", "designs", "entropy", "fill"]
+__all__ = ["BINS", "GAMMAS", "REASONABLE", "Entropy", "designs", "entropy", "fill", "record_designs"]
 
 REASONABLE = tuple(range(5, 13))
 """The gammas among which the paper chooses (Dowd et al. section 7)."""
@@ -51,6 +54,23 @@ class Entropy(Shown):
 
     def _body(self) -> Any:
         return self.frame
+
+
+@dataclass(frozen=True, repr=False)
+class RecordDesigns(Entropy):
+    """Designs for a record's budget, the recommended one first."""
+
+    setting: Setting
+    plan: str
+    """The recommended one, as the text of a plan."""
+
+    @property
+    def sentences(self) -> list[str]:
+        return remarks(self.rows)
+
+    @property
+    def curve(self) -> list[dict[str, Any]]:
+        return curve(self.setting)
 
 
 @one_run()
@@ -129,6 +149,30 @@ def designs(
     return Entropy(reaching(error, records, sizes, gamma_max, rho1), None)
 
 
+@one_run()
+def record_designs(
+    *,
+    record_epsilon: float,
+    records: int,
+    attributes: str | None = None,
+    plan: Any = None,
+    class_in_budget: bool = False,
+) -> RecordDesigns:
+    """Say how many attributes to publish of each record, for a budget over all of it, before any data is seen.
+
+    The `attributes` are text such as "9x16" (nine of 16 values in order) or "6x16,2x9n" (n: in no order), or
+    those that a `plan` declares. The recommended design comes first.
+    """
+    if (attributes is None) == (plan is None):
+        raise UsageError(
+            "the attributes are given as text or by a plan", "say --attributes 9x16, or --plan plan.toml"
+        )
+    asked = None if plan is None else Plan.of(plan)
+    setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
+    rows = rows_of(setting)
+    return RecordDesigns(rows, None, setting, plan_text(rows[0], setting, plan))
+
+
 def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:
     """Write the rows, and a sidecar at stage "evaluated"."""
     import polars as pl
@@ -139,7 +183,9 @@ def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) ->
         len(rows),
         release.perturbed if release is not None else [],
         recipes=release.recipes if release is not None else [],
-        evaluated=Evaluated(sorted({r["gamma"] for r in rows}), sorted({r["N"] for r in rows})),
+        evaluated=Evaluated(
+            sorted({r["gamma"] for r in rows if "gamma" in r}), sorted({r["N"] for r in rows if "N" in r})
+        ),
     )
     output.fill_frame(pl.DataFrame(rows, infer_schema_length=None), sidecar)
 
