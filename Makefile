@@ -36,6 +36,7 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.attacks
 	$(BIN)/python -m tests.papers.intervals
 	$(BIN)/python -m tests.papers.told
+	$(BIN)/python -m tests.papers.bayes
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

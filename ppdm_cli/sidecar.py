@@ -118,6 +118,8 @@ class Sidecar(
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
     copy: Copy | UnsetType = UNSET
+    order: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
+    """A keyed digest of which record is in which row, for parties that share the key."""
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     evaluated: Evaluated | UnsetType = UNSET
     reconstruction: Reconstruction | UnsetType = UNSET
@@ -306,7 +308,7 @@ class Sidecar(
 
 _ENCODER = msgspec.json.Encoder()
 _ORDER = (
-    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "blake2b",
+    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "order", "blake2b",
     "evaluated", "reconstruction", "history", "attributes", "recipes",
 )  # fmt: skip
 

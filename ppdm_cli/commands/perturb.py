@@ -169,6 +169,11 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--id", "identifier", metavar="COL", help="The column that identifies a record; dropped unless kept."
 )
+@file_option(
+    "--order-key",
+    help="With --id: a secret that parties share, created if absent; the sidecar gets a digest of the order of "
+    "the records, by which whoever joins the parties' columns sees that they agree.",
+)
 @click.option(
     "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
 )

@@ -68,6 +68,7 @@ def fill(done: Estimate, output: Output) -> None:
         tool=sidecars.TOOL,
         privacy=msgspec.UNSET,
         blake2b=msgspec.UNSET,
+        order=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
     output.fill_frame(done.frame, sidecar)

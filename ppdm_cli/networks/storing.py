@@ -22,7 +22,7 @@ from msgspec import Meta
 from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Floats
-from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
+from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.networks import bif
 from ppdm_cli.networks.drawing import dot, svg
 from ppdm_cli.networks.network import Network, Node, Source
@@ -156,14 +156,8 @@ class NetworkFile:
 def load(path: str | Path) -> Network:
     """Read a network; of an edge list only the structure is known."""
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{quoted(path)} does not exist, or is not a file", "name a network's file")
-    files.reading(path)
-    with files.readable(path), path.open("rb") as file:
-        data = file.read(LARGEST + 1)
+    data = files.content(path, "the network ", LARGEST)
     try:
-        if len(data) > LARGEST:
-            raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
         read = NETWORKS.get(path.suffix.lower(), _of_edges)(data.decode("utf-8-sig"))
     except (ValueError, ArithmeticError, ElementTree.ParseError, RecursionError) as error:
         what = "it is not in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)[:300]

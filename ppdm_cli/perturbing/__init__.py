@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import pyarrow as pa
 
 from ppdm_cli import files
@@ -21,6 +22,7 @@ from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
+from ppdm_cli.perturbing.order_digest import with_order
 from ppdm_cli.perturbing.persons import left_out
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_id, resolved, sidecar_of
@@ -80,6 +82,7 @@ def perturb(
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
+    order_key: str | Path | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
     csv: CsvOptions | None = None,
@@ -95,7 +98,7 @@ def perturb(
     attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
     command's options (see `ppdm perturb --help`). Of several `copies`, what comes back is the first.
     """
-    key, key_path, known_design = _key(seed, key_file, id)
+    key, key_path, known_design = _key(seed, key_file, id, order_key)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
@@ -110,6 +113,9 @@ def perturb(
         out = None
         if asked.person is not None and asked.rows_per_person is not None:
             out = left_out(table, key, asked.person, asked.rows_per_person, id)
+        if order_key is not None and (shuffle or out is not None):
+            raise UsageError("--order-key is about all rows in their order", "leave it out, or --shuffle")
+        order, shared = with_order(stack, table, order_key, key, id)
         group, filled = release_id(key, settled), []
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
         for number, target in enumerate(targets, 1):
@@ -118,8 +124,9 @@ def perturb(
             rows = None if table.rows is None else table.rows - review.left_out
             name = release_id(key, settled, number)
             made = sidecar_of(settled, key.origin, name, rows, copy, asked.rows_per_person)
+            made = msgspec.structs.replace(made, order=order)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
-        publish(*kept, *targets)
+        publish(*kept, *shared, *targets)
     found = review.found(id)
     return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
 
@@ -175,14 +182,16 @@ def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, s
     return filled
 
 
-def _key(seed: int | None, key_file: str | Path | None, identifier: str | None) -> tuple[Key, Path | None, str]:
+def _key(
+    seed: int | None, key_file: str | Path | None, identifier: str | None, order_key: str | Path | None
+) -> tuple[Key, Path | None, str]:
     """Return the key, its file, and the digest of the design that it was used with, if any."""
     if seed is not None and key_file is not None:
         raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
-    if (key_file is not None) != (identifier is not None):
+    if (key_file is None and order_key is None) != (identifier is None):
         raise UsageError(
-            "--key-file and --id go together: without identifiers the same person would be "
-            "another row the next time",
+            f"{'--order-key' if order_key else '--key-file'} and --id go together: without identifiers the "
+            "same person would be another row the next time",
             "such as --key-file release.key --id patient",
         )
     if key_file is None:

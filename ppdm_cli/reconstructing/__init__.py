@@ -174,5 +174,11 @@ def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
 def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:
     past = sidecar.history if sidecar.history is not UNSET else [Past.of(sidecar)]
     return msgspec.structs.replace(
-        sidecar, stage="reconstructed", tool=sidecars.TOOL, blake2b=UNSET, history=past, reconstruction=how
+        sidecar,
+        stage="reconstructed",
+        tool=sidecars.TOOL,
+        blake2b=UNSET,
+        order=UNSET,
+        history=past,
+        reconstruction=how,
     )
