@@ -113,9 +113,7 @@ def perturb(
         out = None
         if asked.person is not None and asked.rows_per_person is not None:
             out = left_out(table, key, asked.person, asked.rows_per_person, id)
-        if order_key is not None and (shuffle or out is not None):
-            raise UsageError("--order-key is about all rows in their order", "leave it out, or --shuffle")
-        order, shared = with_order(stack, table, order_key, key, id)
+        order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
         group, filled = release_id(key, settled), []
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
         for number, target in enumerate(targets, 1):

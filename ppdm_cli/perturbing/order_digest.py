@@ -7,7 +7,9 @@ the exclusive or of a keyed permutation of each row's (identifier, row number), 
 from __future__ import annotations
 
 import hashlib
+from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -45,13 +47,13 @@ def _merged(a: tuple[int, np.ndarray], b: tuple[int, np.ndarray]) -> tuple[int, 
 
 
 def with_order(
-    stack: ExitStack, table: Table, path: str | Path | None, key: Key, identifier: str | None
+    stack: ExitStack, table: Table, path: str | Path | None, key: Key, identifier: str | None, moved: bool
 ) -> tuple[str | UnsetType, list[Target]]:
     """Return the digest by the key in a file, and the file where it is new; `key` is that of the coins."""
     if path is None:
         return UNSET, []
-    if not table.rewindable:
-        raise UsageError("standard input can be read only once", "name a file, or leave out --order-key")
+    if moved or not table.rewindable:
+        raise UsageError("--order-key is about all rows of a file in their order", "leave it out, or --shuffle")
     path, new = Path(path), []
     if path.exists():
         files.reading(path)
