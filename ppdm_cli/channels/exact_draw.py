@@ -123,4 +123,4 @@ def uniform_below_wide(R: int, blocks: Blocks) -> np.ndarray:
             rows, words = rows[~accepted], words[~accepted]
         retry, first_word = retry + 1, 0
     v -= v // np.uint64(R) * np.uint64(R)
-    return v
+    return v.astype(np.uint32) if R <= 1 << 32 else v  # half as wide, twice as fast

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, split
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.matrix import Matrix, Substitution
 
@@ -164,7 +164,7 @@ class Mixture(Matrix):
     @staticmethod
     def split(codes: np.ndarray, shape: Sequence[int]) -> list[np.ndarray]:
         """Return the codes of each attribute, of codes of the product."""
-        return list(np.unravel_index(codes.astype(np.int64), shape))
+        return split(codes, shape)
 
     def marginal(
         self, places: Sequence[int], inputs: Sequence[int] = (), outputs: Sequence[int] = ()

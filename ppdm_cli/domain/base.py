@@ -123,7 +123,7 @@ class Domain(ABC):
         null = codes == self.null_code
         if not null.any():
             return self._decode_values(codes, within)
-        values = self._decode_values(np.where(null, 0, codes), within)
+        values = self._decode_values(codes * ~null, within)
         valid = pa.array(~null).buffers()[1]
         buffers = values.buffers()
         return pa.Array.from_buffers(self.kind, len(codes), [valid, *buffers[1:]])

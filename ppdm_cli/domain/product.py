@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.arrays import Codes, Floats, code_type, joined, split
 from ppdm_cli.domain.base import Domain, Encoded
 
 MOST_COMBINATIONS = 1 << 32
@@ -50,10 +50,10 @@ class Product(Domain):
 
     def joined(self, codes: Sequence[Codes]) -> Codes:
         """Return the code of each combination of the attributes' codes."""
-        return np.ravel_multi_index(list(codes), self.sizes).astype(code_type(self.size))
+        return joined(codes, self.sizes)
 
     def split(self, codes: Codes) -> list[Codes]:
-        found = np.unravel_index(codes, self.sizes)
+        found = split(codes, self.sizes)
         return [c.astype(code_type(size)) for c, size in zip(found, self.sizes, strict=True)]
 
     def labels(self) -> list[str]:

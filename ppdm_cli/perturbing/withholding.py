@@ -49,8 +49,15 @@ class Withholder:
                 return coins.words(here if rows is None else here[rows], 0, retry)
 
             u = uniform_below_wide(int(self._bounds[-1]), blocks)
-            found[start : start + CELLS] = np.searchsorted(self._bounds, u, side="right")
+            found[start : start + CELLS] = self._number(u)
         return found
+
+    def _number(self, u: np.ndarray) -> np.ndarray:
+        """Return whose number below the sum of the weights each u is."""
+        weights = {d.weight for d in self._plan.dealt}
+        if len(weights) > 1:
+            return np.searchsorted(self._bounds, u.astype(np.uint64), side="right")
+        return np.asarray(u // u.dtype.type(weights.pop()))
 
     def published(self, codes: Mapping[str, Codes], addresses: Addresses) -> dict[str, pa.Array]:
         """Return the perturbed columns, with nulls for what is withheld, and the column of recipes."""
