@@ -24,7 +24,7 @@ from ppdm_cli.estimating import Steps, forward, shares
 from ppdm_cli.joint import Forest, JointTable, Model, read
 from ppdm_cli.joint import forest as joint_forest
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer, steps_of
-from ppdm_cli.joint.forest import Branch, learn_marginals
+from ppdm_cli.joint.forest import Branch, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import picked
 from ppdm_cli.releases import open_release
 from ppdm_cli.trees.from_release import label_of
@@ -287,3 +287,20 @@ def test_attributes_of_one_matrix_are_learnt_at_once_each_as_alone(keep: list[st
         alone = replace(sample, channels=(channel,), codes=[sample.codes[place]])
         for steps, after in zip(found, learn_marginals(alone), strict=True):
             assert all(np.array_equal(steps[out][place], after[out][0]) for out in steps)
+
+
+def test_a_spike_is_no_dependence() -> None:
+    """Of an attribute with 95 % at one of 30 values few steps are far from its shares: that makes no edge."""
+    rng = np.random.default_rng(8)
+    spike = np.where(rng.random(20_000) < 0.95, 17, rng.integers(0, 30, 20_000))
+    columns = {f"x{i}": rng.integers(0, 4, 20_000) for i in range(3)}
+    data = pl.DataFrame(
+        {**columns, "spike": spike.astype(str), "y": np.where(rng.random(20_000) < 0.4, "a", "b")}
+    )
+    release = perturb(data, gamma=2, class_="y", keep=["y"], rare="publish", keep_order=True, seed=8)
+    table, said = open_release(release.frame, release.sidecar)
+    sample = read(table, said, said.axis("y"))
+    forest, _ = learn_forests(sample, range(4), learn_marginals(sample))
+    assert all(branch.parent < 0 for branches in forest.classes for branch in branches)
+    own = next(b for b in forest.classes[0] if sample.channels[b.place].name == "spike").chances[0]
+    assert own.max() > 0.85

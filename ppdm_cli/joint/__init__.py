@@ -102,7 +102,7 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         candidates.append(_table(sample, grown))
     if len(sample.channels) > 1:
         order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order, marginals[0])))
+        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order, marginals)))
     base = np.log(np.maximum(growing.shares @ sample.label_matrix.T, TINY))[sample.folds, sample.labels]
     rises = {c.name: c.scores - base for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}

@@ -149,14 +149,14 @@ class Forest:
 
 
 def learn_forests(
-    sample: Sample, order: Sequence[int], marginals: Marginals
+    sample: Sample, order: Sequence[int], tried: Sequence[Marginals]
 ) -> tuple[Forest, dict[int, Forest]]:
     """Return the forest of all records, and by fold those learnt without one.
 
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
     last ones have no edges.
     """
-    chosen, folds = _candidates(sample, order), range(FOLDS)
+    chosen, folds, marginals = _candidates(sample, order), range(FOLDS), _likelier(sample, tried)
     fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
     wholes = fitted[0][2]
 
@@ -165,19 +165,36 @@ def learn_forests(
 
     # the records that will judge a forest have no say in its edges
     held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
-    return _built(sample, marginals[None], weights(folds), wholes), held
+    return _built(sample, _likeliest(sample), weights(folds), wholes), held
 
 
 def learn_bayes(sample: Sample, marginals: Marginals) -> tuple[Forest, dict[int, Forest]]:
     """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
-    whole = marginals[None]
-    if sample.label.kept:
-        counts = [_seen(sample, [p])[0].astype(np.float64) for p in range(len(sample.channels))]
-        matrices = [matrices_of((sample.label, c)) for c in sample.channels]
-        tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
-        whole = [np.maximum(shares(t), 1e-9) for t in tables]
+    whole = _likeliest(sample) if sample.label.kept else marginals[None]
     held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=True) for f in range(FOLDS)}
     return replace(_built(sample, whole, {}, {}), dealt=True), held
+
+
+def _likelier(sample: Sample, tried: Sequence[Marginals]) -> Marginals:
+    """Return the distributions that make held-out records likeliest; spikes take more steps."""
+    label, best = sample.label_matrix, {out: list(found) for out, found in tried[0].items()}
+    known = [sample.shares(c.astype(np.float64)) for c in _seen(sample, [])[1:]]
+    for place, matrix in enumerate(sample.matrices):
+        held, scores = sample.counts([place]), []
+        for marginals in tried:
+            own = [label @ (known[f][:, None] * marginals[f][place]) @ matrix.T for f in range(FOLDS)]
+            scores.append((held * np.log(np.maximum(own, TINY))).sum())
+        for out in best:
+            best[out][place] = tried[int(np.argmax(scores))][out][place]
+    return best
+
+
+def _likeliest(sample: Sample) -> list[Floats]:
+    """Return each attribute's most likely distribution by class, of all records."""
+    counts = [_seen(sample, [p])[0].astype(np.float64) for p in range(len(sample.channels))]
+    matrices = [matrices_of((sample.label, c)) for c in sample.channels]
+    tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
+    return [np.maximum(shares(t), 1e-9) for t in tables]
 
 
 Pair = tuple[int, int]
@@ -294,12 +311,12 @@ def _fitted(
     fit = steps.stopped(problems(start), judge, STOP)
     table = fit.table.reshape(start.shape)
     # what each held-out cell is worth to each class, by how likely it is that class's
-    now, before = (
-        np.maximum(forward(t.reshape(-1, *t.shape[2:]), by_class), TINY).reshape(*t.shape[:2], -1)
-        for t in (table, start)
-    )
+    both = np.maximum(forward(table.reshape(-1, *table.shape[2:]), by_class), TINY)
+    both = both.reshape(*table.shape[:2], *held.shape[2:])
+    alone = both.sum(axis=3, keepdims=True) * both.sum(axis=2, keepdims=True)
+    now, alone = (t.reshape(*table.shape[:2], -1) for t in (both, alone))
     told = now * (label.T @ (held.reshape(*held.shape[:2], -1) / np.maximum(label @ now, TINY)))
-    rise = np.log(shares(now, 2) / np.maximum(shares(before, 2), TINY) + TINY)
+    rise = np.log(shares(now, 2) / np.maximum(shares(alone, 2), TINY) + TINY)
     gain = (told * rise).sum(axis=2, dtype=np.float64)
     more = table
     if whole:  # a few more steps with the records that were held back
