@@ -112,7 +112,7 @@ def _best(known: Known, names: Sequence[str], riding: Sequence[str], epsilon: fl
     labels = known[riding[0]][0].size if riding else 0
     k = recommended(Setting(epsilon, records, sizes, labels)).k
     assert k is not None
-    return k
+    return next(n for n in range(k, 0, -1) if comb(len(names), n) <= MOST_RECIPES or n == 1)
 
 
 def _box(names: Sequence[str], known: Known, epsilon: float, riding: int) -> BoxSpec:
