@@ -77,7 +77,8 @@ def runs(times: int, records: int) -> Iterator[np.ndarray]:
                 moved = zip(np.moveaxis(counts, axis, 0), laws[channel.name], strict=True)
                 parts = [np.moveaxis(rng.multinomial(n, p), -1, 0) for n, p in moved]
                 counts = np.moveaxis(sum(parts), 0, axis)
-            published = _Counts(counts.astype(np.float64), family, [list(range(n)) for n in shape], shape)
+            at = [list(range(n)) for n in shape]
+            published = _Counts(counts.astype(np.float64), family, node.family, at, shape)
             theta, error, _ = _estimated(published, Way())
             found.append(((theta - node.parameters) / error).ravel())
         yield np.concatenate(found)
@@ -118,6 +119,17 @@ def test_a_release_teaches_the_network_through_any_matrices() -> None:
         assert 0 < done.distance < 0.01 and not any(n.exact for n in done.network)
     raw = train_bayes(frame, THREE)  # what a reader would learn who takes the release for an original
     assert np.abs((truth(raw.network) - truth(THREE)) / raw.frame["std_error"].to_numpy()).max() > 10
+
+
+@pytest.mark.parametrize("together", ["ac", "ab", "bc", "abc"])
+def test_attributes_perturbed_together_teach_the_network(together: str) -> None:
+    """Ma and Sivakumar's cases b, c and d, and one matrix for the whole family."""
+    alone = {n: {"categories": PLAN[n]["categories"]} for n in "abc"}
+    plan = [{"attributes": list(together), "gamma": 9}]
+    done = perturb(drawn(THREE, 60_000, 6), gamma=6, attributes=alone, together=plan, seed=7, keep_order=True)
+    found = train_bayes([(done.frame, done.sidecar)], THREE)
+    z = (truth(found.network) - truth(THREE)) / found.frame["std_error"].to_numpy()
+    assert np.abs(z).max() < 3.8 and np.sqrt(np.mean(z**2)) > 0.4, z
 
 
 @pytest.mark.parametrize("wrong", [{"estimator": "ml"}, {"prior": -1}, {"prior": float("nan")}])

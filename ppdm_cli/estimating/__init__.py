@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group", "Steps",
-    "Stop", "Tables", "as_frame", "columns_of", "count", "encoded", "estimate", "fill", "forward",
-    "joint_codes", "largest_remainder", "matrices_of", "maximum_likelihood", "project", "shares", "tabulated",
-    "with_kept",
+    "Stop", "Tables", "as_frame", "axes_of", "by_attribute", "columns_of", "count", "encoded", "estimate",
+    "fill", "forward", "joint_codes", "largest_remainder", "matrices_of", "maximum_likelihood", "project",
+    "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
 

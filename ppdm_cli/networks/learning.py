@@ -17,8 +17,8 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.errors import RefusedError, UsageError, listed, quoted
-from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, count, project
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, axes_of, by_attribute, count, project
 from ppdm_cli.networks.network import Network, Node
 from ppdm_cli.networks.parties import Joined, places
 
@@ -47,38 +47,26 @@ class Way:
 
 def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> tuple[Network, int]:
     """Return the network with the parameters of the nodes of these names, and the number of records."""
-    for name in names:
-        _check_apart(name, network[name].family, joined)
-    axes = {m: joined.sidecar.axis(m) for n in names for m in network[n].family}
-    states = {m: network[m].states or tuple(a.domain.labels()) for m, a in axes.items()}
-    at = {m: places(m, a.domain, states[m]) for m, a in axes.items()}
+    wanted = list(dict.fromkeys(m for n in names for m in network[n].family))
+    domains = {m: dict(joined.sidecar.through(m).each())[m] for m in wanted}
+    states = {m: network[m].states or tuple(d.labels()) for m, d in domains.items()}
+    at = {m: places(m, d, states[m]) for m, d in domains.items()}
     # of a parent that is not learnt itself only the states are told
     nodes = {
-        n.name: Node(n.name, n.parents * (n.name in names), states[n.name]) for n in network if n.name in axes
+        n.name: Node(n.name, n.parents * (n.name in names), states[n.name]) for n in network if n.name in wanted
     }
     learnt = Network(nodes)
-    families = {n: tuple(axes[m] for m in network[n].family) for n in names}
+    families = {n: axes_of(joined.sidecar, network[n].family) for n in names}
     for name, family in families.items():
         _check(name, family, way)
     records = 0
     for name, observed in _counted(families, joined):
         node, records = nodes[name], int(observed.sum())
-        found = _Counts(observed, families[name], [at[m] for m in node.family], learnt.shape(node))
+        found = _Counts(observed, families[name], node.family, [at[m] for m in node.family], learnt.shape(node))
         theta, error, rows = _estimated(found, way)
-        raw = tuple(m for m in node.family if axes[m].kept)
+        raw = tuple(m for m in node.family if joined.sidecar.through(m).kept)
         nodes[name] = replace(node, parameters=theta, std_error=error, records=rows, raw=raw)
     return Network.of(list(nodes.values())), records
-
-
-def _check_apart(name: str, family: Sequence[str], joined: Joined) -> None:
-    """Refuse a family of attributes that were perturbed together: their noise is one."""
-    through = [joined.sidecar.through(m) for m in family]
-    together = [m for m, c in zip(family, through, strict=True) if through.count(c) > 1]
-    if together:
-        raise RefusedError(
-            f"{listed(together)} in the family of {quoted(name)} were perturbed together",
-            "estimate their counts with estimate --joint",
-        )
 
 
 def _check(name: str, family: Sequence[Channel], way: Way) -> None:
@@ -112,6 +100,7 @@ class _Counts:
 
     observed: Floats
     family: Group
+    names: Sequence[str]
     at: Sequence[Sequence[int]]
     shape: Sequence[int]
 
@@ -122,21 +111,42 @@ class _Counts:
         found[np.ix_(*self.at[:axes])] = table.reshape(*table.shape, *[1] * (axes < len(self.shape)))
         return found.reshape(-1, found.shape[-1])
 
+    def summed(self, table: Floats) -> Floats:
+        """Return a table over channels as one over the family's states, a row for each configuration."""
+        return self.rows(by_attribute(table, self.family, self.names))
+
     def moment(self, own: int) -> Floats:
         """Return what the squared weights of the parents make of the counts, and the node's own to a power."""
-        table = self.observed.sum(axis=-1) if own == 0 else self.observed
+        table, shown = self.observed, self.names if own else self.names[:-1]
         for axis, channel in enumerate(self.family):
-            last = axis == len(self.family) - 1
-            if channel.law is not None and not (last and own == 0):
-                table = channel.law.solve_power(table, own if last else 2, axis)
-        return self.rows(table)
+            node = self.names[-1] in channel.attributes
+            if channel.several:
+                weights = self._weights(channel, own if node else 2)
+                table = np.moveaxis(np.tensordot(weights, table, (1, axis)), 0, axis)
+            elif node and own == 0:
+                table = table.sum(axis=axis, keepdims=True)
+            elif channel.law is not None:
+                table = channel.law.solve_power(table, own if node else 2, axis)
+        return self.rows(by_attribute(table, self.family, shown, shown or [""]))
+
+    def _weights(self, channel: Channel, own: int) -> Floats:
+        """Return products of the inverse's entries for attributes perturbed together, others summed out."""
+        own_names = [n for n in channel.attributes if n in self.names]
+        inverse = channel.matrix.inverse.reshape(*channel.domain.sizes, -1)
+        others = tuple(i for i, n in enumerate(channel.attributes) if n not in self.names)
+        inverse = inverse.sum(axis=others)
+        outputs = inverse.shape[-1]
+        if own == 2:
+            return (inverse**2).reshape(-1, outputs)
+        total = inverse.sum(axis=own_names.index(self.names[-1]), keepdims=True)
+        return (total**2 if own == 0 else inverse * total).reshape(-1, outputs)
 
 
 def _estimated(found: _Counts, way: Way) -> tuple[Floats, Floats, Floats]:
     """Return parameters, standard errors (NaN where none is valid) and the records of each configuration."""
     laws = [c.law for c in found.family]
     n, states = max(float(found.observed.sum()), 1.0), found.shape[-1]
-    counts = found.rows(ESTIMATORS[ESTIMATED[way.estimator]](found.observed, laws))
+    counts = found.summed(ESTIMATORS[ESTIMATED[way.estimator]](found.observed, laws))
     records = np.maximum(counts.sum(axis=1), 0.0)
     records[records <= 1e-9 * n] = 0.0
     possible = np.zeros_like(counts)
@@ -148,7 +158,7 @@ def _estimated(found: _Counts, way: Way) -> tuple[Floats, Floats, Floats]:
     theta[known] = (possible[known] + way.prior) / total[known, None]
     error = np.full_like(counts, np.nan)
     if all(law is None or law.invertible for law in laws):
-        unbiased = found.rows(ESTIMATORS["inverse"](found.observed, laws))
+        unbiased = found.summed(ESTIMATORS["inverse"](found.observed, laws))
         mass = unbiased.sum(axis=1)
         squares, cross, parents = found.moment(2), found.moment(1), found.moment(0)
         f = unbiased - theta * mass[:, None]

@@ -87,13 +87,22 @@ def join(
 ) -> Joined:  # fmt: skip
     """Join the columns of these names; `states` are those that the network gives, where it does."""
     owners = {name: _owner(name, parties) for name in names}
+    for party in list(owners.values()):  # whoever was perturbed together with a node comes along
+        mates = [s.attributes for n, p in owners.items() if p is party and (s := p.sidecar.spec(n)) is not None]
+        owners |= {m: party for together in mates for m in together if m not in owners}
     used = [p for p in parties if p in owners.values()]
-    columns = [[n for n in names if owners[n] is p] for p in used]
+    columns = [[n for n, p in owners.items() if p is party] for party in used]
     attributes = [_attribute(owners[n], n, states.get(n, ())) for own in columns for n in own]
-    specs = [s for n, p in owners.items() if (s := p.sidecar.spec(n)) is not None]
+    found = (p.sidecar.spec(n) for n, p in owners.items())
+    specs = {s.attributes[0]: s for s in found if s is not None}
     past = [Past.of(p.sidecar) for p in parties if p.released]
     sidecar = sidecars.new(
-        "estimated", str(uuid.uuid4()), None, attributes, recipes=[Recipe(list(specs))], history=past or UNSET
+        "estimated",
+        str(uuid.uuid4()),
+        None,
+        attributes,
+        recipes=[Recipe(list(specs.values()))],
+        history=past or UNSET,
     )
     tables = [p.table for p in used]
     if on is not None:

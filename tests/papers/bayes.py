@@ -145,7 +145,8 @@ def learnt(network: Network, published: Floats, flips: Mapping[str, float], prio
         rest = tuple(i for i in range(len(names)) if i not in places)
         table = published.sum(axis=rest).transpose(np.argsort(np.argsort(places)))
         family = tuple(channel(n, flips.get(n, 0.0)) for n in one.family)
-        found = _estimated(_Counts(table, family, [[0, 1]] * table.ndim, table.shape), Way(prior=prior))
+        published_counts = _Counts(table, family, one.family, [[0, 1]] * table.ndim, table.shape)
+        found = _estimated(published_counts, Way(prior=prior))
         nodes.append(Node(one.name, one.parents, one.states, *found))
     return Network(dict(zip(names, nodes, strict=True)))
 
