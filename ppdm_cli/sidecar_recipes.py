@@ -31,7 +31,7 @@ Several = Annotated[list[Name], Meta(max_length=1 << 10)]
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """The channels that a record goes through, or a family of such recipes."""
 
-    channels: Annotated[list[Recorded], Meta(min_length=1, max_length=1 << 16)] | UnsetType = UNSET
+    channels: Annotated[list[Recorded], Meta(max_length=1 << 16)] | UnsetType = UNSET
     weight: Annotated[int, Meta(ge=1, le=1 << 32)] | UnsetType = UNSET
     choose: Annotated[int, Meta(ge=1, le=1 << 10)] | UnsetType = UNSET
     of: Several | UnsetType = UNSET
