@@ -118,12 +118,12 @@ class Coins:
         return np.frombuffer(self._cipher.update(blocks.tobytes()), "<u8").reshape(-1, 2)
 
 
-def uniform(coins: Coins, addresses: Addresses, codes: Codes, retry: int = 0) -> np.ndarray:
+def uniform(coins: Coins, addresses: Addresses, codes: Codes, retry: Codes | int = 0) -> np.ndarray:
     """Return one number in [0, 1) per cell, with 53 random bits; another one for another `retry`."""
-    result = np.empty(len(addresses))
+    result, rest = np.empty(len(addresses)), np.broadcast_to(np.asarray(retry), len(addresses))
     for start in range(0, len(addresses), CELLS):
         part = slice(start, start + CELLS)
-        words = coins.words(addresses[part], codes[part], retry)
+        words = coins.words(addresses[part], codes[part], rest[part])
         result[part] = (words.view("<u8")[:, 0] >> np.uint64(11)) * 2.0**-53
     return result
 

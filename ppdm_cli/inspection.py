@@ -24,6 +24,10 @@ PRIOR = 0.05
 """The prior for which worst posteriors are shown by default."""
 
 
+_SEEDED = [
+    "The coins came from a seed, which can be guessed and checked against the release: nothing is promised. "
+    "For publishing, perturb without --seed."
+]
 MOST_ENTRIES = 1 << 22
 """The most entries of matrices without closed forms, over all attributes, that are computed for figures."""
 
@@ -190,6 +194,11 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
         "class": None if sidecar.class_ is UNSET else sidecar.class_,
         "record": of_record(sidecar, prior),
         "attributes": of_attributes(sidecar, prior),
+        **(
+            {}
+            if sidecar.scheme is UNSET
+            else {"scheme": sidecar.scheme, "altered": [a.name for a in sidecar.altered]}
+        ),
         "kept": [{"attribute": a.name, "dtype": a.dtype} for a in sidecar.kept],
     }
 
@@ -249,11 +258,15 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
     """Say what is promised over all perturbed attributes of a record, in all copies."""
     if record["coins"] == "unknown":
         return ["Another tool perturbed it, and nothing is known of its coins: nothing is promised."]
-    if record["perturbed_gamma"] is None:
-        return [
-            "The coins came from a seed, which can be guessed and checked against the release: "
-            "nothing is promised. For publishing, perturb without --seed."
+    if sidecar.scheme is not UNSET:
+        altered = ", ".join(a.name for a in sidecar.altered)
+        lines = [
+            f"Noise that keeps a decision tree ({', '.join(sidecar.scheme)}) is on {altered}. It promises no "
+            "gamma and no epsilon: any value may be published as it was. A miner takes the values as they are."
         ]
+        return lines + _SEEDED * (record["coins"] == "seeded")
+    if record["perturbed_gamma"] is None:
+        return _SEEDED
     open_ones = [c for c in sidecar.channels if not isfinite(c.matrix.amplification)]
     if open_ones:
         names = ", ".join(c.name for c in open_ones if c.noise is None)

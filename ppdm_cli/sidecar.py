@@ -35,6 +35,8 @@ MOST_COPIES, SUFFIX = 64, ".ppdm.json"
 METADATA_KEY = b"ppdm"
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
+Scheme = Literal["class-random", "class-probabilistic", "class-all-leaves", "innocent"]
+"""Noise that keeps a decision tree; no gamma holds for it."""
 CoinsOrigin = Literal["system", "seeded", "key-file", "unknown"]
 UNPROMISED = ("seeded", "unknown")
 """Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
@@ -120,6 +122,7 @@ class Sidecar(
     copy: Copy | UnsetType = UNSET
     order: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     """A keyed digest of which record is in which row, for parties that share the key."""
+    scheme: Annotated[list[Scheme], Meta(min_length=1, max_length=4)] | UnsetType = UNSET
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     evaluated: Evaluated | UnsetType = UNSET
     reconstruction: Reconstruction | UnsetType = UNSET
@@ -139,12 +142,15 @@ class Sidecar(
             kept = [a.name for a in self.attributes if a.role == "kept"]
             if sorted(self.privacy.kept) != sorted(kept):
                 raise ValueError("privacy.kept is not the list of the kept attributes")
-            if (self.privacy.perturbed_gamma is None) != (self.privacy.coins in UNPROMISED):
+            unpromised = self.privacy.coins in UNPROMISED or self.scheme is not UNSET
+            if (self.privacy.perturbed_gamma is None) != unpromised:
                 raise ValueError("a gamma is promised just where the coins are known, and no seed's")
             self._check_promise(self.privacy)
 
     def _check_channels(self) -> None:
         """Check that each perturbed attribute goes through a channel, and through one in each recipe."""
+        if (self.scheme is UNSET) != (not self.altered) or (self.altered and self.perturbed):
+            raise ValueError("attributes are altered just where a scheme is named, and none is perturbed then")
         perturbed = {a.name for a in self.perturbed}
         through = [n for d in self.dealt for n in d.attributes]
         if set(through) != perturbed or (not self.withholding and len(through) > len(perturbed)):
@@ -280,12 +286,24 @@ class Sidecar(
     def perturbed(self) -> list[Attribute]:
         return [a for a in self.attributes if a.role == "perturbed"]
 
+    @property
+    def altered(self) -> list[Attribute]:
+        return [a for a in self.attributes if a.role == "altered"]
+
+    @property
+    def is_substituted(self) -> bool:
+        """Return whether the values are answers of channels, which are no values to learn from."""
+        return self.stage == "perturbed" and self.scheme is UNSET
+
     @cached_property
     def kept(self) -> list[Attribute]:
         return [a for a in self.attributes if a.role == "kept"]
 
     def _words(self) -> list[str]:
-        attributes = [f"{counted(len(self.perturbed), 'attribute')} perturbed", f"{len(self.kept)} kept"]
+        attributes = [
+            f"{counted(len(self.altered or self.perturbed), 'attribute')} perturbed",
+            f"{len(self.kept)} kept",
+        ]
         gamma = [] if self.privacy is UNSET else [f"gamma {self.privacy.perturbed_gamma}"]
         records = "unknown" if self.records is None else self.records
         return [self.stage, f"{records} records", *attributes, *gamma, f"release {self.release}"]
@@ -308,8 +326,8 @@ class Sidecar(
 
 _ENCODER = msgspec.json.Encoder()
 _ORDER = (
-    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "order", "blake2b",
-    "evaluated", "reconstruction", "history", "attributes", "recipes",
+    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "order", "scheme",
+    "blake2b", "evaluated", "reconstruction", "history", "attributes", "recipes",
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Attribute(
     """One column of the release: what its values are, and what was done to them."""
 
     name: Name
-    role: Literal["perturbed", "kept"]
+    role: Literal["perturbed", "altered", "kept"]
     type: Literal["continuous", "discrete"]
     dtype: Annotated[str, Meta(max_length=128)]
     N: Annotated[int, Meta(ge=1, le=MOST_VALUES + 1)] | UnsetType = UNSET
@@ -58,7 +58,7 @@ class Attribute(
             if self.edges is not UNSET and self.representative is UNSET:
                 raise ValueError(f"{quoted(self.name)} has edges, so it needs a representative")
         elif self.beyond is not UNSET:
-            raise ValueError(f"{quoted(self.name)} is kept, so nothing is published beyond its domain")
+            raise ValueError(f"{quoted(self.name)} is not perturbed, so nothing is published beyond its domain")
         if self.edges is not UNSET and dtypes.is_discrete(kind):
             raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, which has no edges")
         if (self.type == "continuous") != (self.edges is not UNSET) and self.has_domain:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ppdm_cli import perturb, reconstruct, repeatable
-from ppdm_cli.reconstructing.dealing import Deal
-from ppdm_cli.reconstructing.transport import Staircase, monotone
+from ppdm_cli.dealing import Deal, Staircase
+from ppdm_cli.reconstructing.transport import monotone
 from ppdm_cli.repeatable import Permutations
 from tests.chances import LEVEL, chi_square, independent
 

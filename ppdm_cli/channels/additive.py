@@ -168,7 +168,7 @@ class Additive(Explicit, Noisy):
 def _outwards(start: float, end: float, width: float) -> Floats:
     """Return edges above `start` up to `end`, about `width` apart; none if `end` is not above `start`."""
     far = max(end - start, 0.0)
-    count = ceil(far / width) if far < MOST_BEYOND * width else MOST_BEYOND * (width > 0)
+    count = ceil(far / width) if far / MOST_BEYOND < width else MOST_BEYOND * (width > 0)
     return np.linspace(start, end, count + 1)[1:]
 
 

@@ -85,10 +85,13 @@ def command(
     substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
     if shown.withholding:
         substitution = ["published", *(c for c in substitution if c != "condition")]
-    show.attributes(
-        out,
+    title, rows = (
         f"{shown.stage}, {records} records, release {shown.release}",
-        [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)],
         inspection.of_attributes(shown, prior),
     )
+    columns = [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)]
+    if shown.altered:
+        show.say(out, [f"{title}."])
+    else:
+        show.attributes(out, title, columns, rows)
     show.say(out, done.sentences)

@@ -129,8 +129,10 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "--scheme",
     metavar="SCHEME",
     shell_complete=kinds,
-    help="substitution, or additive: noise of one law is added to every number instead, the old baseline for "
-    "comparison. It promises no gamma.  [default: substitution]",
+    help="substitution; additive: noise of one law is added to every number, the old baseline for comparison; "
+    "or noise that keeps a decision tree: class-random, class-probabilistic or class-all-leaves alter the "
+    "class, innocent (alone, or after a comma) attributes that a leaf does not need. Only substitution "
+    "promises a gamma.  [default: substitution]",
 )
 @click.option(
     "--noise", type=click.Choice(["uniform", "normal"]), help="The law of the additive noise; its mean is zero."
@@ -140,6 +142,31 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     metavar="S",
     help="The standard deviation of the noise: a share of each domain's width, such as 25%, or a number in the "
     "columns' units.",
+)
+@file_option(
+    "--tree", metavar="TREE", help="The tree to keep, a .json that train-tree made of this very table."
+)
+@click.option(
+    "--innocent",
+    type=click.Choice(["both", "tia", "lia"]),
+    help="Which innocent attributes: those that the tree tests nowhere (tia), elsewhere than on the way to a "
+    "record's leaf (lia), or both.  [default: both]",
+)
+@click.option(
+    "--leaves",
+    type=click.Choice(["all", "heterogeneous"]),
+    help="Whose innocent attributes: all records', or only those in leaves of several classes.  [default: all]",
+)
+@click.option(
+    "--sd-percent",
+    type=float,
+    metavar="P",
+    help="The standard deviation of their noise, in per cent.  [default: 27.6]",
+)
+@click.option(
+    "--percent-of",
+    type=click.Choice(["value", "sd"]),
+    help="Of what: of the value itself, or of the attribute's standard deviation.  [default: value]",
 )
 @click.option(
     "--rare",
@@ -243,6 +270,8 @@ def _print_json(release: Any) -> None:
 
     done = ("dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled")
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
+    if release.noise is not None:
+        figures["noise"] = release.noise.figures()
     click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
 
 
@@ -265,8 +294,14 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     copy = release.sidecar.copy
     of_copies = f", in {copy.of} copies" if copy else ""
-    show.attributes(out, f"{records} records to {output}{of_copies}", [*show.WHAT, *columns, "domain"], rows)
+    title = f"{records} records to {output}{of_copies}"
+    if release.noise is not None:
+        show.noise(out, title, release.noise)
+    else:
+        show.attributes(out, title, [*show.WHAT, *columns, "domain"], rows)
     sentences = inspection.sentences(release.sidecar)
+    if release.noise is not None:
+        sentences += release.noise.sentences()
     if asked is not None:
         sentences += KINDS[asked].missed(release.sidecar.channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):

@@ -23,7 +23,7 @@ from ppdm_cli.percentages import at_most, percent
 _WIDE = 120
 """The width of output that does not go to a terminal."""
 
-MOST_ROWS = 1000
+MOST_ROWS, _LEAVES = 1000, 20
 """The most rows of a table that are shown."""
 
 _PATIENCE = 1.0
@@ -141,6 +141,24 @@ def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[
     """
     of = [_CELLS.get(c) or _CELLS.get(c.split()[-1]) or itemgetter(c) for c in columns]
     table(out, title, columns, [[cell(r) for cell in of] for r in rows])
+
+
+def noise(out: Console, title: str, report: Any) -> None:
+    """Print what noise that keeps a tree altered, and what each leaf's classes are worth now."""
+    say(out, [f"{title}."])
+    rows = [[n, percent(report.changed.get(n, 0) / max(report.records, 1))] for n in report.altered]
+    if rows:
+        table(out, "Innocent attributes", ["attribute", "altered"], rows)
+    leaves = sorted(report.leaves, key=lambda leaf: -leaf["records"])[:_LEAVES]
+    if any("wrong" in leaf for leaf in leaves):
+        left = len(report.leaves) - len(leaves)
+        shown = [
+            [f"{leaf['rule']}: {leaf['class']}", leaf["records"], leaf["others"],
+             at_most(leaf["wrong"][str(leaf["class"])]), at_most(max(leaf["wrong"].values()))]
+            for leaf in leaves
+        ]  # fmt: skip
+        table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], shown)
+        say(out, [f"{left} more leaves; --json has all."] * (left > 0))
 
 
 def say(out: Console, sentences: Sequence[str]) -> None:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
 
-from ppdm_cli import files
+from ppdm_cli import dtypes, files
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.describing import describe
+from ppdm_cli.perturbing.noise_report import NoiseReport, report
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import telling
 from ppdm_cli.perturbing.order_digest import with_order
@@ -29,10 +30,13 @@ from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_i
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
+from ppdm_cli.perturbing.tree_noise import NoiseAdder
+from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
 from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, suffixes
+from ppdm_cli.trees import Tree
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,6 +64,8 @@ class Release(Shown):
     shuffled: bool
     sized: bool
     """The number of bins was chosen (--bins auto)."""
+    noise: NoiseReport | None = None
+    """What noise that keeps a tree did."""
 
     def _words(self) -> list[str]:
         return self.sidecar._words()
@@ -79,6 +85,7 @@ def perturb(
     shuffle: bool = False,
     keep_order: bool = False,
     copies: int = 1,
+    tree: Any = None,
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
@@ -97,9 +104,16 @@ def perturb(
     rho1, rho2, record_epsilon, bins, representative, matrix, scheme, noise, sd, keep, drop, class_, rare, and
     attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
     command's options (see `ppdm perturb --help`). Of several `copies`, what comes back is the first.
+
+    A `scheme` such as "class-random" or "class-random,innocent" adds noise that keeps a `tree`, what training
+    gave or its file; with it go innocent, leaves, sd_percent, percent_of, keep and drop.
     """
     key, key_path, known_design = _key(seed, key_file, id, order_key)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
+    if tree is not None or named(settings.get("scheme")):
+        given = {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "key_file": key_file}
+        noise = NoisePlan.of(tree, settings | {k: v for k, v in given.items() if v})
+        return _noisy(data, noise, key, Where(output, sidecar, force, to), shuffle, keep_order, csv, from_)
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
     table = _original(data, csv_options(csv, asked, earlier, id), from_)
@@ -127,6 +141,46 @@ def perturb(
         publish(*kept, *shared, *targets)
     found = review.found(id)
     return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where a release goes, and its sidecar."""
+
+    output: str | Path | None
+    sidecar: str | Path | None
+    force: bool
+    to: Literal["arrow", "csv"] | None
+
+
+def _noisy(
+    data: Any,
+    plan: NoisePlan,
+    key: Key,
+    where: Where,
+    shuffle: bool,
+    keep_order: bool,
+    csv: CsvOptions | None,
+    from_: Literal["arrow", "csv"] | None,
+) -> Release:
+    """Publish a table with noise that keeps a tree."""
+    table = _original(data, replace(csv or CsvOptions(), known=_types(plan.tree)), from_)
+    with ExitStack() as stack:
+        target = Output(stack, where.output, where.sidecar, where.force, where.to)
+        work = NoiseAdder(table, plan, key, shuffle)
+        review = Review(table, work.resolved, False, keep_order)
+        made = work.sidecar(key, release_id(key, work.resolved), table.rows)
+        filled = _fill(target, work, made, review, shuffle)
+        publish(target)
+    told = report(work, review.checks)
+    return Release(filled, target.frame, **review.found(None), shuffled=shuffle, sized=False, noise=told)
+
+
+def _types(tree: Tree) -> dict[str, pa.DataType]:
+    """Return the types that a CSV's columns had when the tree was trained."""
+    return {f.name: dtypes.parse(f.dtype) for f in tree.features} | {
+        tree.class_name: dtypes.parse(tree.class_dtype)
+    }
 
 
 def _names(
@@ -165,7 +219,9 @@ def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None)
     return table
 
 
-def _fill(target: Output, work: Substituter, sidecar: Sidecar, review: Review, shuffle: bool) -> Sidecar:
+def _fill(
+    target: Output, work: Substituter | NoiseAdder, sidecar: Sidecar, review: Review, shuffle: bool
+) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     table = review.table
     done = review.passed(map_partitions(table, work, columns=work.columns, doing="perturbing"))

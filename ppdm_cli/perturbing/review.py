@@ -42,8 +42,9 @@ class Review:
         self._check_outside()
         self._check_identifiers()
         if self.checks.order is not None:
-            by_role = {r: [a.name for a in self.plan.attributes if a.role == r] for r in ("perturbed", "kept")}
-            self.telling = telling(self.checks.order, by_role["perturbed"], by_role["kept"])
+            kept = [a.name for a in self.plan.attributes if a.role == "kept"]
+            hidden = [a.name for a in self.plan.attributes if a.role != "kept"]
+            self.telling = telling(self.checks.order, hidden, kept)
         if self.telling and not self.keep_order:
             raise RefusedError(
                 f"the order of the rows gives away {listed(self.telling)}: records next to each other, or "

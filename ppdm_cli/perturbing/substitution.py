@@ -6,6 +6,7 @@ it, in a small state.
 
 from __future__ import annotations
 
+from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,12 +48,18 @@ class Checks:
     outside: dict[str, Outside] = field(default_factory=dict)
     identifiers: list[Addresses] = field(default_factory=list)
     rows: int = 0
+    changed: Counter[str] = field(default_factory=Counter)
+    """How many values of each altered attribute are others now."""
+    pairs: Sample | None = None
+    """Some records before and after, of noise that keeps a tree."""
 
     def merge(self, after: Checks) -> None:
-        if self.order is None:
-            self.order = after.order
-        elif after.order is not None:
-            self.order.merge(after.order)
+        for kept in ("order", "pairs"):
+            mine, other = getattr(self, kept), getattr(after, kept)
+            if mine is None:
+                setattr(self, kept, other)
+            elif other is not None:
+                mine.merge(other)
         for name, outside in after.outside.items():
             if name in self.outside:
                 self.outside[name].count += outside.count
@@ -60,6 +67,7 @@ class Checks:
                 self.outside[name] = outside
         self.identifiers.extend(after.identifiers)
         self.rows += after.rows
+        self.changed += after.changed
 
 
 @dataclass(frozen=True)
@@ -143,13 +151,13 @@ class Substituter:
             own = {n: self._encoded(n, d, batch, checks) for n, d in self._domains.items()}
             compared |= own
             perturbed = self._withholder.published(own, here)
-        columns = [perturbed[n] if n in perturbed else _used(batch.column(n)) for n in self._plan.columns]
+        columns = [perturbed[n] if n in perturbed else used(batch.column(n)) for n in self._plan.columns]
         columns += [c for n, c in perturbed.items() if n == COLUMN]
         places = None
         if self._places_key is None:
             checks.order = Sample.of(batch.first_row, batch.rows, compared)
         else:
-            places = _places(Coins(self._places_key), here)
+            places = places_of(Coins(self._places_key), here)
         return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
 
     def _typed(self, columns: list[pa.Array]) -> pa.Schema:
@@ -189,19 +197,19 @@ class Substituter:
         return codes
 
 
-def _used(array: pa.Array) -> pa.Array:
+def used(array: pa.Array) -> pa.Array:
     """Return a dictionary without the entries that no row uses: they may be values of rows left out."""
     if not pa.types.is_dictionary(array.type):
         return array
     indices = array.indices.drop_null() if array.null_count else array.indices
-    used = np.bincount(indices.to_numpy(), minlength=len(array.dictionary)) > 0
-    if used.all():
+    there = np.bincount(indices.to_numpy(), minlength=len(array.dictionary)) > 0
+    if there.all():
         return array
-    places = pa.array((np.cumsum(used) - 1).astype(np.int32))
-    return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.filter(pa.array(used)))
+    places = pa.array((np.cumsum(there) - 1).astype(np.int32))
+    return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.filter(pa.array(there)))
 
 
-def _places(coins: Coins, addresses: Addresses) -> Addresses:
+def places_of(coins: Coins, addresses: Addresses) -> Addresses:
     """Return where each row goes in a shuffled release: 64 bits of its coins."""
     places = np.empty(len(addresses), np.uint64)
     for start in range(0, len(addresses), CELLS):

@@ -7,18 +7,9 @@ at most N + N - 1 steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-
-@dataclass(frozen=True)
-class Staircase:
-    """The plan's steps: `amount` records of published code `source` get the original code `target`."""
-
-    source: np.ndarray
-    target: np.ndarray
-    amount: np.ndarray
+from ppdm_cli.dealing import Staircase
 
 
 def monotone(published: np.ndarray, original: np.ndarray) -> Staircase:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.sidecar import SEVERAL, Sidecar
 from ppdm_cli.tables import (
@@ -79,6 +79,11 @@ def open_release(
         )
     if stages is not None and sidecar.withholding and sidecar.stage == "perturbed" and not withholding:
         raise SEVERAL
+    if stages == ("perturbed",) and not sidecar.is_substituted:
+        raise RefusedError(
+            f"{quoted(table.name)} has noise that keeps a tree, whose law nothing can be estimated with",
+            "use its values as they are, for example with ppdm train-tree",
+        )
     if sidecar.stage in ("perturbed", "reconstructed"):
         check_fit(table, sidecar)
     if table.rows is None and sidecar.records is not None:

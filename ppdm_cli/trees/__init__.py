@@ -26,10 +26,11 @@ from ppdm_cli.trees.comparing import Compared, as_tree, compare, compared
 from ppdm_cli.trees.exporting import Export, lines, outlined
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options, grow
-from ppdm_cli.trees.labels import plain
+from ppdm_cli.trees.labels import plain, rules_of
 from ppdm_cli.trees.measuring import Measured, importance
+from ppdm_cli.trees.membership import Membership
 from ppdm_cli.trees.packing import packed
-from ppdm_cli.trees.predicting import Descent, Predicted, as_columns, predict_table
+from ppdm_cli.trees.predicting import Descent, Predicted, as_columns, check_columns, predict_table
 from ppdm_cli.trees.pruning import Pruner, collapse
 from ppdm_cli.trees.records import Records, read
 from ppdm_cli.trees.storing import TreeFile, load
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Against", "Compared", "Feature", "Fitted", "FromRelease", "Measured", "Options", "Places", "Predicted",
-    "Records", "Trained", "Tree", "classify", "compare", "lines", "load", "open_records", "outlined",
-    "plain", "predict", "read", "train", "train_tree",
+    "Against", "Compared", "Feature", "Fitted", "FromRelease", "Measured", "Membership", "Options", "Places",
+    "Predicted", "Records", "Trained", "Tree", "as_tree", "check_columns", "classify", "compare", "lines",
+    "load", "open_records", "outlined", "plain", "predict", "read", "rules_of", "train", "train_tree",
 ]  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def train_tree(
     options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     _check(options)
     table, sidecar = open_data(data, sidecar, csv, from_)
-    if sidecar is not None and sidecar.stage == "perturbed":
+    if sidecar is not None and sidecar.is_substituted:
         given = {"drop": bool(drop), "nominal": bool(nominal), "cuts": cuts is not None}
         given |= {"weights": weights is not None}
         given |= {f.name: getattr(options, f.name) != f.default for f in fields(Options)}
@@ -192,7 +193,7 @@ def train(
     if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
     table, sidecar = open_data(data, None, csv, from_)
-    if sidecar is not None and sidecar.stage == "perturbed" and predicted is not None and test is None:
+    if sidecar is not None and sidecar.is_substituted and predicted is not None and test is None:
         raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
     with ExitStack() as stack:
         exports = [Export(stack, path, places.force) for path in places.exports]

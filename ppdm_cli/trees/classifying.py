@@ -38,7 +38,7 @@ def open_records(
         known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
     csv = csv or CsvOptions()
     table, sidecar = open_data(data, None, replace(csv, known=known | dict(csv.known)), from_)
-    if sidecar is not None and sidecar.stage == "perturbed":
+    if sidecar is not None and sidecar.is_substituted:
         raise RefusedError(
             f"{quoted(table.name)} is a release: its single values are not the original ones",
             "reconstruct first: ppdm reconstruct RELEASE -o usable.parquet",

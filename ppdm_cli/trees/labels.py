@@ -100,3 +100,15 @@ def cases(tree: Tree, node: int) -> str:
     total = float(tree.counts[node].sum())
     wrong = total - float(tree.counts[node, tree.label[node]])
     return f"({total:.1f}/{wrong:.1f})" if wrong >= 0.05 else f"({total:.1f})"
+
+
+def rules_of(tree: Tree) -> dict[int, str]:
+    """Return each leaf's rule in one line: the tests on its way."""
+    parent, told, found = tree.parent, [""], {}
+    for node in range(1, tree.size):
+        above = int(parent[node])
+        test = f"{attribute(tree, above)} {outcome(tree, above, node - int(tree.first_child[above]))}"
+        told.append(f"{told[above]}, {test}" if told[above] else test)
+    for node in np.flatnonzero(tree.is_leaf).tolist():
+        found[node] = told[node] or "all"
+    return found

@@ -135,7 +135,7 @@ class Descent:
             record, node, weight = record[~done], node[~done], weight[~done]
             if not record.size:
                 continue
-            child = self._child(outcomes, record, node)
+            child = self.child(outcomes, record, node)
             if self._to_heaviest:
                 child = np.where(child < 0, self.heaviest[node], child)
             if child.min() >= 0:
@@ -153,7 +153,7 @@ class Descent:
             waiting.append((record[which], target, weight[which] * share))
         return chances
 
-    def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
+    def child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
         """Return the child that each record goes to, -1 where its value is missing."""
         tested = self.tree.feature[node].astype(code_type(len(self.tree.features)))
         child = np.empty(len(record), np.int64)

@@ -13,11 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
-from ppdm_cli.reconstructing.transport import Staircase
 from ppdm_cli.repeatable import Permutations
 
 RUN_BITS = 13
 """The logarithm of how many runs are looked up at once: they fit a core's cache."""
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The steps of a plan: `amount` records of code `source` get the code `target`."""
+
+    source: np.ndarray
+    target: np.ndarray
+    amount: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
