@@ -100,19 +100,15 @@ def perturb(
     """Perturb a table: a path, several, "-", or anything that speaks Arrow.
 
     `output` names the release's file, or "-"; without it the release comes back as a polars frame. `plan` is a
-    `Plan`, a mapping of its settings, or a TOML file; settings that are named besides are laid over it: gamma,
-    rho1, rho2, record_epsilon, bins, representative, matrix, scheme, noise, sd, keep, drop, class_, rare, and
-    attributes, such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. The other arguments are the
-    command's options (see `ppdm perturb --help`). Of several `copies`, what comes back is the first.
-
-    A `scheme` such as "class-random" or "class-random,innocent" adds noise that keeps a `tree`, what training
-    gave or its file; with it go innocent, leaves, sd_percent, percent_of, keep and drop.
+    `Plan`, a mapping of its settings, or a TOML file; settings named besides are laid over it, like
+    the options of `ppdm perturb`; attributes such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
+    Of several `copies`, what comes back is the first. Some values of `scheme` go with a `tree` that they keep.
     """
     key, key_path, known_design = _key(seed, key_file, id, order_key)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     if tree is not None or named(settings.get("scheme")):
-        given = {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "key_file": key_file}
-        noise = NoisePlan.of(tree, settings | {k: v for k, v in given.items() if v})
+        settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
+        noise = NoisePlan.of(tree, settings)
         return _noisy(data, noise, key, Where(output, sidecar, force, to), shuffle, keep_order, csv, from_)
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
@@ -124,9 +120,7 @@ def perturb(
         if settled.several and copies > 1:
             raise UsageError("copies of a release with several recipes are not made", "say --publish all")
         kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
-        out = None
-        if asked.person is not None and asked.rows_per_person is not None:
-            out = left_out(table, key, asked.person, asked.rows_per_person, id)
+        out = _left_out(table, key, asked, id)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
         group, filled = release_id(key, settled), []
         work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
@@ -141,6 +135,13 @@ def perturb(
         publish(*kept, *shared, *targets)
     found = review.found(id)
     return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
+
+
+def _left_out(table: Table, key: Key, asked: Plan, identifier: str | None) -> Any:
+    """Return the rows of persons that have too many, where a promise is for persons."""
+    if asked.person is None or asked.rows_per_person is None:
+        return None
+    return left_out(table, key, asked.person, asked.rows_per_person, identifier)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,9 @@ class NoisePlan:
     @classmethod
     def of(cls, tree: Any, settings: Mapping[str, Any]) -> NoisePlan:
         """Return the plan that settings ask for; those of random substitution are refused."""
-        given = {k: v for k, v in settings.items() if v is not None and v not in ((), {}, [])}
+        given = {
+            k: v for k, v in settings.items() if v is not None and v is not False and v not in ((), {}, [])
+        }
         if not named(given.get("scheme")):
             raise UsageError("a tree goes with noise that keeps it", "say --scheme class-random, or no --tree")
         schemes = tuple(_parts(given.pop("scheme")))
