@@ -189,7 +189,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
         release=str(draw(st.uuids())),
         records=draw(st.none() | st.integers(0, 2**53)),
         attributes=all_attributes,
-        recipes=[Recipe(list(specs))],
+        recipes=[Recipe(list(specs))] if specs else [],
         privacy=privacy(plan, draw(st.sampled_from(["system", "seeded", "key-file"]))),
         **optional,
     )
