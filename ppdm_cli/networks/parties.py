@@ -101,7 +101,7 @@ def join(
         str(uuid.uuid4()),
         None,
         attributes,
-        recipes=[Recipe(list(specs.values()))],
+        recipes=[Recipe(list(specs.values()))] if specs else [],
         history=past or UNSET,
     )
     tables = [p.table for p in used]
