@@ -37,6 +37,7 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.intervals
 	$(BIN)/python -m tests.papers.told
 	$(BIN)/python -m tests.papers.bayes
+	$(BIN)/python -m tests.papers.records
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

@@ -58,7 +58,7 @@ def uncut(observed: Floats, matrices: Matrices, likeliest: Floats | None = None)
     records = observed.sum(axis=axes, keepdims=True)
     if likeliest is None:
         likeliest = maximum_likelihood(observed, matrices)
-    return Error.of(likeliest, matrices, records, population=False).interval(inverse(observed, matrices), Z)
+    return Error.of(likeliest, matrices, records, sampled=1.0).interval(inverse(observed, matrices), Z)
 
 
 def coverages(found: Intervals, N: int, n: int, gamma: int) -> Floats:

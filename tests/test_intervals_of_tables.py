@@ -128,13 +128,13 @@ def test_all_cells_are_covered_together(case: Case) -> None:
 def test_the_largest_error_is_that_of_correlated_cells() -> None:
     two = GammaDiagonal(Decimal(3), 2)
     X = np.array([600.0, 400])
-    variance = Error.of(X, [two], np.array([1000.0]), False).variance
-    assert largest_error(X, [two], variance, 0.95, False) == pytest.approx(Z, abs=0.03), "one error, twice"
-    assert largest_error(X, [None, two][1:], variance * [1, 0], 0.95, False) == pytest.approx(Z, abs=0.03)
-    kept = largest_error(np.stack([X, X]), [None, two], np.stack([variance] * 2), 0.95, False)
+    variance = Error.of(X, [two], np.array([1000.0]), 1.0).variance
+    assert largest_error(X, [two], variance, 0.95, 1.0) == pytest.approx(Z, abs=0.03), "one error, twice"
+    assert largest_error(X, [None, two][1:], variance * [1, 0], 0.95, 1.0) == pytest.approx(Z, abs=0.03)
+    kept = largest_error(np.stack([X, X]), [None, two], np.stack([variance] * 2), 0.95, 1.0)
     assert kept == pytest.approx(2.236, abs=0.03), "two independent ones"
     many = GammaDiagonal(Decimal(3), 3_000)
-    alone = largest_error(np.full(3_000, 10.0), [many], np.ones(3_000), 0.95, False)
+    alone = largest_error(np.full(3_000, 10.0), [many], np.ones(3_000), 0.95, 1.0)
     assert alone == pytest.approx(4.30, abs=0.01), "Sidak's"
 
 

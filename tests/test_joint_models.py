@@ -20,7 +20,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
-from ppdm_cli.estimating import Steps, forward, shares
+from ppdm_cli.estimating import Part, Steps, forward, shares
 from ppdm_cli.joint import Forest, JointTable, Model, read
 from ppdm_cli.joint import forest as joint_forest
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer, steps_of
@@ -96,7 +96,7 @@ def test_a_step_is_that_of_the_dense_em_and_the_likelihood_never_falls() -> None
     dense = reduce(np.kron, MATRICES)
     rng = np.random.default_rng(4)
     observed = rng.poisson(3000 * forward(table(4), MATRICES)).astype(float)
-    steps, found = Steps(MATRICES, shares(observed)), shares(np.ones((CLASSES, *INPUTS)))
+    steps, found = Steps(Part(MATRICES, shares(observed))), shares(np.ones((CLASSES, *INPUTS)))
     y = shares(observed).reshape(CLASSES, -1)
     x, before = found.reshape(CLASSES, -1), -np.inf
     for _ in range(60):
@@ -113,7 +113,7 @@ def test_a_class_without_records_keeps_its_table() -> None:
     observed = np.ones((2, *OUTPUTS))
     observed[1] = 0
     start = table(5)[:2].astype(np.float32)
-    found = Steps(MATRICES, shares(observed))(start, 20)
+    found = Steps(Part(MATRICES, shares(observed)))(start, 20)
     np.testing.assert_allclose(found[1], start[1], rtol=1e-4)
     assert np.abs(found[0] - start[0]).max() > 0.01
 
@@ -122,8 +122,8 @@ def test_stopping_keeps_the_best_table() -> None:
     """Learnt from few records and judged by many, EM must end before it has learnt the noise."""
     rng = np.random.default_rng(6)
     law = forward(table(6), MATRICES)
-    judge = class_likelihood(1000 * law[None])
-    steps = Steps(MATRICES, shares(rng.poisson(30 * law).astype(float))[None])
+    judge = class_likelihood([1000 * law[None]])
+    steps = Steps(Part(MATRICES, shares(rng.poisson(30 * law).astype(float))[None]))
     start, only = np.asarray(shares(np.ones((CLASSES, *INPUTS))))[None], np.zeros(1, int)
     fit = steps.stopped(start, judge, STOP)
     assert 5 <= fit.steps < 400 and fit.scores > judge(steps.expected(steps(start, 400)), only)
@@ -138,12 +138,12 @@ def test_each_entry_stops_by_itself() -> None:
     start = np.full((2, *INPUTS[:2]), 1 / np.prod(INPUTS[:2]))
 
     def fitted(which: list[int]) -> Any:
-        def judge(expected: np.ndarray, some: np.ndarray) -> np.ndarray:
-            logs = np.log(np.maximum(expected, 1e-30))
+        def judge(expected: list[np.ndarray], some: np.ndarray) -> np.ndarray:
+            logs = np.log(np.maximum(expected[0], 1e-30))
             return np.asarray((held[which][some] * logs).sum(axis=(1, 2), dtype=np.float64))[:, None]
 
         stacked = [np.stack([m] * len(which)) for m in MATRICES[:2]]
-        return Steps(stacked, shares(seen[which])).stopped(start[which], judge, STOP)
+        return Steps(Part(stacked, shares(seen[which]))).stopped(start[which], judge, STOP)
 
     both, alone = fitted([0, 1]), [fitted([i]) for i in (0, 1)]
     assert both.steps[0] != both.steps[1], "else nothing is tested"
@@ -173,7 +173,7 @@ def test_a_perturbed_label_is_evidence_like_any_other(which: int) -> None:
     law = enumerated(model.within)
     codes, labels = list(np.repeat(RECORDS, CLASSES, axis=1)), np.tile(np.arange(CLASSES), RECORDS.shape[1])
     chances, marginals = (f(codes, labels) for f in (model.chances, model.marginals))
-    scores = model.scores(model.within.likelihood(codes), labels)
+    scores = model.scores(model.said(codes), labels)
     for row in range(0, len(labels), 7):
         both = PRIORS[:, None] * law * said(np.array([c[row] for c in codes]))
         shown = both * LABEL[labels[row]][:, None]
@@ -192,10 +192,10 @@ def test_em_over_the_class_is_that_of_the_product() -> None:
     dense = reduce(np.kron, [LABEL, *MATRICES[:2]])
     for _ in range(10):
         x = x * ((y / (dense @ x)) @ dense)
-    found = Steps([LABEL, *MATRICES[:2]], shares(observed))(start, 10)
+    found = Steps(Part([LABEL, *MATRICES[:2]], shares(observed)))(start, 10)
     np.testing.assert_allclose(found.reshape(-1), x, atol=1e-6)
-    alone = Steps(MATRICES[:2], shares(observed))(start, 10)
-    kept = Steps([np.eye(CLASSES), *MATRICES[:2]], shares(observed))(start, 10)
+    alone = Steps(Part(MATRICES[:2], shares(observed)))(start, 10)
+    kept = Steps(Part([np.eye(CLASSES), *MATRICES[:2]], shares(observed)))(start, 10)
     np.testing.assert_allclose(alone, kept, atol=1e-6)
 
 
@@ -278,14 +278,14 @@ def test_attributes_of_one_matrix_are_learnt_at_once_each_as_alone(keep: list[st
     sample = read(table, sidecar, label_of(sidecar, None))
     calls: list[int] = []
     monkeypatch.setattr(
-        joint_forest, "steps_of", lambda s, p, counts: calls.append(len(counts)) or steps_of(s, p, counts)
+        joint_forest, "steps_of", lambda s, counts: calls.append(len(counts[0][0])) or steps_of(s, counts)
     )
-    found = learn_marginals(sample)
+    found = learn_marginals(sample, [])
     matrices = {(m.shape, m.tobytes()) for m in sample.matrices}
     assert len(calls) == len(matrices) and sum(calls) == 5 * len(sample.matrices)
     for place, channel in enumerate(sample.channels):
         alone = replace(sample, channels=(channel,), codes=[sample.codes[place]])
-        for steps, after in zip(found, learn_marginals(alone), strict=True):
+        for steps, after in zip(found, learn_marginals(alone, []), strict=True):
             assert all(np.array_equal(steps[out][place], after[out][0]) for out in steps)
 
 

@@ -15,8 +15,7 @@ from scipy import stats
 
 from ppdm_cli import Release, estimate, perturb, reconstruct, running
 from ppdm_cli.engine import fold
-from ppdm_cli.joint import JointTable, Model, Sample, raking, read
-from ppdm_cli.joint.attribute_search import steps_of
+from ppdm_cli.joint import JointTable, Model, Published, Sample, attribute_search, raking, read
 from ppdm_cli.joint.raking import NEAR, Expected, raked, step, weighted
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.releases import open_releases
@@ -51,10 +50,11 @@ def fitted(sample: Sample) -> Model:
     """A model of the sample, also where `learn` would find too little; its own shares are wrong."""
     places = (0, 1)
     matrices = tuple(sample.matrices[p] for p in places)
-    observed = sample.counts(places).sum(axis=0)[None]
     classes = sample.label_matrix.shape[1]
-    start = np.full((1, classes, *(m.shape[1] for m in matrices)), 1.0)
-    table = steps_of(sample, places, observed)(start / start.sum(), 30)[0].astype(float)
+    start = np.full((classes, *(m.shape[1] for m in matrices)), 1.0)
+    table = attribute_search.fitted(
+        sample.seen(places), [sample.counts(places).sum(axis=0)], start / start.sum(), 30
+    )
     table /= table.sum(axis=(1, 2), keepdims=True)
     return Model(sample.label_matrix, np.full(classes, 1 / classes), JointTable(places, matrices, table))
 
@@ -65,7 +65,8 @@ def expected(release: Release, mended: bool = True) -> tuple[Expected, np.ndarra
     sample = read(table, said, label_of(said, None))
     wanted = estimate(release.frame, sidecar=release.sidecar, attributes=["y"]).tables[0].estimate
     model = raked(fitted(sample), sample, wanted) if mended else fitted(sample)
-    drawer = Drawer(model, sample.channels, sample.label, said.release)
+    reader = Published.of(said, [*sample.channels, sample.label])
+    drawer = Drawer(model, sample.channels, sample.label, said.release, reader)
 
     def work(batch: Any) -> np.ndarray:
         return np.bincount(drawer(batch)[0], minlength=len(wanted))

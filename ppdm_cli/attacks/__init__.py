@@ -12,17 +12,21 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
-from ppdm_cli.attacks.audit import TESTED
+from ppdm_cli.attacks.audit import OF_RECIPES, TESTED
 from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.report import Attacked, fill, sentences
 from ppdm_cli.attacks.run import ATTACKS, Passes
+from ppdm_cli.attacks.withheld import Withheld
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Output, is_stream
 
-__all__ = ["ATTACKS", "TESTED", "Attacked", "attack", "fill", "sentences"]
+__all__ = ["EVERY", "OF_RECIPES", "TESTED", "Attacked", "attack", "fill", "sentences"]
+
+EVERY = (*ATTACKS[: ATTACKS.index("repeat")], "known", *ATTACKS[ATTACKS.index("repeat") :])
+"""All attacks; `known` is for releases with several recipes."""
 
 
 @one_run()
@@ -40,12 +44,12 @@ def attack(
     """Attack a release: a path, "-", or a table that speaks Arrow with its sidecar.
 
     `truth` is the original, to measure; without it the gains are those to expect. `attacks` names some of
-    `ATTACKS`, all that apply without. `recovered` names a file for the adversary's best guesses, or is True
+    `EVERY`, all that apply without. `recovered` names a file for the adversary's best guesses, or is True
     for a frame of them.
     """
     for name in attacks:
-        if name not in ATTACKS:
-            raise UsageError(f"unknown attack {quoted(name)}", f"one of {', '.join(ATTACKS)}")
+        if name not in EVERY:
+            raise UsageError(f"unknown attack {quoted(name)}", f"one of {', '.join(EVERY)}")
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
     if truth is not None and is_stream(truth):
@@ -53,7 +57,7 @@ def attack(
             "the original is read more than once, and private data is never spooled", "give it as a file"
         )
     with ExitStack() as stack:
-        table, sidecar = open_releases(data, sidecar, from_)
+        table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         if not sidecar.perturbed:
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
@@ -64,8 +68,13 @@ def attack(
         if recovered is not False:
             target = Output(stack, None if recovered is True else recovered, force=force)
         table = spooled(table, stack)
-        asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
-        passes = Passes(table, Paired(table, original, sidecar), sidecar, asked, original is not None)
+        asked = tuple(n for n in EVERY if n in attacks or not attacks)
+        passes: Passes | Withheld
+        if sidecar.withholding:
+            passes = Withheld(table, original, sidecar, asked, attacks)
+        else:
+            asked = tuple(n for n in ATTACKS if n in asked)
+            passes = Passes(table, Paired(table, original, sidecar), sidecar, asked, original is not None)
         done = passes.run()
         if target is not None:
             passes.write_recovered(target)

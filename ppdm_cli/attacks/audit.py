@@ -32,6 +32,8 @@ TESTED = {
     "place": "stretches of the file",
     "rows": "two rows of the file",
 }
+OF_RECIPES = {"together": "the cells of a record that show their value", "recipes": "what each record shows"}
+"""The same of releases with several recipes."""
 """The families of tests besides that of the attributes' own laws, and what each looks at."""
 _FAMILY = LEVEL / (len(TESTED) + 1)
 _BLOCKS = 1 << 10

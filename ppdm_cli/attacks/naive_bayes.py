@@ -17,7 +17,7 @@ from scipy.special import softmax
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, maximum_likelihood, tabulated
+from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, maximum_likelihood, tabulated
 from ppdm_cli.joint import FOLDS, Sample, matrix_of
 
 LARGEST_PAIR, AT_ONCE = 1 << 14, 1 << 22
@@ -142,17 +142,17 @@ def _fitted(counts: np.ndarray, matrices: list[Tables], alone: Tables) -> tuple[
     """Return how much likelier than independence held-out records are, and (pair, without and with, cells)."""
     held = counts[:, 1].astype(np.float32)
 
-    def judge(expected: Tables, which: np.ndarray) -> Floats:
-        logs = np.log(np.maximum(expected, TINY))
+    def judge(expected: Sequence[Tables], which: np.ndarray) -> Floats:
+        logs = np.log(np.maximum(expected[0], TINY))
         return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
 
     every = np.arange(len(alone))
-    steps = Steps(matrices, counts[:, 0])
+    steps = Steps(Part(matrices, counts[:, 0]))
     # EM multiplies: what begins at almost nothing would stay there
     fit = steps.stopped((alone + 1 / alone[0].size) / 2, judge, STOP)
     base = judge(steps.expected(alone.astype(np.float32)), every)
     more = max(3, int(np.median(fit.steps)) // 4)
-    whole = Steps(matrices, counts.sum(axis=1))(fit.table, more, every)
+    whole = Steps(Part(matrices, counts.sum(axis=1)))(fit.table, more, every)
     return (fit.scores - base)[:, 0], np.stack([fit.table, whole], axis=1)
 
 

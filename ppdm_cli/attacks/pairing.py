@@ -37,7 +37,8 @@ class Paired:
         self._release, self._original, self._sidecar = release, original, sidecar
         self.rows, self.files, self.name = release.rows, release.files, release.name
         names = [a.name for a in sidecar.attributes]
-        fields = [pa.field(PUBLISHED + n, release.schema.field(n).type) for n in names]
+        self._published = [n for n, _ in sidecar.columns]
+        fields = [pa.field(PUBLISHED + n, release.schema.field(n).type) for n in self._published]
         if original is not None:
             fields += [pa.field(ORIGINAL + n, original.schema.field(n).type) for n in names]
         self.schema = pa.schema(fields)
@@ -48,12 +49,12 @@ class Paired:
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """Yield the parts; with an original they are loaded here, as only then their rows are known."""
         if self._original is None:
-            for part in self._release.partitions(self._names):
+            for part in self._release.partitions(self._published):
                 yield replace(part, load=partial(_renamed, part))
             return
         theirs = _Rows(self._original, self._names)
         rows = 0
-        for file, _, batch in loaded(self._release, self._names):
+        for file, _, batch in loaded(self._release, self._published):
             other = theirs.take(batch.num_rows)
             if len(other) < batch.num_rows:
                 raise _other_rows(self._release.rows or rows + batch.num_rows, rows + len(other))

@@ -114,6 +114,8 @@ _DEPEND = {
     "values": "records with a value of {where} do not follow the declared law",
     "place": "records in a stretch of the file do not follow the declared law",
     "rows": "coins of {where} tell those of other rows",
+    "together": "what records of {where} show does not hang on one coin as declared",
+    "recipes": "what a record shows and what it withholds hangs on {where}",
 }
 
 

@@ -22,6 +22,7 @@ from ppdm_cli.channels.exact_draw import checked_gamma, uniform_below_wide
 from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import best_widths, information
+from ppdm_cli.channels.least_squares import left_inverse
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
 from ppdm_cli.channels.mixture import Marginal, Mixture
 from ppdm_cli.channels.symmetric import SymmetricSpec
@@ -31,5 +32,5 @@ __all__ = [
     "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonalSpec",
     "Marginal", "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
     "SymmetricSpec", "best_widths", "checked_gamma", "checked_kind", "continued", "information", "kinds",
-    "register", "schemes", "together", "uniform_below_wide", "within",
+    "left_inverse", "register", "schemes", "together", "uniform_below_wide", "within",
 ]  # fmt: skip

@@ -68,6 +68,15 @@ class Matrix(ABC):
     @abstractmethod
     def condition_number(self) -> float: ...
 
+    @property
+    def coin(self) -> tuple[float, list[tuple[Floats, Floats, np.ndarray]]] | None:
+        """Return lam, where one coin decides for several attributes whether anything is told, else None.
+
+        With it for each attribute its law where the coin tells, what is published where it says noise, and
+        the code that shows each value unchanged.
+        """
+        return None
+
     @abstractmethod
     def entropy(self, prior: Floats | None = None) -> float:
         """Return H(M) = sum_k prior_k H(column k), in bits; with a uniform prior unless one is given."""

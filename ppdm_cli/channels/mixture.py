@@ -97,6 +97,10 @@ class Mixture(Matrix):
             found = np.multiply.outer(found, of_null).ravel()
         return found
 
+    @property
+    def coin(self) -> tuple[float, list[tuple[Floats, Floats, np.ndarray]]]:
+        return self.lam, [(s.dense(), s.noise, s.unchanged) for s in self.sides]
+
     @cached_property
     def condition_number(self) -> float:
         values = np.linalg.svd(self.dense(), compute_uv=False)

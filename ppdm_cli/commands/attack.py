@@ -11,7 +11,7 @@ import click
 from ppdm_cli.commands import options
 from ppdm_cli.errors import MismatchError, UsageError
 
-NAMES = ["spectral", "pca", "bayes-linear", "posterior", "record", "repeat", "order", "audit"]
+NAMES = ["spectral", "pca", "bayes-linear", "posterior", "record", "known", "repeat", "order", "audit"]
 
 
 @click.command(
@@ -39,7 +39,8 @@ release, a million records at most.""",
     type=click.Choice(NAMES),
     help="""Only this attack; repeatable. spectral, pca: the two attacks on additive noise (Kargupta et al.,
 Huang et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes'
-rule on the whole record, kept columns and class too, all learnt from the release. repeat:
+rule on the whole record, kept columns and class too, all learnt from the release. known: where a record shows
+some of its attributes, who knows one of them and looks for the others. repeat:
 perturbing again. order: the order of the rows. audit: whether the release was perturbed as its sidecar
 says, as far as that many records can show.""",
 )

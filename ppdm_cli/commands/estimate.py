@@ -138,7 +138,7 @@ def _figures(done: Any) -> dict[str, Any]:
     tables = [{"attributes": list(t.names), "error": t.error} for t in done.tables]
     return {
         "release": done.sidecar.release,
-        "records": int(done.tables[0].observed.sum()),
+        "records": done.records,
         "estimator": done.estimator,
         **asdict(done.coverage),
         "tables": tables,
@@ -154,7 +154,7 @@ def _show(done: Any, in_file: bool) -> None:
 
     out = show.console(stderr=in_file)
     if not in_file:
-        records = counted(int(done.tables[0].observed.sum()), "record")
+        records = counted(done.records, "record")
         show.say(out, [f"{records}; estimator {done.estimator}; low to high is the {done.coverage}."])
     for table in done.tables if not in_file else []:
         rows = as_frame([table])

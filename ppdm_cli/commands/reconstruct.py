@@ -9,6 +9,7 @@ import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.errors import UsageError, counted, listed, quoted
+from ppdm_cli.percentages import percent
 
 
 @click.command(
@@ -80,11 +81,15 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     if records is None and done.totals:  # a stream does not say beforehand how many it has
         records = sum(next(iter(done.totals.values())))
     if as_json:
-        figures = {"release": done.sidecar.release, "records": records}
+        figures: dict[str, Any] = {"release": done.sidecar.release, "records": records}
         figures |= {n: getattr(how, n) for n in ("method", "estimator", "spread")}
-        click.echo(display_json(figures | {"joint": done.drawn, "totals": done.totals}))
+        withheld, noise = done.withheld or (None, None)
+        figures |= {"joint": done.drawn, "withheld": withheld, "noise": noise, "totals": done.totals}
+        click.echo(display_json(figures))
         return
     by = "globally" if how.method == "global" else f"by class {quoted(done.sidecar.class_)}"
+    if done.withheld and not done.sidecar.class_:
+        by = "record by record"
     rest = ""
     if how.method == "joint":
         together = " together" if len(done.drawn) > 1 else ""
@@ -94,6 +99,7 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     sentences = [
         f"{'records' if records is None else counted(records, 'record')} to {output}, reconstructed {by} "
         f"with the {how.estimator} estimate{rest}.",
+        *_withheld(done.withheld),
         *(["Shuffled; anyone who has the release can still make the same guesses."] * how.shuffled),
     ]
     if str(output) == "-" and settings["to"] == "csv" and settings["output_sidecar"] is None:
@@ -101,3 +107,14 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
             "Its sidecar is not kept: CSV cannot carry one, and --output-sidecar names no file for it."
         )
     show.say(show.console(stderr=True), sentences)
+
+
+def _withheld(shares: tuple[float, float] | None) -> list[str]:
+    """Return how much of a reconstruction is the model's."""
+    if shares is None:
+        return []
+    withheld, noise = map(percent, shares)
+    return [
+        f"{withheld} of the perturbed cells were withheld and about {noise} are noise: their values are drawn "
+        "from the model, given what else their records show, and are no more certain than it is."
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ppdm_cli.attacks import TESTED
+from ppdm_cli.attacks import OF_RECIPES, TESTED
 from ppdm_cli.commands import show
 from ppdm_cli.percentages import at_most, percent
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked
 
 _TIMES = (1, 2, 4, 8)
+LOOKS_AT = {**TESTED, **OF_RECIPES}
 _GUESSES = (
     "attack", "attribute", "exact %", "exact prior", "near %", "near prior", "RMSE", "of sd",
     "belief %", "bound",
@@ -66,7 +67,7 @@ def _tables(done: Attacked) -> None:
             out,
             "Audit: whether the coins depend on anything",
             ["test", "looks at", "times", "least p at", "p", "verdict"],
-            [[r["test"], TESTED[r["test"]], r["tests"], r["where"], r["p"], _verdict(r)] for r in done.coins],
+            [[r["test"], LOOKS_AT[r["test"]], r["tests"], r["where"], r["p"], _verdict(r)] for r in done.coins],
         )
 
 
@@ -119,9 +120,15 @@ def _sentences(done: Attacked) -> None:
     else:
         bound = "over 99.9%" if bound == "100%" else bound  # rounded: no finite gamma proves
         product, prior = f"{record['gamma']:.10g}", percent(record["prior"])
+        multiply = "gamma is" if done.sidecar.withholding else "the gammas multiply to"
         sentences.append(
-            f"Over a record the gammas multiply to {product}: a belief of {prior} may become "
+            f"Over a record {multiply} {product}: a belief of {prior} may become "
             f"{bound if bound.startswith('over') else 'at most ' + bound}."
+        )
+    if "posterior_confirmed" in record:
+        sentences.append(
+            f"Of one attribute it becomes at most {at_most(record['posterior_alone'])}; who knows another that "
+            f"the record shows, and sees it confirmed, may reach {at_most(record['posterior_confirmed'])}."
         )
     if record["coins"] == "seeded":
         sentences.append("The coins came from a seed: whoever guesses it needs none of these attacks.")

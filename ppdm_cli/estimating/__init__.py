@@ -17,6 +17,7 @@ import numpy as np
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
 from ppdm_cli.estimating.counts import MOST_CELLS, columns_of, count, encoded, joint_codes, tabulated
+from ppdm_cli.estimating.effective import estimates
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
     ESTIMATORS,
@@ -25,27 +26,29 @@ from ppdm_cli.estimating.estimators import (
     maximum_likelihood,
     project,
 )
-from ppdm_cli.estimating.expectation import TINY, Steps, Stop, Tables, forward, shares
+from ppdm_cli.estimating.expectation import TINY, Part, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
-from ppdm_cli.estimating.remarks import remarks
+from ppdm_cli.estimating.recipes import Recipes, Way, Ways
+from ppdm_cli.estimating.remarks import remarks, shown_by
 from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.estimating.several import axes_of, by_attribute, summed
+from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import OWN, open_original, open_releases
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.stats import Z
-from ppdm_cli.tables import CsvOptions
+from ppdm_cli.tables import CsvOptions, Table
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group", "Steps",
-    "Stop", "Tables", "as_frame", "axes_of", "by_attribute", "columns_of", "count", "encoded", "estimate",
-    "fill", "forward", "joint_codes", "largest_remainder", "matrices_of", "maximum_likelihood", "project",
-    "shares", "tabulated", "with_kept",
+    "DEFAULT", "ESTIMATORS", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group", "Part",
+    "Recipes", "Showing", "Steps", "Stop", "Tables", "Way", "Ways", "as_frame", "axes_of", "axis_of",
+    "by_attribute", "columns_of", "count", "encoded", "estimate", "estimates", "fill", "forward", "joint_codes",
+    "largest_remainder", "matrices_of", "maximum_likelihood", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
 
@@ -63,11 +66,16 @@ class Estimated(Shown):
     estimate: np.ndarray
     interval: Interval
     truth: np.ndarray | None = None
+    records: np.ndarray | None = None
+    """Where records differ in their recipes, how many each count is estimated from, and all together."""
+    all_records: int = 0
 
     @property
     def unchanged(self) -> np.ndarray:
         """Return the published counts of each value itself; what lies beyond the domain is left out."""
         seen = self.observed
+        if self.records is not None:
+            return seen
         for axis, matrix in enumerate(matrices_of(self.group)):
             if matrix is not None:
                 seen = matrix.seen(seen, axis)
@@ -98,7 +106,8 @@ class Estimated(Shown):
         """Return whether the intervals are wider than the counts that they are about."""
         # by their standard errors: cut to [0, n], an interval of two values could never be so wide
         known = self.interval.std_error[~np.isnan(self.interval.std_error)]
-        return known.size > 0 and Z * float(known.mean()) > float(self.observed.sum()) / self.estimate.size
+        seen = self.observed if self.records is None else self.estimate
+        return known.size > 0 and Z * float(known.mean()) > float(seen.sum()) / self.estimate.size
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,6 +119,8 @@ class Estimate(Shown):
     estimator: str
     coverage: Coverage
     """What the intervals are to cover, and how often."""
+    records: int
+    """How many the release has."""
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -118,7 +129,7 @@ class Estimate(Shown):
         return as_frame(self.tables)
 
     def _words(self) -> list[str]:
-        records = counted(int(self.tables[0].observed.sum()), "record")
+        records = counted(self.records, "record")
         return [records, f"estimator {self.estimator}", *(t.name for t in self.tables)]
 
     def _body(self) -> Any:
@@ -153,21 +164,44 @@ def estimate(
         raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
     coverage = Coverage(level, simultaneous, population)
     with ExitStack() as stack:
-        table, sidecar = open_releases(data, sidecar, from_)
+        table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         check_names(sidecar, attributes, by, joint)
         crossed = [*joint, *([by, *attributes] if by else [])]
         table, sidecar = with_kept(table, sidecar, crossed, bins, stack)
         asked = groups_of(sidecar, attributes, by, joint)
+        if sidecar.withholding:
+            return _of_several(table, sidecar, asked, by is not None, estimator, coverage, truth, csv)
         groups = [axes_of(sidecar, names) for names in asked]
         observed = count(table, groups)
-    true_counts: Sequence[np.ndarray | None] = [None] * len(groups)
-    if truth is not None:
-        true_counts = _true_counts(truth, groups, observed, csv)
+    records = int(observed[0].sum())
+    true = _true_counts(truth, groups, records, csv)
     tables = [
         _estimated(g, names, by is not None, y, estimator, coverage, x)
-        for g, names, y, x in zip(groups, asked, observed, true_counts, strict=True)
+        for g, names, y, x in zip(groups, asked, observed, true, strict=True)
     ]
-    return Estimate(tables, sidecar, estimator, coverage, remarks(tables, estimator))
+    return Estimate(tables, sidecar, estimator, coverage, records, remarks(tables, estimator))
+
+
+def _of_several(
+    table: Table,
+    sidecar: Sidecar,
+    asked: Sequence[tuple[str, ...]],
+    by: bool,
+    estimator: str,
+    coverage: Coverage,
+    truth: Any,
+    csv: CsvOptions | None,
+) -> Estimate:
+    """Estimate tables of a release with several recipes."""
+    done, records = estimates(table, sidecar, asked, estimator, coverage)
+    groups = [tuple(axis_of(sidecar, n) for n in names) for names in asked]
+    true = _true_counts(truth, groups, records, csv)
+    tables = [
+        Estimated(g, names, by, d.observed, d.estimate, d.interval, x, d.records, d.all_records)
+        for g, names, d, x in zip(groups, asked, done, true, strict=True)
+    ]
+    said = [*shown_by(tables, records), *remarks(tables, estimator)]
+    return Estimate(tables, sidecar, estimator, coverage, records, said)
 
 
 def matrices_of(group: Group) -> Matrices:
@@ -201,12 +235,14 @@ def _estimated(
 
 
 def _true_counts(
-    truth: Any, groups: Sequence[Group], observed: Sequence[np.ndarray], csv: CsvOptions | None
-) -> list[np.ndarray]:
+    truth: Any, groups: Sequence[Group], records: int, csv: CsvOptions | None
+) -> Sequence[np.ndarray | None]:
+    if truth is None:
+        return [None] * len(groups)
     original = open_original(truth, {n: p.kind for g in groups for c in g for n, p in c.each()}, csv)
     same = f"{OWN}; where values were clipped or merged for it, do the same to them"
     counts = count(original, groups, original=True, outside=same)
-    rows, expected = int(counts[0].sum()), int(observed[0].sum())
-    if rows != expected:
-        raise MismatchError(f"the original has {counted(rows, 'record')}, the release {expected}", OWN)
+    rows = int(counts[0].sum())
+    if rows != records:
+        raise MismatchError(f"the original has {counted(rows, 'record')}, the release {records}", OWN)
     return counts

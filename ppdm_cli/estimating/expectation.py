@@ -8,7 +8,8 @@ domains costs one matrix product an axis and is never built (maths 3 and 10).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -67,38 +68,131 @@ class Fit:
     table: Tables
 
 
-class Steps:
-    """EM for dense matrices: better and better tables of what was observed, counts or shares.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What records that showed the same axes of a table published of it, and the law between.
 
-    A matrix of three axes has one for each entry of the tables' only leading axis.
+    With chance `lam` the matrices act along the axes, else what is under the coin is noise (maths 11). A matrix
+    of three axes has one for each entry of the tables' first axis.
     """
 
-    def __init__(self, matrices: Sequence[Tables], observed: Tables) -> None:
-        self._lead = observed.ndim - len(matrices)
-        # single precision: the counts are far less certain, and memory is what the steps cost
-        self._matrices = [m.astype(np.float32, copy=False) for m in matrices]
-        self._back = [np.ascontiguousarray(m.swapaxes(-1, -2)) for m in self._matrices]
-        self._observed = observed.astype(np.float32, copy=False)
+    matrices: Sequence[Tables]
+    observed: Tables
+    """Leading axes as those of the table, then one for each matrix."""
+    axes: tuple[int, ...] | None = None
+    """Which axes of the table the matrices act along, without the leading ones; None for all."""
+    noise: Sequence[Tables | None] = ()
+    """For each matrix under the coin the chance of each output where it says noise."""
+    lam: Tables | float = 1.0
+    """A number, or one for each entry of the last leading axis."""
+
+    def ready(self) -> Part:
+        """Return the part in single precision: counts are far less certain, and memory is what steps cost."""
+        matrices = [m.astype(np.float32, copy=False) for m in self.matrices]
+        return replace(self, matrices=matrices, observed=self.observed.astype(np.float32, copy=False))
+
+    def of(self, which: np.ndarray | None) -> Part:
+        """Return the part of some entries of the first axis."""
+        if which is None:
+            return self
+        matrices = [m if m.ndim == 2 else m[which] for m in self.matrices]
+        return replace(self, matrices=matrices, observed=self.observed[which])
+
+    @cached_property
+    def _lead(self) -> int:
+        return self.observed.ndim - len(self.matrices)
+
+    @cached_property
+    def _back(self) -> list[Tables]:
+        return [np.ascontiguousarray(m.swapaxes(-1, -2)) for m in self.matrices]
+
+    @cached_property
+    def _coin(self) -> tuple[int, ...]:
+        """Return the axes of the observed table that are under the coin."""
+        return tuple(self._lead + i for i, n in enumerate(self.noise) if n is not None)
+
+    @cached_property
+    def _chances(self) -> tuple[Tables, Tables]:
+        """Return lam, and the chance that the coin says noise and noise each output."""
+        lam = np.asarray(self.lam, np.float32)
+        lam = lam.reshape(lam.shape + (1,) * (len(self.matrices) if lam.ndim else 0))
+        outputs: Tables = np.ones((), np.float32)
+        for noise in self.noise:
+            outputs = np.multiply.outer(outputs, np.ones(1) if noise is None else noise)
+        return lam, ((1 - lam) * outputs).astype(np.float32)
+
+    def expected(self, table: Tables) -> Tables:
+        """Return what is to be expected published of a table of the own axes alone."""
+        told = forward(table, self.matrices)
+        if not self._coin:
+            return told
+        lam, noise = self._chances
+        return lam * told + noise * self._rest(table.sum(axis=self._coin, keepdims=True), self.matrices)
+
+    def backward(self, ratio: Tables, axes: int) -> Tables:
+        """Return the transposed law of what is on the outputs, along so many axes of a table."""
+        found = forward(ratio, self._back)
+        if self._coin:
+            lam, noise = self._chances
+            found = lam * found + self._rest((noise * ratio).sum(axis=self._coin, keepdims=True), self._back)
+        if self.axes is None:
+            return found
+        sizes = dict(zip(self.axes, found.shape[self._lead :], strict=True))
+        return found.reshape(*found.shape[: self._lead], *(sizes.get(i, 1) for i in range(axes)))
+
+    def _rest(self, table: Tables, matrices: Sequence[Tables]) -> Tables:
+        """Return a table in which those matrices act that are under no coin."""
+        if len(self._coin) == len(matrices):
+            return table
+        one = np.ones((1, 1), np.float32)
+        return forward(table, [one if self._lead + i in self._coin else m for i, m in enumerate(matrices)])
+
+
+class Steps:
+    """EM for dense matrices: better and better tables of what was observed, counts or shares, in parts."""
+
+    def __init__(self, *parts: Part) -> None:
+        self._parts = [p.ready() for p in parts]
+        self._lead = parts[0].observed.ndim - len(parts[0].matrices)
 
     def __call__(self, table: Tables, steps: int, which: np.ndarray | None = None) -> Tables:
         """Return the tables after so many steps; `which` are the entries of the first axis that they are of."""
         table = start = table.astype(np.float32, copy=False)
-        forwards, backwards = _chosen(self._matrices, which), _chosen(self._back, which)
-        observed = self._observed if which is None else self._observed[which]
+        parts, axes = [p.of(which) for p in self._parts], table.ndim - self._lead
         for _ in range(steps):
-            table = better(table, observed, forward(table, forwards), lambda r: forward(r, backwards))
+            rises: dict[Any, Tables] = {}
+            for part, own in zip(parts, self._marginals(table), strict=True):
+                ratio = np.maximum(part.expected(own), TINY)
+                rise = part.backward(np.divide(part.observed, ratio, out=ratio), axes)
+                rises[part.axes] = rises[part.axes] + rise if part.axes in rises else rise
+            table = table * sum(sorted(rises.values(), key=np.size))
         # where there are no records nothing is learnt: the table stays as it was
-        empty = ~observed.any(axis=tuple(range(self._lead, observed.ndim)))
+        there = [p.observed.any(axis=tuple(range(self._lead, p.observed.ndim))) for p in parts]
+        empty = ~np.logical_or.reduce(there)
         table[empty] = start[empty]
         return table
 
-    def expected(self, table: Tables, which: np.ndarray | None = None) -> Tables:
-        return forward(table, _chosen(self._matrices, which))
+    def expected(self, table: Tables, which: np.ndarray | None = None) -> list[Tables]:
+        """Return what is to be expected of each part."""
+        each = zip(self._parts, self._marginals(table), strict=True)
+        return [p.of(which).expected(own) for p, own in each]
 
-    def stopped(self, start: Tables, judge: Callable[[Tables, np.ndarray], Floats], stop: Stop) -> Fit:
+    def _marginals(self, table: Tables) -> list[Tables]:
+        """Return for each part the table of its axes, summed from the smallest that has them."""
+        found: dict[Any, Tables] = {tuple(range(table.ndim - self._lead)): table, None: table}
+        wanted = {p.axes for p in self._parts if p.axes is not None} - set(found)
+        for axes in sorted(wanted, key=len, reverse=True):
+            source = min((a for a in found if a and set(axes) <= set(a)), key=lambda a: found[a].size)
+            own = found[source]
+            for i in (i for i in reversed(range(len(source))) if source[i] not in axes):
+                own = own.sum(axis=self._lead + i)  # one by one: several at once are slow
+            found[axes] = own
+        return [found[p.axes] for p in self._parts]
+
+    def stopped(self, start: Tables, judge: Callable[[list[Tables], np.ndarray], Floats], stop: Stop) -> Fit:
         """Return for each entry of the first axis the table with the best score.
 
-        `judge` scores what is to be expected of some entries, which it is told: (entry, part).
+        `judge` scores what is to be expected of some entries in each part; it is told which: (entry, score).
         """
         going = np.arange(len(start))
         table = start.astype(np.float32)
@@ -118,8 +212,3 @@ class Steps:
             going, table = going[stays], table[stays]
             more = max(stop.more, steps // 4)
         return Fit(reached, taken, best)
-
-
-def _chosen(matrices: Sequence[Tables], which: np.ndarray | None) -> list[Tables]:
-    """Return the matrices of some entries of the first axis."""
-    return [m if m.ndim == 2 or which is None else m[which] for m in matrices]

@@ -82,23 +82,29 @@ def no_intervals(shape: Sequence[int]) -> Interval:
 
 
 def intervals(
-    observed: Floats, matrices: Matrices, coverage: Coverage = Coverage(), likeliest: Floats | None = None
+    observed: Floats,
+    matrices: Matrices,
+    coverage: Coverage = Coverage(),
+    likeliest: Floats | None = None,
+    sampled: float = 1.0,
 ) -> Interval:
     """Return the interval of every cell of a table of counts; NaN where none can be trusted.
 
-    `likeliest` are the most likely original counts, where they are known already.
+    `likeliest` are the most likely original counts, where they are known already. The counts are of a share
+    `sampled` of the records that the intervals are about.
     """
+    sampled = 0.0 if coverage.population else sampled
     if likeliest is None:
         likeliest = maximum_likelihood(observed, matrices)
     if any(m is not None and not m.invertible for m in matrices):
         return no_intervals(likeliest.shape)
     axes = perturbed_axes(matrices)
     records = observed.sum(axis=None if coverage.population else axes, keepdims=True)
-    error = Error.of(likeliest, matrices, records, coverage.population)
+    error = Error.of(likeliest, matrices, records, sampled)
     z = normal_quantile((1 + coverage.level) / 2)
     if coverage.simultaneous:
         cells = np.where(error.steps >= FEWEST, error.variance, 0.0)
-        z = largest_error(likeliest, matrices, cells, coverage.level, coverage.population)
+        z = largest_error(likeliest, matrices, cells, coverage.level, sampled)
     found = error.interval(inverse(observed, matrices), z).possible(records)
     coarse = (error.variance > 0) & (error.steps < FEWEST)
     return Interval(*(np.where(coarse, np.nan, part) for part in found.parts))
@@ -129,8 +135,8 @@ class Error:
     steps: Floats
 
     @classmethod
-    def of(cls, possible: Floats, matrices: Matrices, records: Floats, population: bool) -> Error:
-        """Return the errors of estimates, about `records` themselves or about their population."""
+    def of(cls, possible: Floats, matrices: Matrices, records: Floats, sampled: float) -> Error:
+        """Return the errors of estimates about all records of which these are a share `sampled`."""
         n = np.broadcast_to(records, possible.shape)
         own = np.ones((1,) * possible.ndim)
         for axis, matrix in enumerate(matrices):
@@ -147,16 +153,18 @@ class Error:
         mean = others.sum(axis=axes, keepdims=True) / np.maximum(told.sum(axis=axes, keepdims=True), 1)
         others = np.where(told, others, mean)
         # what is known is taken off: that the cell has x records, or in a population a share x/n of them
-        known = np.divide(possible, n, out=np.zeros_like(possible), where=n > 0) if population else 1.0
+        share = np.divide(possible, n, out=np.zeros_like(possible), where=n > 0)
+        known = sampled + (1 - sampled) * share
         variance = np.maximum(squared - known * possible, 0.0)
         variance[variance < 1e-9 * squared] = 0.0
-        third = cubed - 3 * known * (squared if population else own * possible) + 2 * known**2 * possible
+        paired = sampled * own * possible + (1 - sampled) * share * squared
+        third = cubed - 3 * paired + 2 * known**2 * possible
         positive = variance > 0
         return cls(
             n=n,
             at_zero=n * others,
-            slope=own - others - (not population),
-            curve=np.divide(population, n, out=np.zeros_like(possible), where=n > 0),
+            slope=own - others - sampled,
+            curve=np.divide(1 - sampled, n, out=np.zeros_like(possible), where=n > 0),
             variance=variance,
             skew=np.divide(third, variance, out=np.zeros_like(possible), where=positive),
             steps=np.divide(variance * squared, fourth, out=np.zeros_like(possible), where=positive),

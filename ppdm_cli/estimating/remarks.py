@@ -59,3 +59,15 @@ def remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
             "many values at this gamma or noise. Combine fewer attributes, or use more records."
         )
     return remarks
+
+
+def shown_by(tables: Sequence[Estimated], records: int) -> list[str]:
+    """Return how many records the estimates are from, where each shows a few of its attributes."""
+    by_number = sorted((t.all_records, t.name) for t in tables)
+    least, most = by_number[0][0], by_number[-1][0]
+    number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    what = by_number[0][1] if len(tables) == 1 else "Each of these"
+    return [
+        f"{what} was published by {number} of {records:,} records. Estimates are from these; intervals are "
+        "about all of them, as far as a sample tells."
+    ]

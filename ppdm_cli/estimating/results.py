@@ -50,6 +50,8 @@ def _columns(table: Estimated) -> dict[str, Any]:
     columns |= {"observed": table.unchanged.ravel(), "estimate": table.estimate.ravel()}
     for name in ("std_error", "low", "high"):  # null where there is no interval
         columns[name] = pl.Series(getattr(interval, name).ravel(), nan_to_null=True)
+    if table.records is not None:
+        columns["records"] = table.records.ravel().astype(np.int64)
     if table.truth is not None:
         columns["true"] = table.truth.ravel()
     return columns

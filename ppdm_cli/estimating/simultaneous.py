@@ -20,14 +20,14 @@ _SEED = 20_061_106
 
 
 def largest_error(
-    possible: Floats, matrices: Matrices, variance: Floats, level: float, population: bool
+    possible: Floats, matrices: Matrices, variance: Floats, level: float, sampled: float
 ) -> float:
     """Return how many standard errors hold the errors of all cells together with a probability of `level`.
 
     By the maximum of correlated normal variables, simulated: Cov(Xhat) = A diag(M X) A^T - diag(X), or
-    - X X^T / n of a population's. Cells of a variance of 0 do not count. Errors in different slices of a kept
-    attribute are independent, or correlated in a population, where to take them as independent covers no
-    less (Royen 2014); so does it of cells that are too many (Sidak 1967).
+    - X X^T / n of a population's, or between them where a share is `sampled`. Cells of a variance of 0 do not
+    count. Errors in different slices of a kept attribute are independent, or correlated in a population, where
+    to take them as independent covers no less (Royen 2014); so does it of cells that are too many (Sidak 1967).
     """
     cells = max(int(np.count_nonzero(variance)), 1)
     alone = normal_quantile((1 + level ** (1 / cells)) / 2)
@@ -43,7 +43,8 @@ def largest_error(
     rng, largest = np.random.default_rng(_SEED), np.zeros(DRAWS)
     for X, spread in zip(slices, spreads, strict=True):
         counts = spread > 0
-        covariance = (A * (M @ X)) @ A.T - (np.outer(X, X) / possible.sum() if population else np.diag(X))
+        known = sampled * np.diag(X) + (1 - sampled) * np.outer(X, X) / possible.sum()
+        covariance = (A * (M @ X)) @ A.T - known
         sd = np.sqrt(spread[counts])
         correlation = covariance[np.ix_(counts, counts)] / np.outer(sd, sd)
         root = np.linalg.cholesky(correlation + 1e-6 * np.eye(len(sd)))

@@ -14,17 +14,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, steps_of
+from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
 from ppdm_cli.joint.fold_alone import alone, table_model
 from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals
-from ppdm_cli.joint.joint_table import TINY, JointTable, picked
-from ppdm_cli.joint.model import Model, unseeing
+from ppdm_cli.joint.joint_table import JointTable, picked
+from ppdm_cli.joint.model import COIN, Model, unseeing
+from ppdm_cli.joint.published import Published, class_of
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.sample import FOLDS, Sample, matrix_of, published_codes, read, usable
+from ppdm_cli.joint.recipes import FOLDS
+from ppdm_cli.joint.sample import Sample, matrix_of, read, usable
 
 __all__ = [
-    "CELLS", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Sample", "alone", "learn", "matrix_of",
-    "picked", "published_codes", "read", "unseeing", "usable",
+    "CELLS", "COIN", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Published", "Sample", "alone",
+    "class_of", "learn", "matrix_of", "picked", "read", "unseeing", "usable",
 ]  # fmt: skip
 
 LEAST = 2.0
@@ -54,9 +56,9 @@ class Candidate:
         found = np.full((len(tempers), sample.records), np.nan)
         for fold, own in held.items():
             rows = np.flatnonzero(sample.folds == fold)
-            likelihood = own.within.likelihood([c[rows] for c in sample.codes])
+            said = own.said([c[rows] for c in sample.codes])
             for n, temper in enumerate(tempers):
-                found[n, rows] = replace(own, temper=temper).scores(likelihood, sample.labels[rows])
+                found[n, rows] = replace(own, temper=temper).scores(said, sample.labels[rows])
         best = int(np.nansum(found, axis=1).argmax())
         temper = tempers[best]
         by_fold = {f: replace(m, temper=temper) for f, m in held.items()}
@@ -89,25 +91,21 @@ class Learnt:
         return raked(model, self.sample, self.totals)
 
 
-def learn(sample: Sample, cells: int = CELLS) -> Learnt:
-    """Return the simplest model within one standard error of the best, or none with nothing to learn."""
+def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
+    """Return the simplest model within one standard error of the best, or none with nothing to learn.
+
+    With several recipes a model of all attributes is learnt only if `every` one is wanted.
+    """
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
     growing = Growing(sample, cells)
-    marginals = learn_marginals(sample)
-    simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, m)) for m in marginals]
-    candidates = [max(simple, key=lambda c: float(np.nansum(c.scores)))]
-    grown = growing.grown()
-    if grown is not None:
-        candidates.append(_table(sample, grown))
-    if len(sample.channels) > 1:
-        order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
-        candidates.append(_by_fold("forest", sample, growing, learn_forests(sample, order, marginals)))
-    base = np.log(np.maximum(growing.shares @ sample.label_matrix.T, TINY))[sample.folds, sample.labels]
+    candidates = _candidates(sample, growing, every)
+    base = sample.alone(growing.shares)
     rises = {c.name: c.scores - base for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
     # what was kept is linked to all else by a forest only
-    linked = candidates[-1].model if any(c.kept for c in sample.channels) else None
+    forest = sample.recipes is not None or any(c.kept for c in sample.channels)
+    linked = candidates[-1].model if forest and candidates else None
     told = [c for c in candidates if _stands_out(c.name, rises[c.name], sample.records)]
     for c in told:
         best = max(told, key=lambda c: gains[c.name])
@@ -118,6 +116,24 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         if c is best or np.nanmean(short) <= allowed:
             return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
     return Learnt(sample, "none", None, 0.0, gains, {}, linked)
+
+
+def _candidates(sample: Sample, growing: Growing, every: bool) -> list[Candidate]:
+    """Return the models that are tried, the first to be preferred first."""
+    grown, found = growing.grown(), list[Candidate]()
+    one = sample.recipes is None
+    if grown is not None and not one:
+        found.append(_table(sample, grown))
+    marginals = learn_marginals(sample, growing.singles)
+    if one or every or grown is None or len(grown.places) == 1:
+        simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, m)) for m in marginals]
+        found.append(max(simple, key=lambda c: float(np.nansum(c.scores))))
+    if grown is not None and one:
+        found.append(_table(sample, grown))
+    if len(sample.channels) > 1 and (one or every):
+        order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
+        found.append(_by_fold("forest", sample, growing, learn_forests(sample, order, marginals)))
+    return found
 
 
 def _stands_out(name: str, rise: Floats, records: int) -> bool:
@@ -133,9 +149,8 @@ def _error(rise: Floats) -> float:
 
 
 def _table(sample: Sample, grown: Found) -> Candidate:
-    observed = sample.counts(grown.places).sum(axis=0)
-    start = grown.tables.mean(axis=0)
-    whole = steps_of(sample, grown.places, observed[None])(start[None], max(3, grown.steps // 4))[0]
+    seen, start = sample.seen(grown.places), grown.tables.mean(axis=0)
+    whole = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, max(3, grown.steps // 4))
     held = {f: table_model(sample, grown.places, t) for f, t in zip(grown.folds, grown.tables, strict=True)}
     return Candidate.judged("joint", sample, table_model(sample, grown.places, whole), held)
 
@@ -145,5 +160,7 @@ def _by_fold(
 ) -> Candidate:
     whole, held = learnt
     known, label = sample.shares(sample.label_counts.sum(axis=0)), sample.label_matrix
-    by_fold = {f: Model(label, growing.shares[f], forest) for f, forest in held.items()}
-    return Candidate.judged(name, sample, Model(label, known, whole), by_fold, TEMPERS)
+    coins = sample.coins
+    by_fold = {f: Model(label, growing.shares[f], forest, coins=coins) for f, forest in held.items()}
+    tempers = TEMPERS if coins is None else (1.0,)
+    return Candidate.judged(name, sample, Model(label, known, whole, coins=coins), by_fold, tempers)

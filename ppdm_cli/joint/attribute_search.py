@@ -13,8 +13,9 @@ from itertools import combinations
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, shares
-from ppdm_cli.joint.sample import FOLDS, Sample
+from ppdm_cli.estimating import TINY, Steps, Stop, Tables
+from ppdm_cli.joint.recipes import FOLDS, Seen
+from ppdm_cli.joint.sample import Sample
 
 THRESHOLD = 10.0
 """Nats by which the class must become likelier."""
@@ -29,6 +30,8 @@ FOLLOWERS = 3
 FOLDED_CELLS = 1_600_000
 """Tables of more cells, over all folds and classes, are judged by one fold."""
 STOP = Stop(enough=0.05, patience=3, more=10, most=400)
+QUICK, FINALISTS = Stop(enough=0.05, patience=3, more=10, most=15), 3
+"""With several recipes a step costs more: so many sets are gone on with, by what a few steps say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +54,6 @@ class Growing:
         self._sample, self._cells = sample, cells
         held = sample.label_counts
         self.shares: Floats = np.stack([sample.shares(c) for c in held.sum(axis=0) - held])
-        self.base: Floats = (held * np.log(np.maximum(self.shares @ sample.label_matrix.T, TINY))).sum(axis=1)
         self.singles = [self._single(p) for p in range(len(sample.channels))]
 
     def _single(self, place: int) -> Found:
@@ -59,22 +61,32 @@ class Growing:
         start = np.repeat(self.shares[:, :, None] / inputs, inputs, axis=2)
         return self._fitted((place,), start, tuple(range(FOLDS)))
 
-    def _fitted(self, places: tuple[int, ...], start: Tables, folds: tuple[int, ...]) -> Found:
-        counts = self._sample.counts(places)
-        which = list(folds)
-        held = counts[which]
-        trained = counts.sum(axis=0, keepdims=True) - held
-        steps = steps_of(self._sample, places, trained[None])
-        fit = steps.stopped(start[None], class_likelihood(held), STOP)
-        scores = fit.scores[0]
-        gain = float((scores - self.base[which]).sum()) * FOLDS / len(which)
+    def _fitted(
+        self, places: tuple[int, ...], start: Tables, folds: tuple[int, ...], stop: Stop = STOP
+    ) -> Found:
+        seen, which = self._sample.seen(places), list(folds)
+        held = [s.counts[which] for s in seen]
+        trained = [s.counts.sum(axis=0, keepdims=True) - h for s, h in zip(seen, held, strict=True)]
+        steps = steps_of(seen, [t[None] for t in trained])
+        labelled = [h if s.labelled else None for s, h in zip(seen, held, strict=True)]
+        fit = steps.stopped(start[None], class_likelihood(labelled), stop)
+        base = sum(s.base(h, self.shares[which]) for s, h in zip(seen, held, strict=True))
+        scores = fit.scores[0] - base
+        gain = float(scores.sum()) * FOLDS / len(which)
         return Found(places, fit.table[0], scores, int(fit.steps[0]), folds, gain)
 
     def size(self, places: tuple[int, ...]) -> int:
         """Return how many cells a table has, published or original, whichever are more."""
         return int(np.prod([max(self._sample.matrices[p].shape) for p in places]))
 
-    def extended(self, found: Found, by: Found) -> Found:
+    def _tried(self, sets: Sequence[tuple[Found, Found]]) -> list[Found]:
+        """Return the sets of two together, or the most promising of them."""
+        if self._sample.recipes is None:
+            return [self.extended(a, b) for a, b in sets]
+        quick = sorted((self.extended(a, b, QUICK) for a, b in sets), key=lambda f: -f.gain)
+        return [self._fitted(f.places, f.tables, f.folds) for f in quick[:FINALISTS]]
+
+    def extended(self, found: Found, by: Found, stop: Stop = STOP) -> Found:
         """Return both sets as one, learnt from their product."""
         places = found.places + by.places
         folds = found.folds
@@ -82,7 +94,7 @@ class Growing:
             folds = folds[:1]
         one, other = (self._of(f, folds) for f in (found, by))
         start = outer(one, other / np.maximum(other.sum(axis=2, keepdims=True), TINY))
-        return self._fitted(places, start, folds)
+        return self._fitted(places, start, folds, stop)
 
     def _of(self, found: Found, folds: tuple[int, ...]) -> Tables:
         """Return the tables of some folds."""
@@ -99,7 +111,7 @@ class Growing:
         if not candidates:
             return None
         best = candidates[0]
-        pairs = [self.extended(a, b) for a, b in combinations(candidates, 2) if self._fits(a, b)]
+        pairs = self._tried([(a, b) for a, b in combinations(candidates, 2) if self._fits(a, b)])
         if pairs:
             pair = max(pairs, key=lambda f: f.gain)
             if pair.gain > best.gain + THRESHOLD:
@@ -108,7 +120,7 @@ class Growing:
             return None
         left = [c for c in candidates if c.places[0] not in best.places]
         while 2 <= len(best.places) < MOST_ATTRIBUTES:
-            tried = [self.extended(best, c) for c in left if self._fits(best, c)]
+            tried = self._tried([(best, c) for c in left if self._fits(best, c)])
             rises = [self.rise(t, best) for t in tried]
             if not tried or max(rises) < THRESHOLD:
                 break
@@ -121,18 +133,33 @@ class Growing:
     def _fits(self, found: Found, by: Found) -> bool:
         """Return whether a table is small enough; `cells` is for two classes, and more classes share them."""
         most = min(self._cells, CELLS_A_RECORD * self._sample.records)
+        if self._sample.recipes is not None and not any(
+            self._sample.recipes.together([p, *by.places]) for p in found.places
+        ):
+            return False
         return self.size(found.places + by.places) * max(self._sample.classes, 2) <= 2 * most
 
 
-def steps_of(sample: Sample, places: Sequence[int], observed: Tables) -> Steps:
-    """Return EM for tables of the class and some attributes: the class is one more axis, with its own matrix.
+def steps_of(seen: Sequence[Seen], observed: Sequence[Tables]) -> Steps:
+    """Return EM for tables of the class and some attributes, by what was seen of them: counts (1, fold, ...).
 
-    What was kept has none, and each label of a kept class is a problem of its own.
+    The class is one more axis, with its own matrix; one that was kept has none, and its labels are problems of
+    their own.
     """
-    matrices = [sample.matrices[p] for p in places]
-    if not sample.label.kept:
-        matrices = [sample.label_matrix, *matrices]
-    return Steps(matrices, shares(observed, observed.ndim - len(places) - 1))
+    total = sum(o.reshape(*o.shape[:2], -1).sum(axis=2) for o in observed)
+    scale = np.maximum(total, TINY)
+    return Steps(
+        *(
+            s.part(o / scale.reshape(*scale.shape, *(1,) * (o.ndim - 2)))
+            for s, o in zip(seen, observed, strict=True)
+        )
+    )
+
+
+def fitted(seen: Sequence[Seen], observed: Sequence[Tables], start: Tables, steps: int) -> Floats:
+    """Return the table of the class and some attributes after so many steps from `start`."""
+    done = steps_of(seen, [o[None, None] for o in observed])(start[None, None], steps)
+    return np.asarray(done[0, 0], np.float64)
 
 
 def outer(one: Tables, other: Tables) -> Tables:
@@ -141,16 +168,22 @@ def outer(one: Tables, other: Tables) -> Tables:
     return left * other.reshape(*other.shape[:2], *(1,) * (one.ndim - 2), *other.shape[2:])
 
 
-def class_likelihood(held: Tables) -> Callable[[Tables, np.ndarray], Floats]:
+def class_likelihood(held: Sequence[Tables | None]) -> Callable[[Sequence[Tables], np.ndarray], Floats]:
     """Return what judges by log p(label | published attributes) of held-out counts (fold, label, cells ...)."""
-    flat = held.reshape(*held.shape[:2], -1)
-    there = np.flatnonzero(flat.any(axis=(0, 1)))
-    counts = flat[:, :, there]
+    parts = []
+    for number, own in enumerate(held):
+        if own is not None:  # else without labels
+            flat = own.reshape(*own.shape[:2], -1)
+            there = np.flatnonzero(flat.any(axis=(0, 1)))
+            parts.append((number, there, flat[:, :, there]))
 
-    def judge(expected: Tables, _: np.ndarray) -> Floats:
-        parts = expected.reshape(flat.shape)[:, :, there].astype(np.float64)
-        chances = np.maximum(parts, 1e-300) / np.maximum(parts.sum(axis=1, keepdims=True), 1e-300)
-        scores: Floats = (counts * np.log(chances)).sum(axis=(1, 2))
+    def judge(expected: Sequence[Tables], _: np.ndarray) -> Floats:
+        scores = np.zeros(0)
+        for number, there, counts in parts:
+            own = expected[number].reshape(*counts.shape[:2], -1)[:, :, there].astype(np.float64)
+            chances = np.maximum(own, 1e-300) / np.maximum(own.sum(axis=1, keepdims=True), 1e-300)
+            said = (counts * np.log(chances)).sum(axis=(1, 2))
+            scores = scores + said if scores.size else said
         return scores[None]
 
     return judge

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import Steps, shares
-from ppdm_cli.joint.attribute_search import steps_of
+from ppdm_cli.estimating import Part, Steps, shares
+from ppdm_cli.joint.attribute_search import fitted
 from ppdm_cli.joint.forest import Branch
 from ppdm_cli.joint.joint_table import JointTable
 from ppdm_cli.joint.model import Model
@@ -32,16 +32,16 @@ def alone(model: Model, sample: Sample, fold: int) -> Model:
     known = own.shares(own.counts([]).sum(axis=0).astype(np.float64))
     spread = {}
     for place in model.places:
-        matrix, seen = sample.matrices[place], own.counts([place]).sum(axis=(0, 1)).astype(np.float64)
+        matrix, counts = sample.matrices[place], own.counts([place]).sum(axis=(0, 1)).astype(np.float64)
         even = np.full((1, matrix.shape[1]), 1 / matrix.shape[1])
-        spread[place] = Steps([matrix], shares(seen[None]))(even, STEPS)[0]
+        spread[place] = Steps(Part([matrix], shares(counts[None])))(even, STEPS)[0]
 
     def table(places: Sequence[int]) -> Floats:
         start = known
         for place in places:
             start = start[..., None] * spread[place]
-        counts = own.counts(places).sum(axis=0)
-        return np.asarray(steps_of(own, places, counts[None])(start[None], STEPS)[0], np.float64)
+        seen = own.seen(places)
+        return fitted(seen, [s.counts.sum(axis=0) for s in seen], start, STEPS)
 
     if isinstance(model.within, JointTable):
         return table_model(own, model.places, table(model.places))
@@ -67,4 +67,9 @@ def table_model(sample: Sample, places: Sequence[int], table: Floats) -> Model:
     flat = table + 1e-9 * table.sum(axis=0) + 1e-30
     within = flat / flat.sum(axis=cells, keepdims=True)
     matrices = tuple(sample.matrices[p] for p in places)
-    return Model(sample.label_matrix, totals / totals.sum(), JointTable(tuple(places), matrices, within))
+    return Model(
+        sample.label_matrix,
+        totals / totals.sum(),
+        JointTable(tuple(places), matrices, within),
+        coins=sample.coins,
+    )

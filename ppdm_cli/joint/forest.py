@@ -14,10 +14,22 @@ from itertools import combinations
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.estimating import TINY, Steps, Stop, Tables, forward, matrices_of, maximum_likelihood, shares
-from ppdm_cli.joint.attribute_search import steps_of
+from ppdm_cli.estimating import (
+    TINY,
+    Part,
+    Steps,
+    Stop,
+    Tables,
+    forward,
+    matrices_of,
+    maximum_likelihood,
+    shares,
+)  # fmt: skip
+from ppdm_cli.joint.attribute_search import Found, fitted, steps_of
 from ppdm_cli.joint.joint_table import Uniform, normalised, picked
-from ppdm_cli.joint.sample import FOLDS, Sample
+from ppdm_cli.joint.pairs import of_sub_tables
+from ppdm_cli.joint.recipes import FOLDS
+from ppdm_cli.joint.sample import Sample
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
@@ -103,12 +115,17 @@ class Forest:
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
         """Return p(published codes | class), (records, classes), up to a factor a record."""
+        logs = self.logs(codes)
+        return np.exp(logs - logs.max(axis=1, keepdims=True))
+
+    def logs(self, codes: Sequence[Codes]) -> Floats:
+        """Return log p(published codes | class), (records, classes)."""
         logs = np.empty((len(codes[0]), len(self.classes)))
         for start in range(0, len(logs), ROWS):
             part = [c[start : start + ROWS] for c in codes]
             for c, branches in enumerate(self.classes):
                 logs[start : start + ROWS, c] = self._messages(branches, part, every=False)[2]
-        return np.exp(logs - logs.max(axis=1, keepdims=True))
+        return logs
 
     def draw(self, codes: Sequence[Codes], labels: Codes, uniform: Uniform) -> list[np.ndarray]:
         """Return original codes drawn from their posterior, given the published codes and the label."""
@@ -156,7 +173,8 @@ def learn_forests(
     `order` has the attributes, those that say most of the class first: when there are too many pairs, the
     last ones have no edges.
     """
-    chosen, folds, marginals = _candidates(sample, order), range(FOLDS), _likelier(sample, tried)
+    marginals = _likelier(sample, tried) if len(tried) > 1 else tried[0]
+    chosen, folds = _candidates(sample, order), range(FOLDS)
     fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
     wholes = fitted[0][2]
 
@@ -165,14 +183,16 @@ def learn_forests(
 
     # the records that will judge a forest have no say in its edges
     held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
-    return _built(sample, _likeliest(sample), weights(folds), wholes), held
+    whole = marginals[None] if sample.recipes is not None else _likeliest(sample)
+    return _built(sample, whole, weights(folds), wholes), held
 
 
 def learn_bayes(sample: Sample, marginals: Marginals) -> tuple[Forest, dict[int, Forest]]:
     """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
-    whole = _likeliest(sample) if sample.label.kept else marginals[None]
-    held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=True) for f in range(FOLDS)}
-    return replace(_built(sample, whole, {}, {}), dealt=True), held
+    one = sample.recipes is None
+    whole = _likeliest(sample) if sample.label.kept and one else marginals[None]
+    held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=one) for f in range(FOLDS)}
+    return replace(_built(sample, whole, {}, {}), dealt=one), held
 
 
 def _likelier(sample: Sample, tried: Sequence[Marginals]) -> Marginals:
@@ -211,11 +231,19 @@ Marginals = dict[int | None, list[Floats]]
 """The distributions of all attributes within each original class: without each fold, and (None) of all."""
 
 
-def learn_marginals(sample: Sample) -> list[Marginals]:
+def learn_marginals(sample: Sample, singles: Sequence[Found] = ()) -> list[Marginals]:
     """Return the distributions after each number of steps.
 
-    Attributes of one matrix are estimated together: very many would else take as many minutes.
+    Attributes of one matrix are estimated together: very many would else take as many minutes. With several
+    recipes they are those that were found of each attribute alone (`singles`).
     """
+    if sample.recipes is not None:
+        of_folds, whole = [np.maximum(shares(s.tables.astype(np.float64), 2), 1e-9) for s in singles], []
+        for single in singles:
+            seen, start = sample.seen(single.places), single.tables.mean(axis=0)
+            learnt = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, max(3, single.steps // 4))
+            whole.append(np.maximum(shares(learnt), 1e-9))
+        return [{None: whole, **{f: [t[f] for t in of_folds] for f in range(FOLDS)}}]
     outs = (None, *range(FOLDS))
     known = np.stack([sample.shares(c.astype(np.float64)) for c in _seen(sample, [])])
     alike: dict[tuple[int, int, bytes], list[int]] = {}
@@ -225,11 +253,12 @@ def learn_marginals(sample: Sample) -> list[Marginals]:
     for (outputs, inputs, _), places in alike.items():
         most = max(1, BATCH_CELLS // (len(outs) * outputs * sample.classes))
         for some in (places[i : i + most] for i in range(0, len(places), most)):
-            steps = steps_of(sample, some[:1], np.concatenate([_seen(sample, [p]) for p in some]))
-            table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))
+            counts = np.concatenate([_seen(sample, [p]) for p in some])
+            steps = steps_of(sample.seen(some[:1]), [counts[None]])
+            table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))[None]
             for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, found, strict=False):
                 table = steps(table, upto - taken)
-                shown = np.maximum(shares(table.astype(np.float64), 2), 1e-9)
+                shown = np.maximum(shares(table[0].astype(np.float64), 2), 1e-9)
                 for i, place in enumerate(some):
                     for j, out in enumerate(outs):
                         marginals[out][place] = shown[i * len(outs) + j]
@@ -260,6 +289,10 @@ def _pairs(
     sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool
 ) -> tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]:
     """Return each pair's gain over independence by class, its tables, and (`whole`) those of all records."""
+    if sample.recipes is not None:
+        shown = [p for p in combinations(candidates, 2) if sample.recipes.together(p)]
+        each = {p: of_sub_tables(sample, marginals, p, fold, STOP, whole) for p in shown}
+        return tuple({p: e[i] for p, e in each.items()} for i in range(3))  # type: ignore[return-value]
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
         shapes = (sample.matrices[a].shape, sample.matrices[b].shape)
@@ -302,12 +335,12 @@ def _fitted(
     def problems(table: Tables) -> Tables:
         return table.reshape(-1, *table.shape[2:]) if kept else table
 
-    def judge(expected: Tables, which: np.ndarray) -> Floats:
-        logs = np.log(np.maximum(expected, TINY))
+    def judge(expected: Sequence[Tables], which: np.ndarray) -> Floats:
+        logs = np.log(np.maximum(expected[0], TINY))
         own = problems(held)[which] * logs
         return np.asarray(own.sum(axis=tuple(range(1, own.ndim)), dtype=np.float64))[:, None]
 
-    steps = Steps(matrices, problems(shares(every - held)))
+    steps = Steps(Part(matrices, problems(shares(every - held))))
     fit = steps.stopped(problems(start), judge, STOP)
     table = fit.table.reshape(start.shape)
     # what each held-out cell is worth to each class, by how likely it is that class's
@@ -322,7 +355,7 @@ def _fitted(
     if whole:  # a few more steps with the records that were held back
         which = np.flatnonzero(problems(gain[:, :, None] > EDGE).reshape(len(fit.table), -1).any(axis=1))
         final = fit.table.copy()
-        final[which] = Steps(matrices, problems(shares(every)))(
+        final[which] = Steps(Part(matrices, problems(shares(every))))(
             fit.table[which], max(3, int(np.median(fit.steps)) // 4), which
         )
         more = final.reshape(start.shape)

@@ -48,6 +48,10 @@ class JointTable:
         cells: tuple[Any, ...] = (slice(None), *(codes[p] for p in self.places))
         return np.ascontiguousarray(self._expected[cells].T)
 
+    def logs(self, codes: Sequence[Codes]) -> Floats:
+        """log p(published codes | class), (records, classes)."""
+        return np.asarray(np.log(np.maximum(self.likelihood(codes), 1e-300)))
+
     @cached_property
     def _folded(self) -> list[Floats]:
         """Return the table with more and more last axes published: (class, original ..., published ...)."""

@@ -12,19 +12,32 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats, code_type
+from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import columns_of, encoded, matrices_of, maximum_likelihood, tabulated
+from ppdm_cli.estimating import (
+    TINY,
+    Part,
+    Recipes,
+    Steps,
+    Way,
+    axis_of,
+    matrices_of,
+    maximum_likelihood,
+    shares,
+    tabulated,
+)  # fmt: skip
 from ppdm_cli.joint.kept import kept_channels
+from ppdm_cli.joint.published import Published
+from ppdm_cli.joint.recipes import FOLDS, Coins, Seen, seen
 from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
-FOLDS = 4
 MOST_RECORDS = 1 << 20
 MOST_CODES = 1 << 26
+LABEL_STEPS = 1_000
 LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
 
@@ -32,13 +45,6 @@ LARGEST_DOMAIN = 1024
 def matrix_of(channel: Channel) -> Floats:
     """Return the matrix of a channel, the identity of one that was kept."""
     return np.eye(channel.domain.size) if channel.kept else channel.matrix.dense()
-
-
-def published_codes(batch: Batch, channel: Channel) -> Codes:
-    """Return the codes of a column; what a kept one has beyond its domain goes to the nearest code."""
-    if channel.kept:
-        return channel.domain.encode(batch.column(channel.name), clip=True).codes
-    return encoded(batch, channel)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +59,8 @@ class Sample:
     folds: Codes
     published: np.ndarray
     """How many records of the release have each label; the sample may have fewer."""
+    recipes: Recipes | None = None
+    """Where there are several: then their numbers come last among the codes."""
 
     @property
     def total(self) -> int:
@@ -64,12 +72,21 @@ class Sample:
 
     @cached_property
     def matrices(self) -> list[Floats]:
+        """Return p(code | original code); with several recipes where the coin tells, *withheld* last."""
+        if self.recipes is not None:
+            return [w.told for w in self.recipes.attributes[:-1]]
         return [matrix_of(c) for c in self.channels]
 
     @cached_property
     def label_matrix(self) -> Floats:
         """Return p(published label | original class)."""
-        return matrix_of(self.label)
+        if self.recipes is None or self.label.kept:
+            return matrix_of(self.label)
+        own, lam = self.recipes.attributes[-1], self.recipes.lam[self.codes[-1]]
+        shown = np.searchsorted(own.first, self.labels, side="right") - 1
+        sums, records = np.bincount(shown, lam, len(own.first)), np.bincount(shown, minlength=len(own.first))
+        each = np.repeat(sums / np.maximum(records, 1), [*np.diff(own.first), 1])[:, None]
+        return np.asarray(each * own.told + (1 - each) * own.blind)
 
     @property
     def classes(self) -> int:
@@ -86,9 +103,47 @@ class Sample:
         shape = [FOLDS, len(self.label_matrix), *(len(self.matrices[p]) for p in places)]
         return tabulated([self.folds, self.labels, *(self.codes[p] for p in places)], shape)
 
+    def seen(self, places: Sequence[int]) -> list[Seen]:
+        """Return what was published of some attributes and the class, by what the records show of them."""
+        if self.recipes is not None:
+            return seen(self.recipes, self, places)
+        label = [] if self.label.kept else [Way(self.label_matrix)]
+        ways = [*label, *(Way(self.matrices[p]) for p in places)]
+        return [Seen(self.counts(places), None, ways, self.label.kept)]
+
+    @property
+    def coins(self) -> Coins | None:
+        if self.recipes is None:
+            return None
+        *attributes, label = self.recipes.attributes
+        return Coins(self.recipes.lam, tuple(attributes), label)
+
+    @property
+    def withheld(self) -> tuple[float, float] | None:
+        """Return the shares of the perturbed cells that are withheld, and that are to be expected noise."""
+        if self.recipes is None or not self.records:
+            return None
+        ways = self.recipes.ways[:, [i for i, c in enumerate((*self.channels, self.label)) if not c.kept]]
+        numbers = self.codes[-1]
+        noise = (ways > 0).mean(axis=1) * (1 - self.recipes.lam)
+        return float((ways == 0).mean(axis=1)[numbers].mean()), float(noise[numbers].mean())
+
+    def alone(self, shares: Floats) -> Floats:
+        """Return log p(label) of each record, by the shares of the classes without its fold."""
+        chances = (shares @ self.label_matrix.T)[self.folds, self.labels]
+        if self.recipes is not None and not self.label.kept:
+            own, lam = self.recipes.attributes[-1], self.recipes.lam[self.codes[-1]]
+            told, blind = ((shares @ m.T)[self.folds, self.labels] for m in (own.told, own.blind))
+            chances = lam * told + (1 - lam) * blind
+        return np.asarray(np.log(np.maximum(chances, TINY)))
+
     def shares(self, counts: Floats) -> Floats:
         """Return the original classes' most likely shares, from counts of published labels."""
-        if not self.label.kept:
+        if self.recipes is not None and not self.label.kept:
+            law = self.label_matrix[: self.recipes.attributes[-1].withheld]
+            start = np.full((1, law.shape[1]), 1 / law.shape[1])
+            counts = Steps(Part([law], shares(counts[None, : len(law)])))(start, LABEL_STEPS)[0]
+        elif not self.label.kept:
             counts = maximum_likelihood(counts, matrices_of((self.label,)))
         raised = np.maximum(counts, 1e-9)
         return np.asarray(raised / raised.sum())
@@ -101,11 +156,11 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     """
     if label.published.size > LARGEST_DOMAIN:
         return []
-    return [
-        c
-        for c in sidecar.channels
-        if not set(c.attributes) & set(label.attributes) and c.matrix.outputs <= LARGEST_DOMAIN
-    ]
+    channels = sidecar.channels
+    if sidecar.withholding:
+        channels = [axis_of(sidecar, a.name) for a in sidecar.perturbed]
+    own = set(label.attributes)
+    return [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
 
 
 def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
@@ -118,18 +173,16 @@ def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
             f"must have at most {LARGEST_DOMAIN} values",
             "ask the owner for fewer bins, or reconstruct with --method by-class",
         )
-    channels = [*chosen, label]
-    most = min(MOST_RECORDS, max(MOST_CODES // len(channels), 1))
-    columns = columns_of(channels)
-    task = partial(_Thinned.of, channels, most, label.published.size)
-    found = fold(table, task, _Thinned.__add__, columns=columns)
+    reader = Published.of(sidecar, [*chosen, label])
+    most = min(MOST_RECORDS, max(MOST_CODES // (len(chosen) + 1), 1))
+    found = fold(table, partial(_Thinned.of, reader, most), _Thinned.__add__, columns=reader.columns)
     if found is None:
-        empty = [np.empty(0, code_type(c.published.size)) for c in channels]
-        nobody = np.zeros(label.published.size, np.int64)
-        found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), empty)
+        nobody = np.zeros(reader.labels, np.int64)
+        found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), reader.none())
     # the low bits choose the fold, the high ones who stays
     folds = (found.hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
-    return Sample(tuple(chosen), label, found.columns[:-1], found.columns[-1], folds, found.published)
+    *codes, labels = found.columns
+    return Sample(tuple(chosen), label, codes, labels, folds, found.published, reader.recipes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +197,10 @@ class _Thinned:
     columns: list[np.ndarray]
 
     @classmethod
-    def of(cls, channels: Sequence[Channel], most: int, labels: int, batch: Batch) -> _Thinned:
+    def of(cls, reader: Published, most: int, batch: Batch) -> _Thinned:
         hashes = mixed(batch.addresses)
-        columns: list[np.ndarray] = [published_codes(batch, c) for c in channels]
-        published = np.bincount(columns[-1], minlength=labels)
+        columns = list[np.ndarray](reader(batch))
+        published = np.bincount(columns[-1], minlength=reader.labels)[: reader.labels]
         return cls(most, published, 0, hashes, columns)._fitting()
 
     def __add__(self, other: _Thinned) -> _Thinned:

@@ -25,12 +25,13 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import map_partitions, step
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import DEFAULT, ESTIMATORS
+from ppdm_cli.estimating import DEFAULT, ESTIMATORS, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
 from ppdm_cli.reconstructing.dealer import Dealer
-from ppdm_cli.reconstructing.planner import Planner
+from ppdm_cli.reconstructing.planner import NOTHING, Planner
 from ppdm_cli.reconstructing.posterior_draws import Drawer
+from ppdm_cli.reconstructing.withheld import stand_in
 from ppdm_cli.releases import open_releases, spooled
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
@@ -54,6 +55,8 @@ class Reconstructed(Shown):
     """Of each perturbed attribute, how many records have each value now."""
     drawn: list[str]
     """The attributes that were drawn from the joint model; the others were dealt."""
+    withheld: tuple[float, float] | None = None
+    """Where records differ in their recipes, the shares of their cells that were withheld, and were noise."""
 
     def _words(self) -> list[str]:
         shuffled = ["shuffled"] if self.how.shuffled else []
@@ -93,18 +96,18 @@ def reconstruct(
     """
     _check_estimator(estimator)
     with ExitStack() as stack:
-        table, sidecar = open_releases(data, sidecar, from_)
-        label = _label(sidecar, method)
+        table, sidecar = open_releases(data, sidecar, from_, withholding=True)
+        label = _label(sidecar, method) if not sidecar.withholding else stand_in(sidecar, method)
         target = Output(stack, output, output_sidecar, force, to)
         table = spooled(table, stack)
-        drawer = None
+        drawer, withheld = None, None
         if label is not None and method in (None, "joint") and usable(sidecar, label):
             sample = read(table, sidecar, label)
             with step("learning"):
                 learnt = learn(sample, cells)
             if learnt.linked is not None:
-                drawer = Drawer.of(learnt, sidecar.release)
-        planned = Planner(table, sidecar, estimator).planned(label, drawer)
+                drawer, withheld = Drawer.of(learnt, sidecar), sample.withheld
+        planned = NOTHING if sidecar.withholding else Planner(table, sidecar, estimator).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])
@@ -124,8 +127,8 @@ def reconstruct(
         if shuffle:
             batches = _shuffled(stack, batches, schema, table.rows, target.folder)
         done = target.write(batches, schema, _described(sidecar, how), lambda: rows)
-    drawn = [n for name in (drawer.names if drawer else []) for n in sidecar.axis(name).attributes]
-    return Reconstructed(done, target.frame, how, totals, drawn)
+    drawn = [n for name in (drawer.names if drawer else []) for n in axis_of(sidecar, name).attributes]
+    return Reconstructed(done, target.frame, how, totals, drawn, withheld)
 
 
 def _check_estimator(estimator: str) -> None:

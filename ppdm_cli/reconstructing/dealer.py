@@ -11,6 +11,7 @@ import pyarrow as pa
 from ppdm_cli.arrays import Codes
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.engine import Batch
+from ppdm_cli.estimating import axis_of
 from ppdm_cli.reconstructing.planner import Planned
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.repeatable import hashed, uniform
@@ -45,13 +46,13 @@ class Dealer:
         totals = {
             n: np.bincount(own[n], minlength=self.sidecar.by_name[n].domain.size)
             for name in drawn
-            for n in self.sidecar.axis(name).attributes
+            for n in axis_of(self.sidecar, name).attributes
         }
         return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self.sidecar.attributes]), totals
 
     def _split(self, name: str, codes: Codes) -> Iterator[tuple[str, Codes]]:
         """Yield the attributes of a channel with their codes."""
-        channel = self.sidecar.axis(name)
+        channel = axis_of(self.sidecar, name)
         yield from zip(channel.attributes, channel.domain.split(codes), strict=True)
 
     def _column(self, name: str, domain: Domain, codes: Codes, batch: Batch) -> pa.Array:

@@ -82,6 +82,10 @@ class Planned:
     totals: dict[str, list[int]]
 
 
+NOTHING = Planned(Labels(None), {}, {})
+"""Where all is drawn."""
+
+
 class Planner:
     """Counts a release and plans the deal of attributes, within labels where there are any."""
 

@@ -14,8 +14,9 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
-from ppdm_cli.joint import Learnt, Model, picked, published_codes
+from ppdm_cli.joint import COIN, Learnt, Model, Published, picked
 from ppdm_cli.repeatable import hashed, uniform
+from ppdm_cli.sidecar import Sidecar
 
 DRAWN_AT_ONCE = 1 << 13
 """Records that are drawn at a time: their chances stay in the processor's cache."""
@@ -30,11 +31,13 @@ class Drawer:
     """Those that the model's places count over."""
     label: Channel
     release: str
+    published: Published
 
     @classmethod
-    def of(cls, learnt: Learnt, release: str) -> Drawer:
+    def of(cls, learnt: Learnt, sidecar: Sidecar) -> Drawer:
         assert learnt.linked is not None
-        return cls(learnt.drawn_from(learnt.linked), learnt.sample.channels, learnt.sample.label, release)
+        model, channels, label = learnt.drawn_from(learnt.linked), learnt.sample.channels, learnt.sample.label
+        return cls(model, channels, label, sidecar.release, Published.of(sidecar, [*channels, label]))
 
     @property
     def names(self) -> list[str]:
@@ -48,34 +51,29 @@ class Drawer:
 
     def labels(self, batch: Batch) -> Codes:
         """Return the original labels alone."""
-        return self._labels(batch, *self._published(batch))
+        *published, shown = self.published(batch, self.model.places)
+        return self._labels(batch, published, shown)
 
     def __call__(self, batch: Batch) -> tuple[Codes, dict[str, Codes]]:
         """Return the original labels, and by name the original codes of all that is drawn."""
-        published, shown = self._published(batch)
+        *published, shown = self.published(batch, self.model.places)
         labels = self._labels(batch, published, shown)
         channels = [self.channels[p] for p in self.model.places]
         drawn = {c.name: np.empty(batch.rows, code_type(c.domain.size)) for c in channels}
         starts = {p: hashed([self.release, "draw", self.channels[p].name]) for p in self.model.places}
+        starts[COIN] = hashed([self.release, "coin"])
         for part in _parts(batch):
             own = batch.addresses[part]
 
             def numbers_of(place: int, rows: np.ndarray, own: np.ndarray = own) -> Floats:
                 return uniform(own[rows], starts[place])
 
-            found = self.model.within.draw([p[part] for p in published], labels[part], numbers_of)
+            codes = [p[part] for p in published]
+            found = self.model.draw(codes, shown[part], labels[part], numbers_of)
             for channel, values in zip(channels, found, strict=True):
                 drawn[channel.name][part] = values
         perturbed = {c.name: drawn[c.name] for c in channels if not c.kept}
         return labels, perturbed if self.label.kept else perturbed | {self.label.name: labels}
-
-    def _published(self, batch: Batch) -> tuple[list[Codes], Codes]:
-        """Return the published codes of each channel that the model has, and the label's."""
-        shown = published_codes(batch, self.label)
-        published = [shown] * len(self.channels)
-        for place in self.model.places:
-            published[place] = published_codes(batch, self.channels[place])
-        return published, shown
 
     def _labels(self, batch: Batch, published: list[Codes], shown: Codes) -> Codes:
         if self.label.kept:

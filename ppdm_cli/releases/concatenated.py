@@ -60,12 +60,18 @@ class Concatenated:
 
 
 def open_releases(
-    data: Any, sidecar: Sidecar | str | Path | None = None, from_: Literal["arrow", "csv"] | None = None
+    data: Any,
+    sidecar: Sidecar | str | Path | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+    withholding: bool = False,
 ) -> tuple[Table, Sidecar]:
-    """Open one or more releases at stage "perturbed", and return what holds for all of them together."""
+    """Open one or more releases at stage "perturbed", and return what holds for all of them together.
+
+    `withholding` says that the caller knows a cell that is withheld from a null.
+    """
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     if len(sources) == 1:
-        return open_release(sources[0], sidecar, from_)
+        return open_release(sources[0], sidecar, from_, withholding=withholding)
     if not sources or not all(isinstance(s, (str, Path)) for s in sources):
         raise UsageError("several releases are named by their files", "give a list of paths")
     if sidecar is not None:
@@ -74,7 +80,7 @@ def open_releases(
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
         raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")
-    opened = [open_release(s, None, from_) for s in sources]
+    opened = [open_release(s, None, from_, withholding=withholding) for s in sources]
     for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, sidecar)
     if are_copies([s for _, s in opened]):
@@ -87,6 +93,7 @@ def open_data(
     sidecar: Sidecar | str | Path | None = None,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
+    withholding: bool = False,
 ) -> tuple[Table, Sidecar | None]:
     """Open a table by the stage that it carries: releases, a reconstruction, or without a sidecar an original.
 
@@ -99,9 +106,9 @@ def open_data(
             return table, None
         data = data if several else table  # standard input is opened once
     if several:
-        return open_releases(data, sidecar, from_)
+        return open_releases(data, sidecar, from_, withholding)
     source = data[0] if isinstance(data, (list, tuple)) else data
-    return open_release(source, sidecar, from_, ("perturbed", "reconstructed"))
+    return open_release(source, sidecar, from_, ("perturbed", "reconstructed"), withholding)
 
 
 def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:

@@ -106,7 +106,7 @@ def train_tree(
     """
     options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     _check(options)
-    table, sidecar = open_data(data, sidecar, csv, from_)
+    table, sidecar = open_data(data, sidecar, csv, from_, withholding=True)
     if sidecar is not None and sidecar.is_substituted:
         given = {"drop": bool(drop), "nominal": bool(nominal), "cuts": cuts is not None}
         given |= {"weights": weights is not None}
@@ -192,7 +192,7 @@ def train(
         raise UsageError("a tree goes to a file, not to standard output", "name files")
     if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
-    table, sidecar = open_data(data, None, csv, from_)
+    table, sidecar = open_data(data, None, csv, from_, withholding=True)
     if sidecar is not None and sidecar.is_substituted and predicted is not None and test is None:
         raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
     with ExitStack() as stack:

@@ -61,6 +61,8 @@ class ModelTrees:
 
     @property
     def _copies(self) -> int:
+        if self._sample.recipes is not None:  # hardly any value is more certain than the model makes it
+            return 1
         return max(1, min(COPIES, MOST_DRAWN // max(self._sample.records, 1)))
 
     def leaf(self) -> Tree:
@@ -149,7 +151,7 @@ class ModelTrees:
                 own = picked(chances, uniform(rows, hashed([SEED, copy])))
             numbers = partial(_numbers, rows, copy)
             classes.append(own.astype(np.intp))
-            drawn.append(model.within.draw(published, own, numbers))
+            drawn.append(model.draw(published, labels, own, numbers))
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
         return self._records(model.places, codes, np.concatenate(classes))
 

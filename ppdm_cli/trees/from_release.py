@@ -13,6 +13,7 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
+from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import CELLS, JointTable, Learnt, Model, alone, learn, read
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
@@ -115,7 +116,7 @@ def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
             f"{quoted(name)} is not a class: its labels are bins, or numbers with fractions",
             "name a column of labels",
         )
-    return sidecar.axis(name)
+    return axis_of(sidecar, name)
 
 
 def from_release(
@@ -128,7 +129,7 @@ def from_release(
     label = label_of(sidecar, class_)
     sample = read(table, sidecar, label)
     with step("learning"):
-        learnt = learn(sample, cells)
+        learnt = learn(sample, cells, every=False)
     remarks = []
     used = {n for c in [*sample.channels, label] for n in c.attributes}
     beside = [n for n in sidecar.through(label.name).attributes if n not in used]
@@ -184,10 +185,10 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap
     sample = learnt.sample
     tested = [sample.channels[p] for p in model.places]
     table = isinstance(model.within, JointTable)
-    folds = list(learnt.held.items())[: None if table else 1]
+    folds = list(learnt.held.items())[: None if table and sample.recipes is None else 1]
     trees = {fold: maker.tree(held, fold) for fold, held in folds}
     right = []
-    if all(c.kept or c.matrix.invertible for c in tested):
+    if sample.recipes is None and all(c.kept or c.matrix.invertible for c in tested):
         right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
     fold, held = folds[0]
     judges, own, judged = int((sample.folds == fold).sum()), np.nan, np.nan

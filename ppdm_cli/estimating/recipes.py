@@ -1,0 +1,119 @@
+"""Several recipes: what each record shows of each attribute, and which records make a table of counts together.
+
+A record shows some attributes by one coin, which either blurs all of them or makes all of them noise, and
+withholds the others. Codes of an attribute count over all the ways in which it is shown, one after the other;
+the last is *withheld*. Every marginal of a box is a mixture with its lam, so records that show the same of some
+attributes make one table of counts, whatever else they show (maths 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """A way to show an attribute: p(published code | original code), by itself or under the record's coin."""
+
+    told: Floats
+    noise: Floats | None = None
+    """p(published code) where the coin says noise; None for what is under no coin."""
+    unchanged: np.ndarray | None = None
+    """For each original code the published one that shows the same value; None where they are equal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """All the ways in which an attribute is shown, as one law where the coin tells and one where not."""
+
+    each: tuple[Way, ...]
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Return the first code of each way; after the last of them comes *withheld*."""
+        return np.cumsum([0, *(len(w.told) for w in self.each)])
+
+    @property
+    def withheld(self) -> int:
+        return int(self.first[-1])
+
+    @cached_property
+    def told(self) -> Floats:
+        """Return p(code | original) where the coin tells; what is withheld says nothing."""
+        return np.concatenate([*(w.told for w in self.each), np.ones((1, self.each[0].told.shape[1]))])
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Return p(code) where the coin says noise, of what is under it; else 1."""
+        own = [np.ones(len(w.told)) if w.noise is None else w.noise for w in self.each]
+        return np.concatenate([*own, np.ones(1)])
+
+    @cached_property
+    def coin(self) -> np.ndarray:
+        """Return whether each code is under the coin."""
+        return np.repeat([*(w.noise is not None for w in self.each), False], [*np.diff(self.first), 1])
+
+    @cached_property
+    def blind(self) -> Floats:
+        """Return p(code | original) where the coin says noise."""
+        return np.where(self.coin[:, None], self.noise[:, None], self.told)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Records that show the same of some attributes, and are alike in lam."""
+
+    axes: tuple[int, ...]
+    """Which of the attributes they show."""
+    ways: tuple[Way, ...]
+    first: tuple[int, ...]
+    """The first code of each way."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(w.told) for w in self.ways)
+
+    def codes(self, columns: Sequence[Codes], start: np.ndarray) -> np.ndarray:
+        """Return one code for each combination that is shown, after those of `start`."""
+        for axis, first, size in zip(self.axes, self.first, self.shape, strict=True):
+            start = start * size + (columns[axis] - first)
+        return start
+
+
+@dataclass(frozen=True, eq=False)
+class Recipes:
+    """What the recipes of a release show of some attributes."""
+
+    attributes: tuple[Ways, ...]
+    ways: np.ndarray
+    """(recipes, attributes): which way each takes, counted from 1; 0 where it withholds."""
+    lam: Floats
+    """The chance that a record of the recipe tells anything of what is under its coin."""
+
+    def together(self, places: Sequence[int]) -> bool:
+        """Return whether some recipe shows all of these."""
+        return bool(self.ways[:, list(places)].all(axis=1).any())
+
+    def kinds(self, places: Sequence[int], alike: float) -> tuple[list[Kind], np.ndarray]:
+        """Return the kinds of records by what they show of some attributes, and each recipe's number of kind.
+
+        The lam of records of one kind differ by less than the factor `alike`.
+        """
+        near = np.floor(np.log(np.maximum(self.lam, 1e-30)) / np.log(alike)).astype(np.int64)
+        found, which = np.unique(
+            np.column_stack([self.ways[:, list(places)], near]), axis=0, return_inverse=True
+        )
+        kinds = []
+        for row in found[:, :-1]:
+            axes = np.flatnonzero(row).tolist()
+            shown = [(self.attributes[places[a]], row[a] - 1) for a in axes]
+            kinds.append(
+                Kind(tuple(axes), tuple(s.each[w] for s, w in shown), tuple(int(s.first[w]) for s, w in shown))
+            )
+        return kinds, which.ravel()

@@ -1,0 +1,109 @@
+"""What each record of a release with several recipes shows: read from the release, by its sidecar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, code_type
+from ppdm_cli.channels import Channel
+from ppdm_cli.engine import Batch
+from ppdm_cli.errors import RefusedError
+from ppdm_cli.estimating.recipes import Recipes, Way, Ways
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar_recipes import COLUMN, Dealt
+from ppdm_cli.withheld import published
+
+
+@dataclass(frozen=True, eq=False)
+class Showing:
+    """Some attributes of a release with several recipes, and how their codes are read."""
+
+    axes: tuple[Channel, ...]
+    sidecar: Sidecar
+    recipes: Recipes
+    starts: np.ndarray
+    """By recipe and attribute what a column's code becomes the recipe's own by, its first one included."""
+
+    @classmethod
+    def of(cls, sidecar: Sidecar, axes: Sequence[Channel]) -> Showing:
+        """Return what the recipes show of these attributes; what was kept is shown by all."""
+        dealt = sidecar.dealt
+        lam, shape = np.ones(len(dealt)), (len(dealt), len(axes))
+        ways, starts = np.zeros(shape, np.uint8), np.zeros(shape, np.int64)
+        found: list[dict[bytes, Way]] = [{} for _ in axes]
+        for recipe in dealt:
+            lam[recipe.number] = _coin(recipe)
+            for place, axis in enumerate(axes):
+                if (way := _way(recipe, axis)) is not None:
+                    key = way.told.tobytes() + bytes([way.noise is not None])
+                    found[place].setdefault(key, way)
+                    ways[recipe.number, place] = 1 + list(found[place]).index(key)
+        attributes = tuple(Ways(tuple(f.values())) for f in found)
+        for recipe in dealt:
+            for place, axis in enumerate(axes):
+                if not axis.kept and (way_number := ways[recipe.number, place]):
+                    offset = sidecar.by_name[axis.name].offset(recipe.through[axis.name])
+                    starts[recipe.number, place] = attributes[place].first[way_number - 1] - offset
+        return cls(tuple(axes), sidecar, Recipes(attributes, ways, lam), starts)
+
+    @property
+    def columns(self) -> list[str]:
+        return [*(a.name for a in self.axes), COLUMN]
+
+    def __call__(self, batch: Batch) -> tuple[np.ndarray, list[Codes]]:
+        """Return the number of each record's recipe, and codes over all the ways in which they are shown."""
+        names = [a.name for a in self.axes if not a.kept]
+        seen = published(batch, self.sidecar, names)
+        found = []
+        for place, axis in enumerate(self.axes):
+            if axis.kept:
+                found.append(axis.domain.encode(batch.column(axis.name), clip=True).codes)
+                continue
+            attribute, ways = self.sidecar.by_name[axis.name], self.recipes.attributes[place]
+            own, way = seen.codes[axis.name].astype(np.int64), self.recipes.ways[seen.recipes, place]
+            codes = own + self.starts[seen.recipes, place]
+            if attribute.nulls is True:  # the last code of each way
+                codes = np.where(own == attribute.column.null_code, ways.first[way] - 1, codes)
+            found.append(np.where(way == 0, ways.withheld, codes).astype(code_type(ways.withheld + 1)))
+        return seen.recipes, found
+
+
+def axis_of(sidecar: Sidecar, name: str) -> Channel:
+    """Return the axis of an attribute; of several recipes that of the first which shows it."""
+    if not sidecar.withholding or sidecar.by_name[name].role == "kept":
+        return sidecar.axis(name)
+    axis = next(d for d in sidecar.dealt if name in d.through).marginal([name])
+    if axis is None:
+        raise _together(name)
+    return axis
+
+
+def _together(what: object) -> RefusedError:
+    return RefusedError(
+        f"{what} is published together with others in another way than by one box",
+        "ask the owner for a release whose recipes have one box each",
+    )
+
+
+def _coin(recipe: Dealt) -> float:
+    """Return the chance that the recipe's coin tells; 1 where it has none."""
+    coins = [c.matrix.coin for c in recipe.channels if len(c.attributes) > 1]
+    if len(coins) > 1 or None in coins:
+        raise _together(f"what recipe {recipe.number} shows")
+    return coins[0][0] if coins and coins[0] is not None else 1.0
+
+
+def _way(recipe: Dealt, axis: Channel) -> Way | None:
+    """Return how a recipe shows an attribute; None where it withholds it."""
+    if axis.kept:
+        return Way(np.eye(axis.domain.size))
+    channel = recipe.through.get(axis.name)
+    if channel is None:
+        return None
+    if len(channel.attributes) == 1:
+        return Way(channel.matrix.dense(), None, channel.matrix.unchanged)
+    assert channel.matrix.coin is not None
+    return Way(*channel.matrix.coin[1][channel.attributes.index(axis.name)])

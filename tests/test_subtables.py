@@ -1,0 +1,260 @@
+"""What a miner learns from records that publish a few of their attributes: tables, models, data sets, trees."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ppdm_cli import estimate, perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli.errors import RefusedError
+from ppdm_cli.estimating import Part, Steps, axis_of
+from ppdm_cli.estimating.effective import Wanted
+from ppdm_cli.estimating.mixture import Mixture, Several
+from ppdm_cli.estimating.shown import Showing
+from ppdm_cli.joint import COIN, learn, read
+from ppdm_cli.releases import open_release
+from tests.conftest import Run
+
+DOMAINS: dict[str, Any] = {
+    "age": {"domain": [0, 120], "bins": 6},
+    "pay": {"domain": [0, 100], "bins": 5, "nulls": True},
+    "town": {"domain": "a|b|c"},
+    "level": {"domain": "0|1|2|3"},
+}
+
+
+def table(rows: int = 6000, seed: int = 1) -> pl.DataFrame:
+    """Pay goes with age, the town with both; who is ill is old or poor."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 121, rows)
+    pay = np.clip(age * 0.6 + rng.normal(0, 15, rows), 0, 99.9)
+    town = np.where(rng.random(rows) < 0.7, age * 3 // 121, rng.integers(0, 3, rows))
+    ill = (age > 80) | (pay < 15)
+    return pl.DataFrame(
+        {
+            "age": age,
+            "pay": [None if m else float(p) for m, p in zip(rng.random(rows) < 0.1, pay, strict=True)],
+            "town": np.array(["a", "b", "c"])[town],
+            "level": rng.integers(0, 4, rows),
+            "ill": np.where(ill ^ (rng.random(rows) < 0.05), "yes", "no"),
+        }
+    )
+
+
+def released(rows: int = 6000, seed: int = 1, **given: Any) -> Any:
+    asked = {
+        "record_epsilon": 3,
+        "publish": 2,
+        "keep": ["ill"],
+        "class_": "ill",
+        "seed": seed,
+        "attributes": DOMAINS,
+    }
+    return perturb(table(rows), **{**asked, **given})
+
+
+def law(names: list[str], **given: Any) -> tuple[Several, Several]:
+    """The law of a table of these attributes: by the records that show all, and by those that show any."""
+    release = released(50, **given)
+    _, sidecar = open_release(release.frame, release.sidecar, withholding=True)
+    showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in names])
+    wanted = Wanted.of(showing, names)
+    weights = np.array([d.weight for d in sidecar.dealt], float)
+    kinds = [wanted.kinds[i] for i in wanted.used]
+    shares = [weights[wanted.which == i].sum() for i in wanted.used]
+    lam = [float(showing.recipes.lam[wanted.which == i].mean()) for i in wanted.used]
+    laws = [Mixture(wanted.sizes, k, float(x)) for k, x in zip(kinds, lam, strict=True)]
+    whole = [i for i, one in enumerate(laws) if one.whole]
+    return Several([laws[i] for i in whole], np.array([shares[i] for i in whole])), Several(
+        laws, np.array(shares)
+    )
+
+
+NAMES = (["pay"], ["age", "pay"], ["town", "pay"], ["age", "town", "level"])
+
+
+@pytest.mark.parametrize("names", NAMES, ids=" x ".join)
+def test_the_estimate_undoes_the_law_and_its_variance_is_that_of_the_law(names: list[str]) -> None:
+    whole, every = law(names, publish=max(2, len(names)))
+    for one in (whole, every):
+        M, B = one.dense(), np.stack([one.backward(u) for u in np.eye(one.outputs)])
+        assert np.allclose(M.sum(axis=0), 1) and np.allclose(M, B, atol=1e-6)
+    A, M = whole.inverse, whole.dense()
+    assert np.allclose(A @ M, np.eye(whole.inputs), atol=1e-4)
+    X = np.random.default_rng(1).dirichlet(np.ones(whole.inputs)) * 1000
+    for power in (1, 2, 3, 4):
+        want = A**power @ (M @ X)
+        assert np.allclose(whole.solve_power(M @ X, power), want, rtol=1e-3, atol=1e-3 * abs(want).max())
+    assert np.allclose(whole.own_variance(), np.einsum("xy,yx->x", A**2, M), rtol=1e-3)
+
+
+def test_a_null_is_published_as_often_as_its_law_says_and_withheld_cells_are_none() -> None:
+    """Who reads every null cell as a null would find three quarters of them."""
+    done = estimate(
+        released(20_000).frame, sidecar=released(20_000).sidecar, attributes=["pay"], truth=table(20_000)
+    )
+    row = done.frame.row(-1, named=True)
+    assert row["low"] <= row["true"] <= row["high"] and row["true"] < 2200 and row["records"] < 11_000
+
+
+@cache
+def errors(names: tuple[str, ...], by: str | None, releases: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    """The errors of unbiased estimates in their standard errors, and whether intervals cover."""
+    found, covered = [], []
+    for seed in range(releases):
+        release = released(3000, seed + 10)
+        asked: dict[str, Any] = (
+            {"joint": list(names)} if len(names) > 1 else {"attributes": list(names), "by": by}
+        )
+        done = estimate(release.frame, sidecar=release.sidecar, truth=table(3000), estimator="inverse", **asked)
+        f = done.frame
+        found.append(((f["estimate"] - f["true"]) / f["std_error"]).to_numpy())
+        covered.append(((f["low"] <= f["true"] + 1e-6) & (f["true"] <= f["high"] + 1e-6)).to_numpy())
+    return np.array(found), np.array(covered)
+
+
+@pytest.mark.parametrize(("names", "by"), [(("age",), None), (("pay",), "ill"), (("age", "town"), None)])
+def test_estimates_are_unbiased_and_intervals_cover(names: tuple[str, ...], by: str | None) -> None:
+    """At five standard errors: of 40 releases a mean of z has one of .16."""
+    z, covered = errors(names, by)
+    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(len(z))
+    assert 0.75 < (z**2).mean() < 1.3
+    assert 0.92 < covered.mean() < 0.98
+
+
+def test_variances_without_the_sampling_of_the_records_would_be_told_apart() -> None:
+    """The test of the test: half of them show age, which is half of the variance at this budget or so."""
+    z, _ = errors(("age",), None)
+    release = released(3000)
+    row = estimate(release.frame, sidecar=release.sidecar, attributes=["age"], estimator="inverse").frame.row(
+        2, named=True
+    )
+    f, m, n = row["estimate"] / 3000, row["records"], 3000
+    sampling = n**2 * f * (1 - f) * (1 / m - 1 / n)
+    assert sampling / row["std_error"] ** 2 > 0.04
+    assert (z**2).mean() < 1.3
+
+
+def test_pairs_that_were_never_published_together_are_refused(ppdm: Run, tmp_path: Path) -> None:
+    release = released(500, publish=1)
+    with pytest.raises(RefusedError, match="never published together"):
+        estimate(release.frame, sidecar=release.sidecar, joint=["age", "town"])
+    path = tmp_path / "r.parquet"
+    table(500).write_parquet(tmp_path / "t.parquet")
+    ppdm("perturb", tmp_path / "t.parquet", "-o", path, "--record-epsilon", 2, "--publish", 1, "--keep", "ill")
+    said = ppdm("estimate", path, "--joint", "age,town", code=4)
+    assert b"never published together" in said.stderr
+    shown = json.loads(ppdm("estimate", path, "--attribute", "town", "--json").stdout)
+    assert shown["records"] == 500 and all(r["records"] < 250 for r in shown["rows"])
+    assert "was published by" in " ".join(shown["remarks"])
+
+
+def test_each_step_of_em_over_sub_tables_makes_what_was_published_likelier() -> None:
+    release = released(3000, publish=2)
+    table_, sidecar = open_release(release.frame, release.sidecar, withholding=True)
+    sample = read(table_, sidecar, axis_of(sidecar, "ill"))
+    seen = sample.seen([0, 1, 2])
+    assert {s.axes for s in seen} >= {(0,), (0, 1), (0, 2), (1, 2)}
+    parts = [s.part(s.counts.sum(axis=0).astype(float)) for s in seen]
+    total = sum(p.observed.sum() for p in parts)
+    steps = Steps(*(Part(p.matrices, p.observed / total, p.axes, p.noise, p.lam) for p in parts))
+    sizes = [sample.matrices[p].shape[1] for p in range(3)]
+    X, last = np.full((2, *sizes), 1 / (2 * prod(sizes))), -np.inf
+    for _ in range(30):
+        expected = steps.expected(X.astype(np.float32))
+        now = sum(
+            float((p.observed * np.log(np.maximum(e, 1e-30))).sum())
+            for p, e in zip(parts, expected, strict=True)
+        )
+        assert now > last - 1e-3 * abs(now) * 1e-3
+        last, X = now, steps(X, 1)
+    assert np.isclose(X.sum(), 1, atol=1e-4)
+
+
+def posterior(sample: Any, model: Any, rows: np.ndarray) -> np.ndarray:
+    """p(class | record) by enumeration of the class and all values of a joint table."""
+    recipes, places = sample.recipes, model.places
+    grids = list(product(*(range(sample.matrices[p].shape[1]) for p in places)))
+    found = np.zeros((len(rows), len(model.shares)))
+    for i, row in enumerate(rows):
+        number = sample.codes[-1][row]
+        lam, label = recipes.lam[number], recipes.attributes[-1]
+        for c in range(len(model.shares)):
+            for cell in grids:
+                p = model.shares[c] * model.within.table[(c, *cell)]
+                told, noise = (
+                    lam * label.told[sample.labels[row], c],
+                    (1 - lam) * label.blind[sample.labels[row], c],
+                )
+                for axis, place in enumerate(places):
+                    code, ways = sample.codes[place][row], recipes.attributes[place]
+                    told *= ways.told[code, cell[axis]]
+                    noise *= ways.blind[code, cell[axis]]
+                found[i, c] += p * (told + noise)
+    return found / found.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("keep", [["ill"], []])
+def test_what_a_model_says_of_a_record_is_bayes_rule_with_its_one_coin(keep: list[str]) -> None:
+    """The class inside the box is under the same coin as the values: their evidence does not multiply."""
+    attributes = DOMAINS if keep else {**DOMAINS, "ill": {"domain": "no|yes"}}
+    release = released(20_000, keep=keep, record_epsilon=5, attributes=attributes)
+    table_, sidecar = open_release(release.frame, release.sidecar, withholding=True)
+    sample = read(table_, sidecar, axis_of(sidecar, "ill"))
+    learnt = learn(sample, every=False)
+    assert learnt.name == "joint" and learnt.model is not None
+    rows = np.arange(40)
+    codes = [c[rows] for c in sample.codes]
+    assert np.allclose(
+        learnt.model.chances(codes, sample.labels[rows]), posterior(sample, learnt.model, rows), atol=1e-6
+    )
+    # draws are from the posterior: by many draws of one record the marginals come out
+    row = int(
+        np.flatnonzero(
+            np.all(
+                [sample.codes[p] != sample.matrices[p].shape[0] - 1 for p in learnt.model.places[:1]], axis=0
+            )
+        )[0]
+    )
+    many = [np.full(20_000, c[row]) for c in sample.codes]
+    labels = np.full(20_000, sample.labels[row])
+    rng = np.random.default_rng(1)
+    chances = learnt.model.chances(many, labels)
+    classes = (rng.random(20_000) < chances[:, 1]).astype(np.intp)
+    drawn = learnt.model.draw(many, labels, classes, lambda place, some: rng.random(len(some)))
+    told = learnt.model.marginals([m[:1] for m in many], labels[:1])
+    for values, want in zip(drawn, told, strict=True):
+        share = np.bincount(values, minlength=want.shape[1]) / len(values)
+        assert np.abs(share - want[0] / want[0].sum()).max() < 5 * 0.5 / np.sqrt(20_000)
+    assert COIN not in learnt.model.places
+
+
+def test_a_tree_is_learnt_from_sub_tables_and_a_data_set_made() -> None:
+    original = pl.concat([pl.DataFrame(b) for b in synthetic.generate(2, 30_000, 3)])
+    release = perturb(original, record_epsilon=8, publish=2, keep=["group"], class_="group", bins=12, seed=4)
+    tree = train_tree(release.frame, sidecar=release.sidecar)
+    test = pl.concat([pl.DataFrame(b) for b in synthetic.generate(2, 5000, 9)])
+    said = predict(tree, test)
+    assert float((said["predicted"] == test["group"]).mean()) > 0.88
+    made = reconstruct(release.frame, sidecar=release.sidecar)
+    assert made.frame is not None and made.frame.columns == original.columns
+    assert (
+        made.frame["group"].equals(release.frame["group"]) and made.frame.null_count().sum_horizontal()[0] == 0
+    )
+    assert made.withheld is not None and abs(made.withheld[0] - 7 / 9) < 0.01
+    again = reconstruct(release.frame, sidecar=release.sidecar)
+    assert again.frame is not None and again.frame.equals(made.frame)
+    for name in ("age", "salary", "elevel"):  # each by itself, by class
+        for label in ("A", "B"):
+            true, mine = (f.filter(pl.col("group") == label)[name].mean() for f in (original, made.frame))
+            assert abs(true - mine) < 0.1 * original[name].std()
+    with pytest.raises(RefusedError, match="withheld"):
+        reconstruct(release.frame, sidecar=release.sidecar, method="by-class")
