@@ -38,6 +38,7 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.told
 	$(BIN)/python -m tests.papers.bayes
 	$(BIN)/python -m tests.papers.records
+	$(BIN)/python -m tests.papers.noise
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs
