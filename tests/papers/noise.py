@@ -22,6 +22,8 @@ from scipy import stats
 
 from ppdm_cli import compare, perturb, train_tree
 from ppdm_cli.arrays import Floats
+from ppdm_cli.coins import Key
+from ppdm_cli.perturbing.class_noise import ClassNoise
 from ppdm_cli.trees import Fitted
 from tests.papers.common import BUILD, DATA, Results
 
@@ -39,6 +41,9 @@ PAPER = {
     ("breast cancer", "tia, all leaves"): 10, ("breast cancer", "lia"): 10,
 }  # fmt: skip
 """How often the paper ran what it tells of; of its 20 runs of TIA it does not say how they were divided."""
+PRINTED = [(240, 8), (2, 1), (10, 0), (5, 0), (26, 0), (2, 0), (6, 0)]
+"""The leaves of the paper's Figure 2."""
+SAMPLED = range(10_000, 18_000)
 DRAWS, RUNS = range(1, 11), 10
 CHANGED_RUNS = 1000 if os.environ.get("FULL") == "1" else 300
 SIMILAR = 0.75
@@ -97,20 +102,27 @@ def fit(seen: np.ndarray, law: Floats) -> float:
     return float(stats.chisquare(observed, expected * observed.sum() / expected.sum()).pvalue)
 
 
+def leaves_of(run: Any) -> list[tuple[int, int]]:
+    leaves = run.noise.figures()["leaves"]
+    return [(leaf["records"] - leaf["others"], leaf["others"]) for leaf in leaves if leaf["records"]]
+
+
+def moments(law: Floats) -> tuple[float, float]:
+    """The mean and the standard deviation of a distribution of whole numbers."""
+    mean = float(law @ np.arange(len(law)))
+    return mean, float(np.sqrt(law @ (np.arange(len(law)) - mean) ** 2))
+
+
 def changes() -> pl.DataFrame:
     rows = []
     for name, scheme in product(RECORDS, CLASS):
         runs = [released(name, 1, scheme, seed) for seed in range(CHANGED_RUNS)]
         seen = np.array([r.noise.figures()["actual_changes"] for r in runs])
-        leaves = [
-            (leaf["records"] - leaf["others"], leaf["others"])
-            for leaf in runs[0].noise.figures()["leaves"] if leaf["records"]
-        ]  # fmt: skip
-        law, class_ = chances(scheme, leaves), original(name, 1).columns[-1]
+        leaves, class_ = leaves_of(runs[0]), original(name, 1).columns[-1]
         largest = leaves.index(max(leaves, key=lambda leaf: leaf[0] * bool(leaf[1])))
         other = [(m - (i == largest), k + (i == largest)) for i, (m, k) in enumerate(leaves)]
-        mean = float(law @ np.arange(len(law)))
-        sd = float(np.sqrt(law @ (np.arange(len(law)) - mean) ** 2))
+        law = chances(scheme, leaves)
+        mean, sd = moments(law)
         totals = original(name, 1)[class_].value_counts(sort=True)
         rows.append({
             "data": name, "scheme": scheme, "runs": len(seen), "expected": mean, "mean": seen.mean(),
@@ -118,6 +130,24 @@ def changes() -> pl.DataFrame:
             "sd expected": sd, "sd": seen.std(ddof=1), "chi-square p": fit(seen, law),
             "p, one more": fit(seen, chances(scheme, other)),
             "totals kept": sum(r.frame[class_].value_counts(sort=True).equals(totals) for r in runs),
+        })  # fmt: skip
+    return pl.DataFrame(rows)
+
+
+def sampled() -> pl.DataFrame:
+    """The same from the sampler alone, which is fast enough for many more draws; and the paper's own tree."""
+    rows = []
+    trees = {n: leaves_of(released(n, 1, CLASS[0], 0)) for n in RECORDS} | {"the paper's": PRINTED}
+    for (name, leaves), scheme in product(trees.items(), CLASS):
+        counts, key = np.array(leaves), Key.from_seed
+        leaf, true = (np.repeat(n, counts.ravel()) for n in np.indices(counts.shape).reshape(2, -1))
+        row, law = np.arange(len(leaf), dtype=np.uint64), chances(scheme, leaves)
+        noises = (ClassNoise.of(scheme, counts[None], key(seed), "class") for seed in SAMPLED)
+        seen = np.array([int((noise(leaf, true, row, 0) != true).sum()) for noise in noises])
+        mean, sd = moments(law)
+        rows.append({
+            "tree": name, "scheme": scheme, "expected": mean, "mean": seen.mean(), "sd expected": sd,
+            "sd": seen.std(ddof=1), "chi-square p": fit(seen, law),
         })  # fmt: skip
     return pl.DataFrame(rows)
 
@@ -204,6 +234,7 @@ def main() -> None:
     made: dict[str, Callable[[], pl.DataFrame]] = {
         "survival": lambda: survival(found), "paper": lambda: summary(found.filter(of_paper())),
         "draws": lambda: summary(found), "differences": lambda: differences(found), "changes": changes,
+        "sampled": sampled,
     }  # fmt: skip
     with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200, float_precision=4, fmt_str_lengths=40):
         for name, make in made.items():
