@@ -78,11 +78,13 @@ def _decision(alt: Any, rows: list[dict[str, Any]]) -> Any:
     taken = {min(sizes, key=lambda n: abs(math.log(n / w))) for w in wanted}  # as far apart as can be
     lines = [r | {"line": f"N = {r['N']}"} for r in rows if r["N"] in taken]
     order = [f"N = {n}" for n in sorted(taken)]
-    x = alt.X("gamma:Q", title="gamma", scale=alt.Scale(zero=False))
+    x = alt.X("gamma:Q", title="gamma", scale=alt.Scale(zero=False, nice=False))  # labels stand outside
     of_lines = alt.Chart(alt.Data(values=lines), width=520, height=260).encode(
         x=x,
         y=alt.Y(
-            "expected_error:Q", title="error, |estimate - truth| / n", scale=alt.Scale(type="log", nice=False)
+            "expected_error:Q",
+            title="error, |estimate - truth| / n",
+            scale=alt.Scale(type="log", nice=False, padding=8),
         ),
         color=alt.Color("line:N", sort=order, legend=None, scale=alt.Scale(scheme="tableau10")),
     )

@@ -160,6 +160,10 @@ def test_measured_accuracies_choose_as_the_paper_does(tmp_path: Path, ppdm: Run)
     assert [(r["gamma"], r["N"]) for r in found] == [(12, 5), (9, 10), (12, 10), (9, 20)]
     found = rows(ppdm, "--accuracy", "runs.csv", "--at-least", "0.99")
     assert [(r["gamma"], r["N"]) for r in found] == [(21, 4)], "the highest there is"
+    said = [ppdm("entropy", "--accuracy", "runs.csv", "--at-least", a).stdout for a in ("0.99", "0.95")]
+    assert b"No run is so accurate" in said[0] and b"The first is the one to take" in said[1]
+    (tmp_path / "tens.csv").write_text("gamma,N,accuracy\n" + "5,10,0.7\n" * 3 + "5,5,0.1\n5,5,0.2\n5,5,0.3\n")
+    assert len(rows(ppdm, "--accuracy", "tens.csv", "--at-least", "0.2")) == 2, "a mean of runs is rounded"
     assert (
         b"no run of the table" in ppdm("entropy", "--accuracy", "runs.csv", "--gamma-max", "3", code=4).stderr
     )

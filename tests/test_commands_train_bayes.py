@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb, train_bayes
+from ppdm_cli.errors import MismatchError
 from ppdm_cli.networks import Network, Node, load
 from ppdm_cli.networks.storing import as_bif
 from tests.conftest import Run, listing
@@ -136,6 +137,11 @@ def test_numbers_bins_and_nulls_are_states(tmp_path: Path, here: Run) -> None:
     assert network["age"].states == ("[0, 20)", "[20, 40)", "[40, 60)", "[60, 80]")
     assert network["flu"].states == ("False", "True", "null")
     assert "{ s0, s1, s2, s3 }" in (tmp_path / "l.bif").read_text()
+    named = original.select(flu=pl.when("flu").then(pl.lit("null")).otherwise(pl.col("flu").cast(str)))
+    domain = {"flu": {"categories": ["false", "null"], "nulls": True}}
+    done = perturb(named, gamma=9, attributes=domain, keep_order=True)
+    with pytest.raises(MismatchError, match="or a value twice: 'null'"):
+        train_bayes([(done.frame, done.sidecar)], Network.of([Node("flu", (), ())]))
     raw = train_bayes(tmp_path / "o.parquet", tmp_path / "l.bif").network
     assert np.asarray(raw["flu"].parameters)[0, 2] == pytest.approx((age < 5).sum() / (age < 20).sum())
 

@@ -21,7 +21,7 @@ from ppdm_cli import attack, estimate, perturb
 from ppdm_cli.channels import KINDS, Request
 from ppdm_cli.channels.dense import Weights, whole_numbers
 from ppdm_cli.domain import Categories
-from ppdm_cli.errors import PpdmError
+from ppdm_cli.errors import PpdmError, UsageError
 from tests.conftest import Run
 
 PLAN = """
@@ -166,6 +166,36 @@ def test_the_audit_catches_a_swapped_matrix(data: pl.DataFrame, tmp_path: Path) 
 def test_what_cannot_be_is_said(settings: dict[str, Any], said: str, data: pl.DataFrame) -> None:
     with pytest.raises(PpdmError, match=said):
         perturb(data.select("region"), attributes={"region": settings})
+
+
+@pytest.mark.parametrize(
+    ("matrix", "null", "named"),
+    [("block", "null", "null"), ("dense", "", ""), ("together", "null", "null x no"), ("dense", "null", None)],
+)
+def test_a_label_that_names_two_values_is_refused(
+    matrix: str, null: str, named: str | None, tmp_path: Path
+) -> None:
+    """A category that is written as null is: which of them a block or a row is about could not be known."""
+    frame = pl.DataFrame({"x": ["a", null, None, "b"] * 500, "y": ["no", "no", "yes", "yes"] * 500})
+    labels = list(dict.fromkeys(["a", "b", null, ""]))
+    table = "".join(f"{h}," + ",".join(".7" if h == k else ".1" for k in labels) + "\n" for h in labels)
+    (tmp_path / "law.csv").write_text(f",{','.join(labels)}\n" + table)
+    laws: dict[str, Any] = {
+        "block": {"matrix": "block", "gamma": 9, "blocks": [["a", "b"], ["null", "null"]]},
+        "dense": {"matrix": "dense", "table": str(tmp_path / "law.csv")},
+    }
+    if matrix == "together":
+        halves = [[f"{x} x {y}" for x in ["a", "b", "null", "null"]] for y in ("no", "yes")]
+        settings: dict[str, Any] = {
+            "together": [{"attributes": ["x", "y"], "matrix": "block", "gamma": 9, "blocks": halves}]
+        }
+    else:
+        settings = {"attributes": {"x": laws[matrix]}, "keep": ["y"]}
+    if named is None:  # null is the empty label there, so that "null" is none but the text
+        assert perturb(frame, seed=1, keep_order=True, **settings).frame is not None
+        return
+    with pytest.raises(UsageError, match=f"have the label '{named}'.*rename the one that is text"):
+        perturb(frame, keep_order=True, **settings)
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,9 @@ def test_all_formats_are_read() -> None:
 BROKEN = {
     "cycle": ("n.txt", "a -> b\nb -> c\nc -> a\n", "it has a cycle: 'a' -> 'b' -> 'c' -> 'a'"),
     "no edge": ("n.txt", "a - b\nx <- y\n", "line 2 is not of the form A -> B"),
+    "graphviz": ("n.txt", "digraph { a -> b; }\n", "line 1 is not of the form A -> B"),
+    "an arrow": ("n.txt", "a \u2192 b\n", "line 1 is not of the form A -> B"),
+    "continuous": ("n.bif", BIF.replace("discrete [ 2 ] { no, \"y e s\" }", "continuous"), "'a' lacks a line"),
     "nothing": ("n.txt", "\n", "it has no nodes"),
     "own parent": ("n.txt", "a -> a\n", "has a parent or a state twice, or is its own parent"),
     "space": ("n.bif", BIF.replace('"y e s"', "y e s"), "line 2: a list is broken"),

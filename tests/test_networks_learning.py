@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,26 @@ def test_nothing_perturbed_is_plain_counting(name: str) -> None:
         assert found.exact
     asked = train_bayes(original, network, prior=1).network["xray" if name == "asia" else "HR"]
     assert asked.parameters is not None and (asked.parameters > 0).all()
+
+
+@pytest.mark.skipif(not find_spec("pgmpy"), reason="pgmpy is heavy, and no development tool: pip install pgmpy")
+@pytest.mark.parametrize("name", ["asia", "alarm"])
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_perturbed_is_the_maximum_likelihood_of_pgmpy(name: str) -> None:
+    from pgmpy.estimators import MaximumLikelihoodEstimator
+    from pgmpy.models import DiscreteBayesianNetwork
+
+    network = load(DATA / f"{name}.bif")
+    original = drawn(network, 20_000, 3)
+    mine = train_bayes(original, network).network
+    theirs = DiscreteBayesianNetwork([(p, n.name) for n in network for p in n.parents])
+    states = {n.name: list(n.states) for n in network}
+    learner = MaximumLikelihoodEstimator(theirs, original.to_pandas(), state_names=states)
+    for table in learner.get_parameters(n_jobs=1):
+        node = mine[table.variable]
+        for where, row in zip(mine.configurations(node), np.asarray(node.parameters), strict=True):
+            at = dict(zip(node.parents, where, strict=True))
+            assert [table.get_value(**at, **{node.name: s}) for s in node.states] == row.tolist()
 
 
 def runs(times: int, records: int) -> Iterator[np.ndarray]:

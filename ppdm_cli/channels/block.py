@@ -21,7 +21,7 @@ from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.dense import MOST_CODES
 from ppdm_cli.channels.exact_draw import rounded_down
-from ppdm_cli.channels.explicit import Explicit
+from ppdm_cli.channels.explicit import Explicit, codes_of
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.channels.matrix import Blocks, Substitution
 from ppdm_cli.domain import Domain
@@ -156,7 +156,7 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
         if named is None:
             raise UsageError("a block matrix needs its blocks", "such as blocks=a|b;c|d")
         assert gamma is not None
-        labels = domain.labels()
+        labels = codes_of(domain.labels())
         if sorted(v for block in named for v in block) != sorted(labels):
             raise UsageError(
                 "the blocks do not hold every value of the domain once",
@@ -166,7 +166,7 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
             raise RefusedError(f"blocks are for at most {MOST_CODES} values", "use matrix=gamma-diagonal")
         if not isinstance(gamma, Decimal):
             gamma = rounded_down(gamma, max(map(len, named)))
-        codes = [sorted(labels.index(v) for v in block) for block in named]
+        codes = [sorted(labels[v] for v in block) for block in named]
         spec = cls(attributes=[name], gamma=json_gamma(gamma), blocks=codes)
         spec.matrix(domain)
         return spec, UNSET

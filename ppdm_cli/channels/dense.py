@@ -24,7 +24,7 @@ from ppdm_cli.channels.base import Request, Spec, register
 from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, uniform_below
-from ppdm_cli.channels.explicit import Explicit
+from ppdm_cli.channels.explicit import Explicit, codes_of
 from ppdm_cli.channels.matrix import Blocks, Substitution
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
@@ -228,7 +228,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
                 "group the values, or use fewer bins",
             )
         labels = [*domain.labels()[: domain.ordinary], *[""] * domain.nulls]
-        if {a for pair in table for a in pair} != set(labels):
+        if {a for pair in table for a in pair} != codes_of(labels).keys():
             raise UsageError(
                 "the labels of the matrix are not those of the domain",
                 "name every value once as a row and once as a column, bins as `ppdm estimate` shows them, "

@@ -13,7 +13,7 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels.least_squares import applied, left_inverse
 from ppdm_cli.channels.matrix import Matrix
-from ppdm_cli.errors import RefusedError
+from ppdm_cli.errors import RefusedError, UsageError, quoted
 
 MOST_DECOMPOSED = 1 << 8
 """The most inputs of a matrix whose singular values are taken from itself, not from its square."""
@@ -22,6 +22,18 @@ LARGEST_CONDITION = 1e5
 
 ALIKE = 1e-12
 """By so much may chances differ that are the same but for rounding."""
+
+
+def codes_of(labels: Sequence[str]) -> dict[str, int]:
+    """Return the code that each label names; refuse a label that names two."""
+    found = {label: code for code, label in enumerate(labels)}
+    if len(found) < len(labels):
+        label = next(a for code, a in enumerate(labels) if found[a] != code)
+        raise UsageError(
+            f"two values of the domain have the label {quoted(label)}, so that it names neither",
+            "rename the one that is text, as null keeps its label",
+        )
+    return found
 
 
 class Explicit(Matrix):

@@ -20,6 +20,9 @@ MOST_GAMMA = 1 << 30
 COPIES = (1, 2, 4, 8)
 """The numbers of independent releases of the same records that are tried."""
 
+DIGITS = 9
+"""A mean of runs has so many: it is not to miss an accuracy by its rounding."""
+
 
 def reaching(
     error: float, records: int, sizes: Sequence[int], gamma_max: float | None, rho1: float
@@ -78,7 +81,9 @@ def measured(data: Any) -> list[dict[str, Any]]:
     ):
         raise DataError("the table has no runs, or a gamma, N or accuracy that is no number", "mend it")
     means = (
-        frame.group_by("gamma", pl.col("N").cast(pl.Int64)).agg(pl.col("accuracy").mean()).sort("gamma", "N")
+        frame.group_by("gamma", pl.col("N").cast(pl.Int64))
+        .agg(pl.col("accuracy").mean().round(DIGITS))
+        .sort("gamma", "N")
     )
     return means.to_dicts()
 

@@ -114,7 +114,7 @@ def _states(name: Token, statements: list[list[Token]]) -> tuple[str, ...]:
                 return states
             what = f"{quoted(name.text)} says {one[3].text[:20]} states and lists {len(states)}"
             raise one[3].wrong(f"{what}: labels with spaces or commas must be in quotes")
-    raise name.wrong(f"{quoted(name.text)} lacks a line of the form: type discrete [ 2 ] {{ a, b }};")
+    raise name.wrong(f"{quoted(name.text)} lacks a line such as type discrete [ 2 ] {{ a, b }}")
 
 
 def _filled(node: Node, nodes: dict[str, Node], rows: list[list[Token]]) -> Node:

@@ -176,11 +176,12 @@ def places(name: str, domain: Domain, states: Sequence[str]) -> list[int]:
 
     known = {canonical(s): i for i, s in enumerate(states)}
     labels = [canonical(label) for label in domain.labels()]
-    unknown = [label for label in labels if label not in known]
-    if unknown or len(set(labels)) < len(labels):
+    last = {label: code for code, label in enumerate(labels)}
+    wrong = [label for code, label in enumerate(labels) if label not in known or last[label] != code]
+    if wrong:
         raise MismatchError(
             f"the column {quoted(name)} can have values that are no states of its node, or a value twice: "
-            f"{listed(unknown)}",
+            f"{listed(wrong)}",
             f"the network's states are {listed(states)}: rename the ones or the others",
         )
     return [known[label] for label in labels]

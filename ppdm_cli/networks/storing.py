@@ -179,7 +179,7 @@ def _of_edges(text: str) -> Network:
         names = [n.strip() for n in line.split("->")]
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if not all(names) or "<-" in line or "--" in line:
+        if not all(names) or any(other in line for other in ("<-", "--", "{", "\u2192")):
             raise ValueError(f"line {number} is not of the form A -> B")
         for name in names:
             parents.setdefault(name, {})

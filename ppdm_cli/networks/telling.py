@@ -29,7 +29,7 @@ def remarks(network: Network) -> list[str]:
     if empty:
         said.append(f"No records are estimated for {_several(empty)}: the parameters there are equal shares.")
     if thin:
-        why = "too few records for the noise, or a matrix without an inverse"
+        why = "too few records, or a matrix without an inverse"
         said.append(f"No standard errors for {_several(thin)}: {why}.")
     exact = [n.name for n in network if n.exact]
     mixed = [n.name for n in network if n.raw and not n.exact]
