@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
+    from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
     from ppdm_cli.tables import CsvOptions
     from ppdm_cli.trees import Compared, Fitted, FromRelease, Tree, compare, predict, train_tree
 
@@ -43,6 +44,7 @@ _ROOMS = {
     "inspection": ("Inspected", "inspect"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
+    "sklearn": ("PpdmTreeClassifier",),
     "tables": ("CsvOptions",),
     "trees": ("Compared", "Fitted", "FromRelease", "Tree", "compare", "predict", "train_tree"),
 }

@@ -34,15 +34,16 @@ from ppdm_cli.trees.predicting import Descent, Predicted, as_columns, check_colu
 from ppdm_cli.trees.pruning import Pruner, collapse
 from ppdm_cli.trees.records import Records, read
 from ppdm_cli.trees.storing import TreeFile, load
-from ppdm_cli.trees.tree import Feature, Tree
+from ppdm_cli.trees.tree import Feature, Tree, majority
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
     "Against", "Compared", "Feature", "Fitted", "FromRelease", "Measured", "Membership", "Options", "Places",
-    "Predicted", "Records", "Trained", "Tree", "as_tree", "check_columns", "classify", "compare", "lines",
-    "load", "open_records", "outlined", "plain", "predict", "read", "rules_of", "train", "train_tree",
+    "Predicted", "Records", "Trained", "Tree", "as_tree", "check_columns", "classify", "compare",
+    "importance", "lines", "load", "majority", "open_records", "outlined", "plain", "predict", "read",
+    "rules_of", "train", "train_tree",
 ]  # fmt: skip
 
 
