@@ -138,3 +138,16 @@ def test_ctrl_c_in_the_middle_of_the_work_leaves_what_was_there(millions: Path, 
         assert running.poll() is None, "the work is long enough to be interrupted"
         assert interrupted(running) == "ppdm: interrupted: nothing was written"
         assert listing(tmp_path) == before
+
+
+def test_a_second_ctrl_c_while_stopping_changes_nothing(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, ppdm_cli.commands as c\n"
+        "say = c._say\n"
+        "c._say = lambda text: (os.kill(os.getpid(), signal.SIGINT), say(text))\n"
+        "def work(**_): raise KeyboardInterrupt\n"
+        "c.cli.main = work\n"
+        "c.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, b"ppdm: interrupted: nothing was written\n")

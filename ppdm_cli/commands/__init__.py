@@ -6,6 +6,7 @@ what, where and the next step, and the exit code of the design.
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -109,6 +110,8 @@ def _code(run: Run) -> int:
         error.show()
         return int(Exit.USAGE)
     except (KeyboardInterrupt, click.Abort):
+        with suppress(ValueError):  # raised beside the main thread, which alone is interrupted
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would only hide the code
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)  # over the ^C that the terminal shows
         _say("interrupted: " + ("its output is in place" if run.published else "nothing was written"))
