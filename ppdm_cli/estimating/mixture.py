@@ -123,6 +123,8 @@ class Mixture:
         found = self._lam * (told.ravel() - 2 * c + c**2)
         return np.asarray((found + (1 - self._lam) * (noise.ravel() - 2 * c * raw + c**2)) / self._lam**2)
 
+UNPUBLISHED = "it is what several recipes show together: nothing publishes by it"
+
 
 class Several(Matrix):
     """The law of all kinds together, of so many records of each."""
@@ -177,16 +179,16 @@ class Several(Matrix):
 
     @property
     def unchanged(self) -> np.ndarray:
-        raise NotImplementedError
+        raise NotImplementedError(UNPUBLISHED)
 
     @property
     def amplification(self) -> float:
-        raise NotImplementedError
+        raise NotImplementedError(UNPUBLISHED)
 
     staying = condition_number = amplification
 
     def entropy(self, prior: Floats | None = None) -> float:
-        raise NotImplementedError
+        raise NotImplementedError(UNPUBLISHED)
 
     def forward(self, original: Floats, axis: int = 0) -> Floats:
         return np.concatenate([s * k.forward(original) for k, s in zip(self.kinds, self._shares, strict=True)])
