@@ -18,7 +18,7 @@ from pathlib import Path
 import pyte
 
 _CHILD = """
-import fcntl, json, os, sys, termios, time
+import fcntl, json, os, signal, sys, termios, time
 fcntl.ioctl(2, termios.TIOCSCTTY, 0)  # so that ^C is a signal
 from ppdm_cli.commands import main, show
 show._PATIENCE = {patience}
@@ -26,6 +26,7 @@ if {stuck}:
     show.Steps.advance = lambda *_: time.sleep(60)
 for call in json.loads(sys.argv[1]):
     sys.argv = ["ppdm", *call]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a run that was interrupted lets no second one in
     try:
         main()
     except SystemExit as left:

@@ -74,6 +74,8 @@ def test_json_tells_the_totals_and_they_are_the_estimate(
         "estimator": estimator,
         "spread": False,
         "joint": [],
+        "withheld": None,
+        "noise": None,
         "totals": expected.totals,
     }
     by = "group" if method == "by-class" else None

@@ -151,3 +151,13 @@ def test_a_plan_is_an_object_a_mapping_or_a_file_and_settings_are_laid_over_it(t
             perturb(people(), plan=wrong)
     with pytest.raises(UsageError, match="unknown setting 'gama' of a plan"):
         perturb(people(), gama=9)
+
+
+def test_an_index_of_pandas_is_a_column_only_where_it_has_a_name(tmp_path: Path) -> None:
+    frame = people(200).to_pandas()
+    chosen = frame[frame["age"] > 30]
+    assert chosen.index.to_list() != list(range(len(chosen)))
+    release = perturb(chosen, tmp_path / "r.csv", gamma=9, keep_order=True)
+    assert [a.name for a in release.sidecar.attributes] == list(frame.columns)
+    named = perturb(chosen.rename_axis("bed"), tmp_path / "n.csv", gamma=9, keep="bed", keep_order=True)
+    assert "bed" in [a.name for a in named.sidecar.attributes]

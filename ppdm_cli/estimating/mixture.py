@@ -123,6 +123,7 @@ class Mixture:
         found = self._lam * (told.ravel() - 2 * c + c**2)
         return np.asarray((found + (1 - self._lam) * (noise.ravel() - 2 * c * raw + c**2)) / self._lam**2)
 
+
 UNPUBLISHED = "it is what several recipes show together: nothing publishes by it"
 
 

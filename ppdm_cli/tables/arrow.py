@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,7 @@ def open_ipc_stream(stream: IO[bytes], name: str) -> ArrowTable:
     return ArrowTable(name, reader.schema, lambda: iter(reader), None, False)
 
 
+UNNAMED = re.compile(r"__index_level_\d+__")
 AS_TABLE = "give a path, or a polars, pandas or pyarrow table whose columns have one type each"
 
 
@@ -128,6 +130,9 @@ def from_arrow(data: Any) -> ArrowTable:
         raise UsageError(
             f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}", AS_TABLE
         ) from None
+    # of pandas: where rows stood before they were chosen is no attribute; an index with a name is a column
+    index = (whole.schema.pandas_metadata or {}).get("index_columns", [])
+    whole = whole.drop_columns([n for n in index if isinstance(n, str) and UNNAMED.fullmatch(n)])
     return ArrowTable("the table", whole.schema, lambda: iter(whole.to_batches()), whole.num_rows, True)
 
 
