@@ -67,14 +67,29 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
         ("predict", tree, data, "-o", f"{out}4.csv"),
         ("entropy", release),
         ("attack", release, "--truth", data),
+        (
+            "train-bayes",
+            release,
+            "--network",
+            "net.json",
+            "-o",
+            f"{out}6.bif",
+            "-o",
+            f"{out}6.csv",
+            "--export",
+            f"{out}6.svg",
+        ),
         ("generate", "--function", "1", "--records", "10", "-o", f"{out}5.csv"),
     ]
+    nodes = [{"name": CLASS, "states": []}, {"name": NAME, "states": [], "parents": [CLASS]}]
+    head = {"format": "ppdm-network", "version": 1, "tool": "ppdm"}
+    (folder / "net.json").write_text(json.dumps(head | {"nodes": nodes}))
     assert {c[0] for c in calls} == set(SUBCOMMANDS)
     for call in calls:
         done = here(*call)
         assert done.stdout or done.stderr or call[0] == "generate", call
         printable(done.stdout + done.stderr)
-        if call[0] in ("inspect", "estimate", "entropy", "attack"):
+        if call[0] in ("inspect", "estimate", "entropy", "attack", "train-bayes"):
             shown = here(*call, "--json", *(["--force"] * ("-o" in call))).stdout
             printable(shown)
             assert json.dumps(HOSTILE)[1:-1] in json.dumps(json.loads(shown)), "data is as it was"
