@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test bench faults fuzz papers docs clean
+.PHONY: demo test bench faults fuzz papers peers docs clean
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -39,6 +39,10 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.bayes
 	$(BIN)/python -m tests.papers.records
 	$(BIN)/python -m tests.papers.noise
+
+peers: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt multi-freq-ldpy==0.2.5
+	$(BIN)/python -m tests.papers.peers $(FOLDER)
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

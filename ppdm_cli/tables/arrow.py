@@ -131,8 +131,8 @@ def from_arrow(data: Any) -> ArrowTable:
             f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}", AS_TABLE
         ) from None
     # of pandas: where rows stood before they were chosen is no attribute; an index with a name is a column
-    index = (whole.schema.pandas_metadata or {}).get("index_columns", [])
-    whole = whole.drop_columns([n for n in index if isinstance(n, str) and UNNAMED.fullmatch(n)])
+    if b"pandas" in (whole.schema.metadata or {}):
+        whole = whole.drop_columns([n for n in whole.column_names if UNNAMED.fullmatch(n)])
     return ArrowTable("the table", whole.schema, lambda: iter(whole.to_batches()), whole.num_rows, True)
 
 
