@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
+    from ppdm_cli.stating import state
     from ppdm_cli.tables import CsvOptions
     from ppdm_cli.trees import Compared, Fitted, FromRelease, Tree, compare, predict, train_tree
 
@@ -30,7 +31,7 @@ __all__ = [
     "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Reconstructed", "RecordDesigns",
     "RefusedError", "Release", "Sidecar", "Tree", "UsageError", "__version__", "attack", "compare", "describe",
     "designs", "entropy", "estimate", "inspect", "merge_networks", "perturb", "predict", "reconstruct",
-    "record_designs", "running", "train_bayes", "train_tree",
+    "record_designs", "running", "state", "train_bayes", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -45,6 +46,7 @@ _ROOMS = {
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
     "sklearn": ("PpdmTreeClassifier",),
+    "stating": ("state",),
     "tables": ("CsvOptions",),
     "trees": ("Compared", "Fitted", "FromRelease", "Tree", "compare", "predict", "train_tree"),
 }

@@ -28,6 +28,7 @@ READS: dict[str, tuple[str, str, str]] = {
         "in.csv more.csv.ppdm.json plan.toml",
         "-o --sidecar --key-file",
     ),
+    "perturb, with a ledger": ("perturb in.csv --gamma 9 --drop id --people all", "in.csv", "-o --ledger"),
     "perturb --like": (
         "perturb original.csv --like r.csv",
         "original.csv r.csv r.csv.ppdm.json",
@@ -58,6 +59,11 @@ READS: dict[str, tuple[str, str, str]] = {
         "inspect in.csv --describe describing.toml",
         "in.csv describing.toml region.csv flip.csv",
         "-o",
+    ),
+    "inspect --report": (
+        "inspect r.csv --about about.toml --attack attack.json --ledger all.ledger --people all",
+        "r.csv r.csv.ppdm.json about.toml attack.json all.ledger",
+        "--report",
     ),
     "reconstruct": ("reconstruct r.csv", "r.csv r.csv.ppdm.json", "-o --output-sidecar"),
     "attack": (
@@ -104,6 +110,8 @@ SUFFIX = {
     "--sidecar": "json",
     "--output-sidecar": "json",
     "--key-file": "key",
+    "--report": "html",
+    "--ledger": "ledger",
 }
 
 
@@ -127,7 +135,11 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")
     (folder / "my.key").write_text("5e" * 32 + "\n")
     (folder / "my.key").chmod(0o600)
-    perturb(frame, folder / "r.csv", gamma=9, class_="group")
+    perturb(frame, folder / "r.csv", gamma=9, class_="group", ledger=folder / "all.ledger", people="all")
+    (folder / "about.toml").write_text('name = "all"\n')
+    made = ("attack", "r.csv", "--with", "posterior", "--json")
+    with (folder / "attack.json").open("wb") as file:
+        subprocess.run([sys.executable, "-m", "ppdm_cli", *made], cwd=folder, check=True, stdout=file)
     perturb(frame, folder / "r2.csv", like=folder / "r.csv")
     perturb(frame, folder / "c.csv", gamma=9, class_="group", copies=2)
     (folder / "s.json").write_bytes((folder / "r.csv.ppdm.json").read_bytes())
@@ -153,7 +165,8 @@ def folder(stocked: Path, tmp_path: Path) -> Path:
 
 def ways(options: str, **given: str) -> list[str]:
     """Every output named, each with a file of its own unless it is given one."""
-    named = [o for o in options.split() if o == "-o" or o in given or o == "--key-file"]
+    always = ("-o", "--key-file", "--ledger", "--report")
+    named = [o for o in options.split() if o in given or o in always]
     return [w for o in named for w in (o, given.get(o, f"fresh.{SUFFIX.get(o, 'csv')}"))]
 
 

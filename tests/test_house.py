@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 400, 60, 8
 FRONT_DOORS = {
-    "attack", "command", "entropy", "estimate", "inspect", "perturb", "predict", "reconstruct",
+    "attack", "command", "entropy", "estimate", "inspect", "perturb", "predict", "reconstruct", "state",
     "train_bayes", "train_tree",
 }  # fmt: skip
 """What users call, with an argument for each option."""

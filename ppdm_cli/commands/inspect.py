@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, force_option, json_option, sidecar_option
+from ppdm_cli.commands.options import FILE, file_option, force_option, json_option, sidecar_option
 from ppdm_cli.errors import UsageError
 
 
@@ -16,6 +17,7 @@ from ppdm_cli.errors import UsageError
 Examples:
   ppdm inspect release.parquet
   ppdm inspect release.csv.ppdm.json --prior 0.01 --json
+  ppdm inspect release.csv --report statement.html --about about.toml --attack attack.json
   ppdm inspect pram.csv --describe plan.toml -o pram.csv.ppdm.json
 
 \b
@@ -39,6 +41,20 @@ Memory: constant.""",
     help="Write a sidecar for a FILE that another tool perturbed, by a plan that says how; -o names it.",
 )
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where --describe writes the sidecar.")
+@file_option(
+    "--report",
+    help="Write the statement for a data protection officer: .html, .md, .json, or .yaml, the entry of the "
+    "registry of differential-privacy deployments.",
+)
+@file_option("--about", help="With --report: a TOML file of what only the curator can say.")
+@file_option("--attack", help="With --report: what `ppdm attack RELEASE --json` printed.")
+@file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
+@click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
+@click.option(
+    "--internal",
+    is_flag=True,
+    help="With --report: also take attacks that were measured against the original. Nobody else may get it.",
+)
 @sidecar_option
 @force_option
 @json_option
@@ -47,9 +63,11 @@ def command(
     prior: float,
     describe: Path | None,
     output: Path | None,
+    report: Path | None,
     sidecar: Path | None,
     force: bool,
     as_json: bool,
+    **stated: Any,
 ) -> None:
     """Show what FILE promises: a release, a result table or a sidecar.
 
@@ -61,13 +79,18 @@ def command(
     """
     from ppdm_cli import inspection
     from ppdm_cli.commands import show
-    from ppdm_cli.percentages import percent
     from ppdm_cli.sidecar import display_json
 
     if (describe is None) != (output is None) or (describe is not None and sidecar is not None):
         raise UsageError(
             "--describe and -o go together, and with no --sidecar", "say --describe PLAN -o FILE.ppdm.json"
         )
+    if report is None and any(stated.values()):
+        raise UsageError(
+            "--about, --attack, --ledger, --people and --internal go with --report", "say --report FILE"
+        )
+    if report is not None and describe is not None:
+        raise UsageError("--report is about a release, and --describe makes one", "say one after the other")
     if describe is not None:
         from ppdm_cli import perturbing
 
@@ -76,18 +99,30 @@ def command(
         done = inspection.inspect(described, prior=prior)
     else:
         done = inspection.inspect(file, sidecar, prior=prior)
+    if report is not None:
+        from ppdm_cli.stating import state
+
+        state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
     if as_json:
         click.echo(display_json(done.figures | {"sentences": done.sentences}))
         return
+    _show(done)
+
+
+def _show(done: Any) -> None:
+    from ppdm_cli import inspection
+    from ppdm_cli.commands import show
+    from ppdm_cli.percentages import percent
+
     out, shown = show.console(), done.sidecar
     records = "an unknown number of" if shown.records is None else shown.records
     noise = inspection.noisy(shown)
-    substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(prior)} becomes"]
+    substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(done.prior)} becomes"]
     if shown.withholding:
         substitution = ["published", *(c for c in substitution if c != "condition")]
     title, rows = (
         f"{shown.stage}, {records} records, release {shown.release}",
-        inspection.of_attributes(shown, prior),
+        inspection.of_attributes(shown, done.prior),
     )
     columns = [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)]
     if shown.altered:

@@ -201,6 +201,13 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     help="With --id: a secret that parties share, created if absent; the sidecar gets a digest of the order of "
     "the records, by which whoever joins the parties' columns sees that they agree.",
 )
+@file_option(
+    "--ledger",
+    help="With --people: a file, begun if absent, that each release is entered into before it appears. The "
+    "epsilons of those about the same people are added up; above the total that its first line states it is "
+    "refused.",
+)
+@click.option("--people", metavar="NAME", help="Whom the release is about, in words of your own; see --ledger.")
 @click.option(
     "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
 )
@@ -270,6 +277,8 @@ def _print_json(release: Any) -> None:
 
     done = ("dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled")
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
+    if release.account is not None:
+        figures["ledger"] = {"total": release.account.total, "sentences": release.account.sentences}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
     click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
@@ -326,4 +335,6 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
             f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
             "person's value of it knows roughly where that row is. --shuffle hides it."
         )
+    if release.account is not None:
+        sentences += release.account.sentences
     show.say(out, sentences)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
+from msgspec import UnsetType
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.noise_report import NoiseReport, report
 from ppdm_cli.perturbing.order import Sample as OrderSample
@@ -26,6 +28,7 @@ from ppdm_cli.perturbing.order import telling
 from ppdm_cli.perturbing.order_digest import with_order
 from ppdm_cli.perturbing.persons import left_out
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.plan_file import read_toml
 from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_id, resolved, sidecar_of
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
@@ -41,7 +44,7 @@ from ppdm_cli.trees import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "describe", "perturb", "telling"]
+__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "describe", "perturb", "read_toml", "telling"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +69,8 @@ class Release(Shown):
     """The number of bins was chosen (--bins auto)."""
     noise: NoiseReport | None = None
     """What noise that keeps a tree did."""
+    account: Account | None = None
+    """What the ledger says of these people, with this release."""
 
     def _words(self) -> list[str]:
         return self.sidecar._words()
@@ -90,6 +95,8 @@ def perturb(
     key_file: str | Path | None = None,
     id: str | None = None,
     order_key: str | Path | None = None,
+    ledger: str | Path | None = None,
+    people: str | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
     csv: CsvOptions | None = None,
@@ -103,13 +110,15 @@ def perturb(
     `Plan`, a mapping of its settings, or a TOML file; settings named besides are laid over it, like
     the options of `ppdm perturb`; attributes such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
     Of several `copies`, what comes back is the first. Some values of `scheme` go with a `tree` that they keep.
+    A `ledger` gets an entry about its `people` before the release appears.
     """
+    entering = Entering(ledger, people)
     key, key_path, known_design = _key(seed, key_file, id, order_key)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     if tree is not None or named(settings.get("scheme")):
         settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
-        noise = NoisePlan.of(tree, settings)
-        return _noisy(data, noise, key, Where(output, sidecar, force, to), shuffle, keep_order, csv, from_)
+        noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
+        return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
     table = _original(data, csv_options(csv, asked, earlier, id), from_)
@@ -117,24 +126,34 @@ def perturb(
     with ExitStack() as stack:
         targets = [Output(stack, name, sidecar, force, to) for name in names]
         settled = resolved(table, asked, earlier, id)
-        if settled.several and copies > 1:
-            raise UsageError("copies of a release with several recipes are not made", "say --publish all")
         kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
         out = _left_out(table, key, asked, id)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
-        group, filled = release_id(key, settled), []
-        work = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
-        for number, target in enumerate(targets, 1):
-            review = Review(table, settled, clip, keep_order, 0 if out is None else len(out))
-            copy = Copy(copies, number, group) if copies > 1 else None
-            rows = None if table.rows is None else table.rows - review.left_out
-            name = release_id(key, settled, number)
-            made = sidecar_of(settled, key.origin, name, rows, copy, asked.rows_per_person)
-            made = msgspec.structs.replace(made, order=order)
+        left = 0 if out is None else len(out)
+        promised = _sidecars(settled, key, table, left, asked.rows_per_person, copies, order)
+        entering.check(promised[0])
+        work, filled = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out), []
+        for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
+            review = Review(table, settled, clip, keep_order, left)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
+        entering.enter(filled[0])
         publish(*kept, *shared, *targets)
-    found = review.found(id)
-    return Release(filled[0], targets[0].frame, **found, shuffled=shuffle, sized=asked.bins == "auto")
+    found = review.found(id) | {"sized": asked.bins == "auto", "account": entering.account}
+    return Release(filled[0], targets[0].frame, **found, shuffled=shuffle)
+
+
+def _sidecars(
+    plan: ResolvedPlan, key: Key, table: Table, left: int, each: int | None, copies: int, order: str | UnsetType
+) -> list[Sidecar]:
+    """Return the sidecar of each copy, of a table of which so many rows are left out."""
+    if plan.several and copies > 1:
+        raise UsageError("copies of a release with several recipes are not made", "say --publish all")
+    group, rows = release_id(key, plan), None if table.rows is None else table.rows - left
+    made = []
+    for number in range(1, copies + 1):
+        copy, name = Copy(copies, number, group) if copies > 1 else None, release_id(key, plan, number)
+        made.append(sidecar_of(plan, key.origin, name, rows, copy, each))
+    return [msgspec.structs.replace(m, order=order) for m in made]
 
 
 def _left_out(table: Table, key: Key, asked: Plan, identifier: str | None) -> Any:
@@ -152,6 +171,7 @@ class Where:
     sidecar: str | Path | None
     force: bool
     to: Literal["arrow", "csv"] | None
+    ledger: Entering
 
 
 def _noisy(
@@ -171,10 +191,13 @@ def _noisy(
         work = NoiseAdder(table, plan, key, shuffle)
         review = Review(table, work.resolved, False, keep_order)
         made = work.sidecar(key, release_id(key, work.resolved), table.rows)
+        where.ledger.check(made)
         filled = _fill(target, work, made, review, shuffle)
+        where.ledger.enter(filled)
         publish(target)
-    told = report(work, review.checks)
-    return Release(filled, target.frame, **review.found(None), shuffled=shuffle, sized=False, noise=told)
+    told, account = report(work, review.checks), where.ledger.account
+    found = review.found(None)
+    return Release(filled, target.frame, **found, shuffled=shuffle, sized=False, noise=told, account=account)
 
 
 def _types(tree: Tree) -> dict[str, pa.DataType]:
