@@ -75,9 +75,9 @@ main()
 """
 
 
-def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Path, ppdm: Run) -> None:
+def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Path, here: Run) -> None:
     people().write_parquet(tmp_path / "in.parquet")
-    ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9")
+    here("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9")
     old = (tmp_path / "r.parquet").read_bytes()
     states = []
     for step in range(1, 12):
@@ -87,13 +87,13 @@ def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Pat
         for part in hidden:  # killed between two system calls, while what was there is kept under a hidden name
             assert part.name.endswith(".ppdm-part")
             part.unlink()
-        ppdm("inspect", "r.parquet")
+        here("inspect", "r.parquet")
         now = (tmp_path / "r.parquet").read_bytes()
         promised = (tmp_path / "r.parquet.ppdm.json").exists()
         states.append(("old" if now == old else "new", promised))
         if done.returncode == 0:
             break
-        ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force")
+        here("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force")
         old = (tmp_path / "r.parquet").read_bytes()
     assert states == [("old", True), *[("old", False)] * 3, ("new", False), *[("new", True)] * 3]
 

@@ -58,11 +58,11 @@ def test_no_room_for_predictions_leaves_the_old_ones(noise: Path, here: Run) -> 
         assert listing(noise) == before
 
 
-def test_a_kill_at_each_step_leaves_whole_files(noise: Path, ppdm: Run) -> None:
+def test_a_kill_at_each_step_leaves_whole_files(noise: Path, here: Run) -> None:
     args = (*TRAIN, "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2], "--force")
-    ppdm(*TRAIN[:4], "--class", "member", "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2])
+    here(*TRAIN[:4], "--class", "member", "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2])
     old = {n: (noise / n).read_bytes() for n in OUTPUTS}
-    ppdm(*args)
+    here(*args)
     new = {n: (noise / n).read_bytes() for n in OUTPUTS}
     states = []
     for step in range(1, 20):

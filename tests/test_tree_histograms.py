@@ -74,7 +74,7 @@ def test_siblings_are_subtracted_and_a_wrong_difference_is_seen(monkeypatch: pyt
 def test_dense_histograms_stay_under_their_bound(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """65,536 values and 255 classes are 133 MB if counted densely, in one attribute at one node."""
     rng = np.random.default_rng(2)
-    n = 300_000
+    n = 100_000
     wide = {f"x{i}": rng.permutation(n) % 65_536 for i in range(3)}
     narrow = {f"z{i}": rng.integers(0, 20_000, n) for i in range(2)}
     small = {"s": rng.integers(0, 300, n)}
