@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ppdm_cli.inspection import Inspected, inspect
     from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
+    from ppdm_cli.querying import Answers, Query, query
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from ppdm_cli.trees import Compared, Fitted, FromRelease, Tree, compare, predict, train_tree
 
 __all__ = [
-    "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted", "FromRelease",
-    "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Reconstructed", "RecordDesigns",
-    "RefusedError", "Release", "Sidecar", "Tree", "UsageError", "__version__", "attack", "compare", "describe",
-    "designs", "entropy", "estimate", "inspect", "merge_networks", "perturb", "predict", "reconstruct",
-    "record_designs", "running", "state", "train_bayes", "train_tree",
+    "Answers", "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted",
+    "FromRelease", "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Query", "Reconstructed",
+    "RecordDesigns", "RefusedError", "Release", "Sidecar", "Tree", "UsageError", "__version__", "attack",
+    "compare", "describe", "designs", "entropy", "estimate", "inspect", "merge_networks", "perturb",
+    "predict", "query", "reconstruct", "record_designs", "running", "state", "train_bayes", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -43,6 +44,7 @@ _ROOMS = {
     "networks": ("Network", "merge_networks", "train_bayes"),
     "perturbing": ("Plan", "Release", "describe", "perturb"),
     "inspection": ("Inspected", "inspect"),
+    "querying": ("Answers", "Query", "query"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
     "sklearn": ("PpdmTreeClassifier",),

@@ -118,8 +118,8 @@ class GammaDiagonal(Drawn):
         np.fill_diagonal(matrix, self.staying)
         return matrix
 
-    def scores(self, values: Floats) -> Floats:
-        return self.solve(values)  # symmetric
+    def scores(self, values: Floats, axis: int = 0) -> Floats:
+        return self.solve(values, axis)  # symmetric
 
     def repeated(self, times: int) -> list[dict[str, float]]:
         """Return M^t = lam^t I + (1 - lam^t)/N J (maths 1)."""

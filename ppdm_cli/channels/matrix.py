@@ -133,10 +133,9 @@ class Matrix(ABC):
         """Return Kang's bound on sigma/||X||, or None where it does not apply."""
         return None
 
-    def scores(self, values: Floats) -> Floats:
-        """Return w with M^T w = values; of all such the one of least variance under equal shares."""
-        found: Floats = values @ self.inverse
-        return found
+    def scores(self, values: Floats, axis: int = 0) -> Floats:
+        """Return w with M^T w = values along one axis; of all such that of least variance for equal shares."""
+        return applied(self.inverse.T, values, axis)
 
     def repeated(self, times: int) -> list[dict[str, float]]:
         """Return the figures of M^t for t = 1..times, for a matrix that publishes what it takes."""

@@ -23,6 +23,7 @@ SUBCOMMANDS = {
     "perturb": "Perturb a table and publish it with its sidecar (the owner).",
     "inspect": "Show what a release promises, and what it does not.",
     "estimate": "Estimate the original distributions from a release (the miner).",
+    "query": "Answer questions about the originals from a release (the miner).",
     "reconstruct": "Turn a release into a data set for any mining tool (the miner).",
     "train-tree": "Train a decision tree on a release, or on any other table.",
     "train-bayes": "Learn a Bayesian network's parameters from perturbed columns.",

@@ -105,6 +105,16 @@ class Mixture:
             found += comb(power, i) * (-self.constant) ** (power - i) * own.ravel()
         return np.asarray(found / self._lam**power)
 
+    def scores(self, values: Floats) -> Floats:
+        """Return A^T v for tables of the attributes' values, flat after any leading axes, of a whole kind."""
+        lead = values.shape[: values.ndim - 1]
+        tables = (values.reshape(*lead, *self.sizes), (values * self.constant).reshape(*lead, *self.sizes))
+        told, blind = (
+            forward(table, [s.power(power, 1).T for s in self.sides])
+            for table, power in zip(tables, (1, 0), strict=True)
+        )
+        return np.asarray(((told - blind) / self._lam).reshape(*lead, self.outputs))
+
     def seen(self, observed: np.ndarray) -> np.ndarray:
         """Return how many records were published as each combination."""
         ways = self.kind.ways

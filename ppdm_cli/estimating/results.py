@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
 
 from ppdm_cli import sidecar as sidecars
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ppdm_cli.estimating import Estimate, Estimated
+    from ppdm_cli.estimating import Estimated
 
 
 def as_frame(tables: Sequence[Estimated]) -> pl.DataFrame:
@@ -57,7 +58,17 @@ def _columns(table: Estimated) -> dict[str, Any]:
     return columns
 
 
-def fill(done: Estimate, output: Output) -> None:
+class Result(Protocol):
+    """What was estimated of a release, as a table."""
+
+    @property
+    def frame(self) -> pl.DataFrame: ...
+
+    @property
+    def sidecar(self) -> Sidecar: ...
+
+
+def fill(done: Result, output: Output) -> None:
     """Write the table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
 
     Its records are the table's rows; how many the release has is in the history.

@@ -1,0 +1,140 @@
+"""`ppdm query`: answer questions about the originals from a release."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from decimal import Decimal
+from math import floor, log10
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands import options
+from ppdm_cli.errors import UsageError, counted
+
+
+@click.command(
+    "query",
+    epilog="""\b
+Examples:
+  ppdm query release.parquet 'select mean(age), share(smoker = "yes") group by sex'
+  ppdm query release.parquet 'select quantile(income, .9), count() where age >= 40' --population
+  ppdm query release.parquet \\
+    'select mean(age) filter (where sex = "F") - mean(age) filter (where sex = "M") as gap'
+  ppdm query march.parquet --against february.parquet 'select share(outcome = "well")'
+
+\b
+Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
+fit, 4 no release of this kind can tell. Memory: proportional to the combinations of the
+values that an answer touches, not to the records.""",
+)
+@click.argument("release", nargs=-1, required=True, type=options.FILE)
+@click.argument("question", metavar="'SELECT ...'")
+@options.file_option(
+    "--against", metavar="OTHER", help="A release of other records: adds the differences from its answers."
+)
+@click.option(
+    "--bins",
+    type=int,
+    metavar="N",
+    help="Take kept numbers that are grouped by, or have quantiles, in at most N bins of a round width.  "
+    "[default: value by value]",
+)
+@click.option(
+    "--level",
+    type=float,
+    default=0.95,
+    show_default=True,
+    metavar="P",
+    help="The probability with which an interval holds the truth.",
+)
+@click.option(
+    "--population",
+    is_flag=True,
+    help="Wider intervals: the records are a random sample, and its population is meant.",
+)
+@options.file_option(
+    "-o",
+    "--output",
+    help="The answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
+)
+@options.sidecar_option
+@options.from_option
+@options.to_option
+@options.force_option
+@options.json_option
+def command(
+    release: tuple[Path, ...],
+    question: str,
+    against: Path | None,
+    output: Path | None,
+    to: Any,
+    force: bool,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Answer a question about the originals from a RELEASE and its sidecar, without a reconstruction.
+
+    The question is a select statement without a table: count(), sum(x), mean(x), share(condition),
+    variance(x), stddev(x), quantile(x, share) and median(x) of perturbed or kept columns, each with
+    filter (where ...) if need be; + - * / of them, which gives ratios and differences of groups;
+    where and group by. Every answer is unbiased, with a standard error and a 95% interval (low, high)
+    that have all covariances in them, and with the number of records that would make it as certain if
+    they were originals. Intervals are about these records unless --population asks for more.
+    """
+    from ppdm_cli.commands import show
+    from ppdm_cli.querying import answers, fill
+    from ppdm_cli.sidecar import display_json
+    from ppdm_cli.tables import Output, publish
+
+    if as_json and str(output) == "-":
+        raise UsageError("--json and -o - would both write to standard output", "name an output file")
+    stack = click.get_current_context().with_resource(ExitStack())
+    table = Output(stack, output, force=force, to=to) if output is not None else None
+    with show.progress():
+        done = answers([str(r) for r in release], question, against=against, **settings)
+    if table is not None:
+        fill(done, table)
+        publish(table)
+    if as_json:
+        click.echo(display_json(_figures(done)))
+    else:
+        _show(done, in_file=output is not None)
+
+
+def _figures(done: Any) -> dict[str, Any]:
+    return {
+        "release": done.sidecar.release,
+        "records": done.records,
+        "level": done.coverage.level,
+        "population": done.coverage.population,
+        "remarks": done.remarks,
+        "rows": done.frame.to_dicts(),
+    }
+
+
+def _show(done: Any, in_file: bool) -> None:
+    """Print the answers and the remarks; only the remarks if the answers are in a file."""
+    from ppdm_cli.commands import show
+
+    out = show.console(stderr=in_file)
+    if not in_file:
+        show.say(out, [f"{counted(done.records, 'record')}; low to high is the {done.coverage}."])
+        frame = done.frame
+        keys = [*done.keys, "answer"]
+        numbers = [c for c in frame.columns if c not in keys and (c != "std_error" or done.against is None)]
+        titles = ["clean records" if n == "worth" else n.replace("_", " ") for n in numbers]
+        rows = [[*(r[k] for k in keys), *(_rounded(r, n) for n in numbers)] for r in frame.to_dicts()]
+        show.table(out, "Answers", [*keys, *titles], rows, keys=len(keys))
+    show.say(out, done.remarks)
+
+
+def _rounded(row: dict[str, Any], name: str) -> Decimal | int | None:
+    """Return a number with the digits that its interval leaves; a Decimal, which is shown as it is."""
+    value = row[name]
+    if value is None or name == "worth":
+        return None if value is None else round(value)
+    reach = (row["high"] - row["low"]) / 4 if row["low"] is not None else 0.0
+    digits = 1 - floor(log10(reach)) if reach > 0 else 3
+    return Decimal(f"{value:.{min(max(digits, 0), 12)}f}")

@@ -1,0 +1,213 @@
+"""Answers from a release: means, sums, shares, variances, quantiles, by group and condition, unbiased.
+
+They are computed from the counts of what was published, with weights that undo the channels, never from a
+reconstruction; with standard errors and intervals that have all covariances in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ppdm_cli.domain import Bins, unit
+from ppdm_cli.door import spoken
+from ppdm_cli.errors import PpdmError, counted, quoted
+from ppdm_cli.estimating import Coverage, fill
+from ppdm_cli.files import one_run
+from ppdm_cli.querying import grammar
+from ppdm_cli.querying.answering import Row, answered, difference
+from ppdm_cli.querying.asked import Aggregate, Column, Question, parts
+from ppdm_cli.releases import open_releases
+from ppdm_cli.settings import names
+from ppdm_cli.shown import Shown
+from ppdm_cli.sidecar import Sidecar
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["Answers", "Query", "answers", "fill", "query"]
+
+_FIGURES = ("value", "std_error", "low", "high", "worth")
+_BESIDE = ("against", "difference", "difference_low", "difference_high")
+
+
+@dataclass(frozen=True, repr=False)
+class Answers(Shown):
+    """What a question was answered, one row for each answer and group."""
+
+    rows: list[Row]
+    by: tuple[str, ...]
+    sidecar: Sidecar
+    records: int
+    coverage: Coverage
+    remarks: list[str]
+    against: Answers | None = None
+    """The same of another release, where differences from it were asked for."""
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the names of the columns that tell the groups."""
+        return [f"group {n}" if n in ("answer", *_FIGURES, *_BESIDE) else n for n in self.by]
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Return a polars DataFrame, as `-o` writes it."""
+        import polars as pl
+
+        columns = {key: [r.group[i] for r in self.rows] for i, key in enumerate(self.keys)}
+        frame = pl.DataFrame(columns | {"answer": [r.title for r in self.rows]})
+        figures = [pl.Series(n, [getattr(r, n) for r in self.rows], pl.Float64) for n in _FIGURES]
+        if self.against is not None:
+            others = {(r.group, r.title): r for r in self.against.rows}
+            beside = [difference(r, others.get((r.group, r.title))) for r in self.rows]
+            pairs = zip(_BESIDE, zip(*beside, strict=True), strict=True)
+            figures += [pl.Series(n, list(column), pl.Float64) for n, column in pairs] if beside else []
+        return frame.with_columns(figures)
+
+    def _words(self) -> list[str]:
+        return [counted(len(self.rows), "answer"), f"from {counted(self.records, 'record')}"]
+
+    def _body(self) -> Any:
+        return self.frame
+
+
+@one_run()
+def answers(
+    data: Any,
+    text: str,
+    *,
+    sidecar: Sidecar | str | Path | None = None,
+    against: Any = None,
+    bins: int | None = None,
+    level: float = 0.95,
+    population: bool = False,
+    from_: Literal["arrow", "csv"] | None = None,
+) -> Answers:
+    """Answer a select statement from a release, or from several with the same plan.
+
+    Intervals cover with a probability of `level`: what is true of these records, or of the `population` that
+    they are a sample of. `bins` is for kept numbers with many values that groups or quantiles are asked of.
+    `against` is a release of other records, the difference from which is told too.
+    """
+    if against is not None:
+        other = answers(against, text, bins=bins, level=level, population=population, from_=from_)
+        own = answers(data, text, sidecar=sidecar, bins=bins, level=level, population=population, from_=from_)
+        return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
+    question = grammar.question(text)
+    coverage = Coverage(level, False, population)
+    table, sidecar = open_releases(data, sidecar, from_, withholding=True)
+    rows, sidecar, records = answered(table, sidecar, question, coverage, bins)
+    remarks = [*_middles(sidecar, question), *_missing(rows)]
+    return Answers(rows, question.titles, sidecar, records, coverage, remarks)
+
+
+@dataclass(frozen=True, repr=False)
+class Query(Shown):
+    """A release that can be asked: `query(release).mean("age", by="sex", where="smoker = 'yes'")`."""
+
+    data: Any
+    settings: dict[str, Any]
+
+    def select(self, text: str) -> Answers:
+        """Return the answer to a select statement."""
+        try:
+            return answers(self.data, text, **self.settings)
+        except PpdmError as error:
+            raise type(error)(spoken(error.what), spoken(error.next_step)) from None
+
+    def count(self, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        return self._one("count()", "count", by, where)
+
+    def sum(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        return self._of("sum", column, by, where)
+
+    def mean(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        return self._of("mean", column, by, where)
+
+    def variance(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        return self._of("variance", column, by, where)
+
+    def stddev(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        return self._of("stddev", column, by, where)
+
+    def median(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        return self._of("median", column, by, where)
+
+    def quantile(self, column: str, share: float, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        asked = f"quantile({_name(column)}, {float(share)!r})"
+        return self._one(asked, f"quantile({column}, {share})", by, where)
+
+    def share(self, condition: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
+        """Return the share of the records for which a condition holds, such as "age >= 40"."""
+        return self._one(f"share({condition})", f"share({condition})", by, where)
+
+    def _of(self, function: str, column: str, by: str | Sequence[str], where: str) -> Answers:
+        return self._one(f"{function}({_name(column)})", f"{function}({column})", by, where)
+
+    def _one(self, asked: str, title: str, by: str | Sequence[str], where: str) -> Answers:
+        text = f"select {asked} as {_name(title)}"
+        text += f" where {where}" if where else ""
+        groups = ", ".join(map(_name, names("by", by)))
+        return self.select(text + (f" group by {groups}" if groups else ""))
+
+    def _words(self) -> list[str]:
+        return ["select, count, sum, mean, share, variance, stddev, median, quantile"]
+
+
+def query(
+    data: Any,
+    *,
+    sidecar: Sidecar | str | Path | None = None,
+    bins: int | None = None,
+    level: float = 0.95,
+    population: bool = False,
+) -> Query:
+    """Return a release, or several with the same plan, as what can be asked."""
+    return Query(data, {"sidecar": sidecar, "bins": bins, "level": level, "population": population})
+
+
+def _name(name: str) -> str:
+    """Return a column's name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _middles(sidecar: Sidecar, question: Question) -> list[str]:
+    """Return what to say of numbers that are the middles of bins."""
+    used = [
+        p.name
+        for item in question.items
+        for a in parts(item.answer)
+        if isinstance(a, Aggregate) and a.function not in ("count", "share")
+        for p in parts(a)
+        if isinstance(p, Column)
+    ]
+    middles = []
+    for name in dict.fromkeys(used):
+        attribute = sidecar.by_name[name]
+        if attribute.role == "perturbed" and isinstance(domain := attribute.domain, Bins):
+            first, last = domain.edges[:-1].astype(float), domain.tops()
+            half = (last - first).max() / 2 * unit(domain.kind)
+            middles.append(f"{quoted(name)} ({half:.3g})")
+    said = []
+    if middles:
+        said.append(
+            "A value is taken for the middle of its bin, and is no further from it than this: "
+            f"{', '.join(middles)}. "
+            "Intervals know nothing of that; quantiles take values as spread evenly inside bins."
+        )
+    return said
+
+
+def _missing(rows: Sequence[Row]) -> list[str]:
+    """Return what to say of answers that are missing."""
+    said = []
+    if none := sum(r.value is None for r in rows):
+        said.append(f"No answer {none} times: what it is divided by may be 0, as far as the release tells.")
+    coarse = sum(r.value is not None and r.low is None for r in rows)
+    if coarse:
+        said.append(
+            f"No interval {coarse} times: too few records were changed there for one that covers what it says."
+        )
+    return said

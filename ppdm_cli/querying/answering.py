@@ -1,0 +1,275 @@
+"""Answers to a question about a release: read in one pass, and computed from what was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import product
+from math import hypot, sqrt
+
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+from ppdm_cli.channels import Channel
+from ppdm_cli.engine import fold
+from ppdm_cli.errors import RefusedError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.estimating import FEWEST, Coverage, Showing, axes_of, axis_of, with_kept
+from ppdm_cli.querying.asked import Aggregate, Column, Condition, Item, Predicate, Question, named, parts
+from ppdm_cli.querying.conditions import resolved
+from ppdm_cli.querying.counting import Reading, Shown, Tally, merged
+from ppdm_cli.querying.functions import Compiler, Computed, possible
+from ppdm_cli.querying.moments import Moments, moments
+from ppdm_cli.querying.quantiles import Quantile
+from ppdm_cli.querying.scope import Scope, groups_over
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.stats import normal_quantile
+from ppdm_cli.tables import Table
+
+MOST_CELLS = 1 << 22
+"""Cells of all counted tables together."""
+MOST_NUMBERS = 1 << 25
+"""Numbers that one table's sums are weighed with, and that their covariances have."""
+ALIKE = 1.02
+"""Records of several recipes whose lam differs by no more than this factor count as one kind."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One answer about one group; None where it cannot be told."""
+
+    group: tuple[str, ...]
+    title: str
+    value: float | None
+    std_error: float | None
+    low: float | None
+    high: float | None
+    worth: float | None
+    """From how many records the answer would be as certain, were they the originals."""
+
+
+def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
+    """Return the other release's answer, what the own is more than it, and the interval of that.
+
+    By the intervals of both, which are of independent errors (MOVER; Zou and Donner 2008).
+    """
+    if other is None or own.value is None or other.value is None:
+        return None if other is None else other.value, None, None, None
+    apart = own.value - other.value
+    if own.low is None or own.high is None or other.low is None or other.high is None:
+        return other.value, apart, None, None
+    low = apart - hypot(own.value - own.low, other.high - other.value)
+    return other.value, apart, low, apart + hypot(own.high - own.value, other.value - other.low)
+
+
+@dataclass(eq=False)
+class Asked:
+    """A scope with what is computed in it, and what is counted for it."""
+
+    scope: Scope
+    items: list[tuple[int, Computed | Quantile]]
+    """By their places in the question."""
+    groups: list[np.ndarray]
+    labels: list[list[str]]
+    reading: Reading
+
+
+def answered(
+    table: Table, sidecar: Sidecar, question: Question, coverage: Coverage, bins: int | None
+) -> tuple[list[Row], Sidecar, int]:
+    """Return the answers by group, the sidecar with a domain for each grouped column, and the records."""
+    with ExitStack() as stack:
+        _check(sidecar, question)
+        table, sidecar = with_kept(table, sidecar, _listed(sidecar, question), bins, stack)
+        kept = [b.name for b in question.by if isinstance(b, Column) and _kept(sidecar, b.name)]
+        strata = tuple(sidecar.axis(n) for n in kept)
+        records = float(sidecar.records) if sidecar.records is not None else np.inf
+        asked = _asked(sidecar, question, records)
+        tally = Tally(strata, tuple(a.reading for a in asked))
+        _check_size(tally, asked)
+        found = fold(table, tally, merged, columns=tally.columns)
+        sizes, counted = found if found is not None else tally(None)
+    rows: list[Row] = []
+    z = normal_quantile((1 + coverage.level) / 2)
+    known = [moments(a.scope, a.groups, a.reading, c, sizes) for a, c in zip(asked, counted, strict=True)]
+    outer = [list(each) for each in product(*(c.domain.labels() for c in strata))]
+    for place, own in enumerate(outer):
+        if strata and not sizes[place]:
+            continue
+        for inner in range(len(asked[0].groups)):
+            group = _group(question, kept, own, asked[0].labels[inner])
+            found_rows = [
+                (
+                    number,
+                    _row(
+                        group, question.items[number].title, computed, m, (place, inner), coverage.population, z
+                    ),
+                )
+                for a, m in zip(asked, known, strict=True)
+                for number, computed in a.items
+            ]
+            rows += [row for _, row in sorted(found_rows, key=lambda pair: pair[0])]
+    return rows, sidecar, int(sizes.sum())
+
+
+def _kept(sidecar: Sidecar, name: str) -> bool:
+    return sidecar.by_name[name].role == "kept"
+
+
+def _check(sidecar: Sidecar, question: Question) -> None:
+    """Check that all columns exist, and can be told of."""
+    wanted = [*question.items, *question.by, question.where]
+    for each in wanted:
+        for name in named(each.answer if isinstance(each, Item) else each):
+            if name not in sidecar.by_name:
+                raise unknown_column(name, sidecar.by_name, "the question")
+            channel = None if _kept(sidecar, name) else sidecar.spec(name)
+            if channel is None or sidecar.withholding:
+                continue
+            through = sidecar.through(name)
+            if through.noise is not None or not through.matrix.invertible:
+                raise RefusedError(
+                    f"what {quoted(name)} was perturbed with has no unbiased estimate that can be trusted",
+                    "ppdm estimate has the likeliest counts",
+                )
+
+
+def _listed(sidecar: Sidecar, question: Question) -> list[str]:
+    """Return the kept columns whose values are taken one by one: those of groups and quantiles."""
+    found = [b.name for b in question.by if isinstance(b, Column)]
+    return [n for n in dict.fromkeys([*found, *_quantiles(question.items)]) if _kept(sidecar, n)]
+
+
+def _quantiles(items: Iterable[Item]) -> list[str]:
+    """Return the columns that quantiles are asked of."""
+    return [
+        p.arguments[0].name
+        for item in items
+        for p in parts(item.answer)
+        if isinstance(p, Aggregate) and p.function == "quantile" and isinstance(p.arguments[0], Column)
+    ]
+
+
+def _asked(sidecar: Sidecar, question: Question, records: float) -> list[Asked]:
+    """Return the scopes of a question: one for all answers that touch the same columns."""
+    together: dict[tuple[str, ...], list[int]] = {}
+    shared = [n for part in (question.where, *question.by) for n in named(part)]
+    for number, item in enumerate(question.items):
+        own = [n for n in dict.fromkeys([*shared, *named(item.answer)]) if not _kept(sidecar, n)]
+        own += [n for n in _quantiles([item]) if _kept(sidecar, n)]
+        together.setdefault(tuple(dict.fromkeys(own)), []).append(number)
+    return [_scoped(sidecar, question, names, numbers, records) for names, numbers in together.items()]
+
+
+def _scoped(
+    sidecar: Sidecar, question: Question, names: Sequence[str], numbers: Sequence[int], records: float
+) -> Asked:
+    items = [question.items[i] for i in numbers]
+    axes, shown = _axes(sidecar, names)
+    atoms = _atoms(sidecar, [question.where, *question.by, *(i.answer for i in items)])
+    kinds = {a.name: a.kind for a in sidecar.attributes}
+    scope = Scope(kinds, {n: d for a in axes for n, d in a.each()}, atoms)
+    compiler = Compiler(scope, question.where, records)
+    computed = [(number, compiler.answer(question.items[number].answer)) for number in numbers]
+    over: list[Column | Condition] = [
+        b for b in question.by if not isinstance(b, Column) or not _kept(sidecar, b.name)
+    ]
+    groups, labels = groups_over(scope, over)
+    factors = {f for f, _ in scope.sums} | {()}
+    products = {tuple(sorted(a + b)) for a in factors for b in factors}
+    reading = Reading(axes, tuple(atoms), tuple(sorted(products)), shown)
+    return Asked(scope, computed, groups, labels, reading)
+
+
+def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
+    """Return what is asked of kept columns, record by record."""
+    found: dict[Predicate, None] = {}
+    for part in (p for each in asked for p in parts(each)):
+        if isinstance(part, Predicate) and _kept(sidecar, part.column):
+            found[resolved(part, sidecar.by_name[part.column].kind)] = None
+        elif isinstance(part, Aggregate) and part.function != "quantile":
+            numbers = (p for argument in part.arguments for p in parts(argument))
+            names = [p.name for p in numbers if isinstance(p, Column) and _kept(sidecar, p.name)]
+            found |= {Predicate(n, "null"): None for n in names}
+    return list(found)
+
+
+def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], Shown | None]:
+    """Return the axes of the tables, and of several recipes the kinds of records that show all of them."""
+    if not sidecar.withholding or all(_kept(sidecar, n) for n in names):
+        return axes_of(sidecar, names), None
+    axes = tuple(axis_of(sidecar, n) for n in names)
+    showing = Showing.of(sidecar, axes)
+    kinds, which = showing.recipes.kinds(range(len(axes)), ALIKE)
+    whole = [i for i, kind in enumerate(kinds) if len(kind.axes) == len(axes)]
+    if not whole:
+        raise RefusedError(
+            f"{listed(names)} were never published together in one record",
+            "ask for fewer of them together, or ask the owner for recipes that show them together",
+        )
+    places = np.full(len(kinds), -1)
+    places[whole] = np.arange(len(whole))
+    return axes, Shown(showing, tuple(kinds[i] for i in whole), places[which])
+
+
+def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
+    cells = sum(r.cells(tally.groups) for r in tally.readings)
+    sums = [len(a.scope.sums) * len(a.groups) for a in asked]
+    published = [a.scope.patterns * max(*a.reading.outputs, int(np.prod(a.scope.sizes))) for a in asked]
+    numbers = max(s * max(p, s * tally.groups) for s, p in zip(sums, published, strict=True))
+    if cells > MOST_CELLS or numbers > MOST_NUMBERS:
+        what = f"{cells:,} cells, more than {MOST_CELLS:,}"
+        if cells <= MOST_CELLS:
+            what = f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}"
+        raise UsageError(f"the question needs {what}", "touch fewer columns at once, or ask for fewer groups")
+
+
+def _group(
+    question: Question, kept: Sequence[str], outer: Sequence[str], inner: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a group's labels in the order of GROUP BY."""
+    left, right = iter(outer), iter(inner)
+    return tuple(next(left if isinstance(b, Column) and b.name in kept else right) for b in question.by)
+
+
+def _row(
+    group: tuple[str, ...],
+    title: str,
+    computed: Computed | Quantile,
+    known: Moments,
+    where: tuple[int, int],
+    population: bool,
+    z: float,
+) -> Row:
+    place, inner = where
+    many = known.sums.shape[1] // known.groups
+    some = slice(inner * many, (inner + 1) * many)
+    sums, covariance = known.sums[place, some], known.within(place, some, population)
+    sampled, clean = known.within(place, some, True), known.clean_within(place, some)
+    if isinstance(computed, Quantile):
+        value, low, high, moves = computed.of(sums, covariance, z)
+        std_error, sure = np.nan, True
+    else:
+        told = computed(sums)
+        sure = told.sure(covariance)
+        value, moves = told.value if sure else np.nan, told.gradient
+        low, high = told.interval(covariance, z) if sure else (np.nan, np.nan)
+        std_error = sqrt(told.variance(covariance)) if sure else np.nan
+    if _coarse(known, place, some, moves):
+        std_error = low = high = np.nan
+    worth = np.nan
+    if np.isfinite(value) and (whole := _variance(moves, sampled)) > 0:
+        worth = known.n * min(max(_variance(moves, clean) / whole, 0.0), 1.0)
+    elif np.isfinite(value):
+        worth = known.n
+    return Row(group, title, *(possible(float(v)) for v in (value, std_error, low, high, worth)))
+
+
+def _variance(moves: Floats, covariance: Floats) -> float:
+    return float(moves @ covariance @ moves)
+
+
+def _coarse(known: Moments, place: int, some: slice, moves: Floats) -> bool:
+    """Return whether an error is made of too few changed records for an interval that covers what it says."""
+    perturbed = np.diagonal(known.within(place, some, False)) > 1e-9
+    return bool(((known.steps[place, some] < FEWEST) & perturbed & (moves != 0)).any())

@@ -1,0 +1,273 @@
+"""SQL read as a question: sqlglot parses, and what cannot be answered is refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.querying.asked import (
+    Aggregate,
+    Answer,
+    Both,
+    Column,
+    Combined,
+    Condition,
+    Item,
+    Literals,
+    Not,
+    Number,
+    Predicate,
+    Question,
+    Sign,
+    either,
+)
+
+LONGEST = 1 << 16
+"""The most characters of a question."""
+TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "variance": (1, 1), "stddev": (1, 1),
+         "quantile": (2, 2), "median": (1, 1)}  # fmt: skip
+"""The functions, with the least and the most arguments of each."""
+_ALSO = {"avg": "mean", "var_samp": "variance", "stddev_samp": "stddev", "sd": "stddev"}
+ANSWERS = "count, sum, mean, share, variance, stddev, quantile and median"
+
+
+def question(text: str) -> Question:
+    """Return the question that a select statement asks."""
+    tree = _parsed(text)
+    exp = _sqlglot().exp
+    if not isinstance(tree, exp.Select):
+        raise _no("a statement that is no select")
+    known = {"expressions", "where", "group", "from", "from_", "kind", "hint", "operation_modifiers"}
+    for name, value in tree.args.items():
+        if value and name not in known:
+            raise _no(name.strip("_").upper().replace("_", " "))
+    group, where = tree.args.get("group"), tree.args.get("where")
+    if group is not None and any(v for n, v in group.args.items() if n != "expressions"):
+        raise _no("a GROUP BY with more than a list")
+    if not tree.expressions:
+        raise UsageError("the question asks for nothing", "such as 'select mean(age) group by sex'")
+    by = [] if group is None else group.expressions
+    return Question(
+        tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in tree.expressions),
+        None if where is None else _condition(where.this),
+        tuple(_group(e) for e in by),
+        tuple(e.name if isinstance(e, exp.Column) else _text(e) for e in by),
+    )
+
+
+def condition(text: str) -> Condition:
+    """Return the condition that stands after a WHERE."""
+    return _condition(_parsed(text))
+
+
+def _sqlglot() -> Any:
+    try:
+        import sqlglot
+    except ImportError:
+        raise UsageError(
+            "queries need an extra that is not installed", "install it with: pip install 'ppdm-cli[query]'"
+        ) from None
+    return sqlglot
+
+
+def _parsed(text: str) -> Any:
+    sqlglot = _sqlglot()
+    if len(text) > LONGEST:
+        raise UsageError(f"the question has more than {LONGEST} characters", "ask less at once")
+    try:
+        tree = sqlglot.parse_one(text)
+    except (sqlglot.errors.SqlglotError, RecursionError) as error:
+        found = getattr(error, "errors", None) or [{}]
+        line, column = found[0].get("line"), found[0].get("col")
+        where = f", at character {column} of line {line}" if line else ""
+        raise UsageError(
+            f"the question is not SQL that can be read{where}", "such as 'select mean(age) where sex = \"F\"'"
+        ) from None
+    return tree
+
+
+def _no(what: str) -> UsageError:
+    return UsageError(
+        f"{what} cannot be answered from a release",
+        f"ask with select, where and group by, for {ANSWERS}, and + - * / of them",
+    )
+
+
+def _text(tree: Any) -> str:
+    return str(tree.sql(normalize_functions="lower"))
+
+
+def _shown(tree: Any) -> str:
+    """Return a part of a question for a message."""
+    text = _text(tree)
+    return quoted(text if len(text) <= 60 else text[:57] + "...")
+
+
+# -- answers
+
+
+def _answer(tree: Any, where: Condition | None = None) -> Answer:
+    exp = _sqlglot().exp
+    if isinstance(tree, exp.Paren):
+        return _answer(tree.this, where)
+    if isinstance(tree, exp.Filter):
+        return _answer(tree.this, _condition(tree.expression.this))
+    if where is None and (sign := _sign(tree)):
+        return Combined(sign, _answer(tree.this), _answer(tree.expression))
+    if where is None and isinstance(tree, exp.Neg):
+        return Combined("-", 0.0, _answer(tree.this))
+    if where is None and isinstance(tree, exp.Literal) and not tree.is_string:
+        return float(tree.this)
+    if isinstance(tree, exp.Func):
+        return _aggregate(tree, where)
+    raise UsageError(
+        f"{_shown(tree)} is no answer about all records", f"ask for {ANSWERS}; a column goes after group by"
+    )
+
+
+def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
+    exp = _sqlglot().exp
+    name = (tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()).lower()
+    name = _ALSO.get(name, name)
+    if name not in TAKES:
+        raise _no(f"the function {quoted(name)}")
+    if isinstance(tree, exp.Anonymous):
+        given = list(tree.expressions)
+    else:
+        given = [tree.args[n] for n in ("this", "quantile") if tree.args.get(n) is not None]
+        if tree.expressions:
+            given += tree.expressions
+    given = [g for g in given if not isinstance(g, exp.Star)]
+    least, most = TAKES[name]
+    if not least <= len(given) <= most:
+        raise UsageError(f"{_shown(tree)}: {name} takes {counted(most, 'argument')}", "see ppdm query --help")
+    if name == "share":
+        return Aggregate(name, (_condition(given[0]),), where)
+    if name == "median":
+        return Aggregate("quantile", (_number(given[0]), 0.5), where)
+    if name == "quantile":
+        share = _constant(given[1])
+        if not isinstance(share, float) or not 0 < share < 1:
+            raise UsageError(
+                f"{_shown(tree)}: a quantile is of a share between 0 and 1", "such as quantile(age, .9)"
+            )
+        return Aggregate(name, (_number(given[0]), share), where)
+    return Aggregate(name, tuple(map(_number, given)), where)
+
+
+def _sign(tree: Any) -> Sign | None:
+    exp = _sqlglot().exp
+    signs: dict[Any, Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+    return signs.get(type(tree))
+
+
+def _number(tree: Any) -> Number:
+    """Return a number of each record: a column, or columns and numbers with signs between."""
+    exp = _sqlglot().exp
+    if isinstance(tree, exp.Paren):
+        return _number(tree.this)
+    if isinstance(tree, exp.Column):
+        return _column(tree)
+    if isinstance(tree, exp.Neg):
+        return Combined("*", -1.0, _number(tree.this))
+    if isinstance(tree, exp.Literal) and not tree.is_string:
+        return float(tree.this)
+    if sign := _sign(tree):
+        other = _number(tree.expression)
+        if sign != "/":
+            return Combined(sign, _number(tree.this), other)
+        if isinstance(other, float) and other:
+            return Combined("*", _number(tree.this), 1 / other)
+    raise _no(f"{_shown(tree)} of a record")
+
+
+def _column(tree: Any) -> Column:
+    if tree.table:
+        raise UsageError(f"{_shown(tree)} names a table", "name the column alone: a release is one table")
+    return Column(tree.name)
+
+
+# -- conditions
+
+
+def _group(tree: Any) -> Column | Condition:
+    exp = _sqlglot().exp
+    return _column(tree) if isinstance(tree, exp.Column) else _condition(tree)
+
+
+def _condition(tree: Any) -> Condition:
+    exp = _sqlglot().exp
+    if isinstance(tree, exp.Paren):
+        return _condition(tree.this)
+    if isinstance(tree, exp.Not):
+        return Not(_condition(tree.this))
+    if isinstance(tree, exp.And):
+        return Both(_condition(tree.this), _condition(tree.expression))
+    if isinstance(tree, exp.Or):
+        return either(_condition(tree.this), _condition(tree.expression))
+    if isinstance(tree, exp.Column):
+        return Predicate(tree.name, "among", (True,))
+    if isinstance(tree, exp.Is) and isinstance(tree.expression, exp.Null):
+        return Predicate(_asked(tree).name, "null")
+    if isinstance(tree, exp.Between):
+        name, low, high = _asked(tree).name, _literal(tree.args["low"]), _literal(tree.args["high"])
+        return Both(Not(Predicate(name, "below", (low,))), Predicate(name, "up to", (high,)))
+    if isinstance(tree, exp.In) and tree.expressions:
+        return Predicate(_asked(tree).name, "among", tuple(map(_literal, tree.expressions)))
+    if isinstance(tree, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
+        return _comparison(tree)
+    raise UsageError(
+        f"{_shown(tree)} is no condition that can be asked of a release",
+        "compare a column with a value by = <> < <= > >=, between, in or is null; join them by and, or, not",
+    )
+
+
+def _comparison(tree: Any) -> Condition:
+    exp = _sqlglot().exp
+    column, value, kind = tree.this, tree.expression, type(tree)
+    if not isinstance(column, exp.Column):  # the value stands first
+        turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+        column, value, kind = value, column, turned.get(kind, kind)
+    if not isinstance(column, exp.Column):
+        raise UsageError(f"{_shown(tree)} names no column", "compare a column with a value")
+    name, literal = _column(column).name, (_literal(value),)
+    if kind in (exp.EQ, exp.NEQ):
+        found: Condition = Predicate(name, "among", literal)
+    else:
+        found = Predicate(name, "below" if kind in (exp.LT, exp.GTE) else "up to", literal)
+    return Not(found) if kind in (exp.NEQ, exp.GT, exp.GTE) else found
+
+
+def _asked(tree: Any) -> Column:
+    if not isinstance(tree.this, _sqlglot().exp.Column):
+        raise UsageError(f"{_shown(tree)} is not asked of a column", "name a column first")
+    return _column(tree.this)
+
+
+def _constant(tree: Any) -> Literals | None:
+    exp = _sqlglot().exp
+    if isinstance(tree, exp.Paren):
+        return _constant(tree.this)
+    if isinstance(tree, exp.Neg):
+        value = _constant(tree.this)
+        return -value if isinstance(value, (int, float)) else None
+    if isinstance(tree, exp.Boolean):
+        return bool(tree.this)
+    if isinstance(tree, exp.Cast):  # date '2026-01-01'
+        return _constant(tree.this)
+    if isinstance(tree, exp.Literal):
+        if tree.is_string:
+            return str(tree.this)
+        return int(tree.this) if str(tree.this).isdigit() else float(tree.this)
+    if isinstance(tree, exp.Column) and tree.this.args.get("quoted"):  # "yes", in double quotes
+        return str(tree.name)
+    return None
+
+
+def _literal(tree: Any) -> Literals:
+    value = _constant(tree)
+    if value is None:
+        raise UsageError(
+            f"{_shown(tree)} is no value", "write numbers as they are, text in quotes, and columns on the left"
+        )
+    return value

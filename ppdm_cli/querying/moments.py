@@ -1,0 +1,183 @@
+"""Sums over the original records from what was published, with all their covariances.
+
+A sum T = sum of m h(x), m a product of kept numbers and h a table over what was perturbed, is estimated by
+sum of m g(y), g = A^T h, which is unbiased as A M = I. Of n records that are a sample of a population
+Cov = sum m m' g g' - T T'/n; of these records alone it is less by what a sample of originals would vary by,
+sum m m' h h' - T T'/n, which is estimated without bias too. Where only r of them show what a table touches,
+T is n/r of their sum, in each group of kept values by itself; several kinds of them are weighted by how certain
+each makes equal counts (docs/method.md, "Answers").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+from ppdm_cli.channels import Channel
+from ppdm_cli.estimating import Kind, Mixture
+from ppdm_cli.querying.counting import Counted, Reading
+from ppdm_cli.querying.scope import Factors, Scope
+
+
+@dataclass(frozen=True, eq=False)
+class Independent:
+    """The law of records that show all axes, each through a channel of its own."""
+
+    axes: tuple[Channel, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(a.domain.size for a in self.axes)
+
+    def scores(self, values: Floats) -> Floats:
+        """Return A^T v for tables of the attributes' values, flat after any leading axes."""
+        return self._each(values, self.sizes, lambda a, table, axis: a.matrix.scores(table, axis))
+
+    def solve(self, observed: Floats) -> Floats:
+        """Return A y for published tables, flat after any leading axes."""
+        shape = [a.published.size for a in self.axes]
+        return self._each(observed, shape, lambda a, table, axis: a.matrix.solve(table, axis))
+
+    def _each(
+        self, flat: Floats, shape: Sequence[int], work: Callable[[Channel, Floats, int], Floats]
+    ) -> Floats:
+        lead = flat.shape[:-1]
+        table = flat.reshape(*lead, *shape)
+        for place, axis in enumerate(self.axes):
+            if not axis.kept:
+                table = work(axis, table, len(lead) + place)
+        return np.asarray(table.reshape(*lead, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class OfKind:
+    """The law of one kind of records, of several."""
+
+    one: Mixture
+
+    @classmethod
+    def of(cls, sizes: tuple[int, ...], kind: Kind, lam: float) -> OfKind:
+        return cls(Mixture(sizes, kind, lam))
+
+    def scores(self, values: Floats) -> Floats:
+        return self.one.scores(values)
+
+    def solve(self, observed: Floats) -> Floats:
+        flat = observed.reshape(-1, observed.shape[-1])
+        found = np.stack([self.one.solve_power(y, 1) for y in flat])
+        return found.reshape(*observed.shape[:-1], -1)
+
+    @property
+    def certainty(self) -> float:
+        """Return how much a record tells, where all counts are equal."""
+        equal = np.full(prod(self.one.sizes), 1 / prod(self.one.sizes))
+        return 1 / float(self.one.solve_power(self.one.forward(equal), 2).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The estimated sums of each group of kept values (first axis), and their covariances."""
+
+    sums: Floats
+    sampling: Floats
+    """Their covariance inside each group, where its records are a sample of a population's."""
+    clean: Floats
+    """What that would be of originals: it is unknown of these records' sums."""
+    records: Floats
+    """How many records each group of kept values has."""
+    steps: Floats
+    """How many changed records the error of each is made of; infinite where it has none."""
+    groups: int
+    """How many groups over the tables the sums are of, each with all sums."""
+
+    @cached_property
+    def n(self) -> float:
+        return float(self.records.sum())
+
+    def within(self, group: int, some: slice, population: bool) -> Floats:
+        """Return the covariance of some sums of one group of kept values."""
+        found = self.sampling[group, some, some]
+        if not population:
+            return np.asarray(found - self.clean[group, some, some])
+        return np.asarray(found + self._between(group, some))
+
+    def clean_within(self, group: int, some: slice) -> Floats:
+        """Return the covariance that the originals of a sample would have."""
+        return np.asarray(self.clean[group, some, some] + self._between(group, some))
+
+    def _between(self, group: int, some: slice) -> Floats:
+        """Return what the number of the group's records adds, where they are a sample too."""
+        records, sums = self.records[group], self.sums[group, some]
+        return np.outer(sums, sums) * (1 / records - 1 / self.n if records else 0.0)
+
+
+def moments(
+    scope: Scope, groups: Sequence[np.ndarray], reading: Reading, counted: Counted, records: Floats
+) -> Moments:
+    """Return the moments of the scope's sums in each of the groups over its tables, group by group."""
+    cells = (scope.patterns, prod(scope.sizes))
+    masks = [np.broadcast_to(g, scope.shape).reshape(cells) for g in groups]
+    tables = np.stack([np.where(mask, table, 0.0) for mask in masks for _, table in scope.sums])
+    factors = [f for _ in masks for f, _ in scope.sums]
+    laws = _laws(scope, reading, counted)
+    scores = [law.scores(tables) for law in laws]
+    told = np.array([law.certainty if isinstance(law, OfKind) else 1.0 for law in laws])
+    J = len(tables)
+    found = Moments(
+        *(np.zeros((len(records), J)), np.zeros((len(records), J, J)), np.zeros((len(records), J, J))),
+        records,
+        np.zeros((len(records), J)),
+        len(groups),
+    )
+    places = {f: i for i, f in enumerate(reading.factors)}
+    unit = reading.factors.index(())
+    for group, n in enumerate(records):
+        own = [c[:, group] for c in counted.cells]
+        shown = np.array([y[unit].sum() for y in own])
+        if not shown.any():
+            found.sums[group] = np.nan if n else 0.0
+            continue
+        weights = told * n / (told @ shown)  # of a record of each kind, for all n
+        fourth = np.zeros(J)
+        for law, y, g, weight, number in zip(laws, own, scores, weights, shown, strict=True):
+            one = np.array([(y[places[f]] * g[j]).sum() for j, f in enumerate(factors)]) * weight
+            found.sums[group] += one
+            second = _second(factors, places, y, g) * weight**2
+            found.sampling[group] += second - np.outer(one, one) / max(number, 1.0)
+            found.clean[group] += _second(factors, places, law.solve(y), tables) * weight
+            fourth += [weight**4 * (y[unit] * g[j] ** 4).sum() for j in range(J)]
+        total = found.sums[group]
+        seconds = np.diagonal(found.sampling[group]) + total**2 / shown.sum()
+        found.clean[group] -= np.outer(total, total) / n
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found.steps[group] = np.where(fourth > 0, seconds**2 / fourth, np.inf)
+    return found
+
+
+def _laws(scope: Scope, reading: Reading, counted: Counted) -> list[Independent | OfKind]:
+    if reading.shown is None:
+        return [Independent(reading.axes)]
+    unit = reading.factors.index(())
+    numbers = [max(c[unit].sum(), 1.0) for c in counted.cells]
+    return [
+        OfKind.of(scope.sizes, kind, float(lam / number))
+        for kind, lam, number in zip(reading.shown.kinds, counted.lam, numbers, strict=True)
+    ]
+
+
+def _second(factors: Sequence[Factors], places: dict[Factors, int], y: Floats, g: Floats) -> Floats:
+    """Return the sums of the products of each two, over counted cells."""
+    flat, found = g.reshape(len(g), -1), np.zeros((len(g), len(g)))
+    alike: dict[Factors, list[int]] = {}
+    for place, own in enumerate(factors):
+        alike.setdefault(own, []).append(place)
+    for one, some in alike.items():
+        for two, others in alike.items():
+            weights = y[places[tuple(sorted(one + two))]].ravel()
+            found[np.ix_(some, others)] = (flat[some] * weights) @ flat[others].T
+    return found

@@ -1,0 +1,108 @@
+"""Answers as smooth functions of sums: their values, how they move with each sum, and their intervals.
+
+Standard errors are by the delta method. The interval of a ratio of two sums is Fieller's: all ratios q for
+which the numerator less q times the denominator is no further from 0 than chance has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf, nan, sqrt
+
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+
+SURE = 3.0
+"""What is divided by must be so many of its own standard errors away from 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """A number computed from sums."""
+
+    value: float
+    gradient: Floats
+    linear: bool = True
+    """Whether it is a sum of sums."""
+    ratio: tuple[Told, Told] | None = None
+    """The two sums whose ratio it is."""
+    divided: tuple[Told, ...] = ()
+    """What was divided by on the way."""
+    limits: tuple[float, float] = (-inf, inf)
+    """Between what the number must lie, whatever the records are."""
+
+    @classmethod
+    def of(cls, sums: Floats, place: int) -> Told:
+        gradient = np.zeros(len(sums))
+        gradient[place] = 1.0
+        return cls(float(sums[place]), gradient)
+
+    @classmethod
+    def constant(cls, value: float, sums: Floats) -> Told:
+        return cls(value, np.zeros(len(sums)))
+
+    @property
+    def _fixed(self) -> bool:
+        return self.linear and not self.gradient.any()
+
+    def within(self, least: float, most: float) -> Told:
+        return replace(self, limits=(least, most))
+
+    def __add__(self, other: Told) -> Told:
+        linear, divided = self.linear and other.linear, self.divided + other.divided
+        return Told(self.value + other.value, self.gradient + other.gradient, linear, None, divided)
+
+    def __sub__(self, other: Told) -> Told:
+        linear, divided = self.linear and other.linear, self.divided + other.divided
+        return Told(self.value - other.value, self.gradient - other.gradient, linear, None, divided)
+
+    def __mul__(self, other: Told) -> Told:
+        gradient = self.gradient * other.value + other.gradient * self.value
+        linear = (self._fixed and other.linear) or (self.linear and other._fixed)
+        return Told(self.value * other.value, gradient, linear, None, self.divided + other.divided)
+
+    def __truediv__(self, other: Told) -> Told:
+        divided = self.divided + other.divided
+        if other._fixed:
+            by = 1 / other.value if other.value else nan
+            return Told(self.value * by, self.gradient * by, self.linear, None, divided)
+        value = self.value / other.value if other.value else nan
+        gradient = (self.gradient - value * other.gradient) / (other.value or nan)
+        ratio = (self, other) if self.linear and other.linear else None
+        return Told(value, gradient, False, ratio, (*divided, other))
+
+    def root(self) -> Told:
+        value = sqrt(self.value) if self.value > 0 else nan
+        return Told(value, self.gradient / (2 * value), False, None, self.divided)
+
+    # -- how certain it is
+
+    def variance(self, covariance: Floats) -> float:
+        return max(float(self.gradient @ covariance @ self.gradient), 0.0)
+
+    def sure(self, covariance: Floats) -> bool:
+        """Return whether nothing was divided by that may be 0."""
+        return bool(np.isfinite(self.value)) and all(
+            abs(d.value) > SURE * sqrt(d.variance(covariance)) for d in self.divided
+        )
+
+    def interval(self, covariance: Floats, z: float) -> tuple[float, float]:
+        """Return all values from which the answer is at most z standard errors away."""
+        reach = z * sqrt(self.variance(covariance))
+        low, high = self.value - reach, self.value + reach
+        if self.ratio is not None:
+            low, high = _fieller(*self.ratio, covariance, z)
+        least, most = self.limits
+        return min(max(low, least), most), max(min(high, most), least)
+
+
+def _fieller(above: Told, below: Told, covariance: Floats, z: float) -> tuple[float, float]:
+    top, bottom = above.gradient, below.gradient
+    a = below.value**2 - z**2 * below.variance(covariance)
+    b = above.value * below.value - z**2 * float(top @ covariance @ bottom)
+    c = above.value**2 - z**2 * above.variance(covariance)
+    if a <= 0:
+        return -inf, inf
+    half = sqrt(max(b**2 - a * c, 0.0))
+    return (b - half) / a, (b + half) / a
