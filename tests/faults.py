@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ),
     "predict": ("predict", "t.json", "in.parquet", "-o", "out.feather", "--force"),
     "estimate -o": ("estimate", "r.parquet", "-o", "out.parquet", "--force"),
+    "query -o": ("query", "r.parquet", "select count()", "-o", "out.parquet", "--force"),
 }
 PLAN = """gamma = 9
 [attributes]

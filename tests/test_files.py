@@ -65,6 +65,11 @@ READS: dict[str, tuple[str, str, str]] = {
         "r.csv r.csv.ppdm.json about.toml attack.json all.ledger",
         "--report",
     ),
+    "query": (
+        "query r.csv r2.csv --against c.1.csv select-count()",
+        "r.csv r2.csv c.1.csv r.csv.ppdm.json r2.csv.ppdm.json c.1.csv.ppdm.json",
+        "-o",
+    ),
     "reconstruct": ("reconstruct r.csv", "r.csv r.csv.ppdm.json", "-o --output-sidecar"),
     "attack": (
         "attack r.csv --truth original.csv --with posterior",

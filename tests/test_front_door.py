@@ -67,6 +67,8 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
         "perturb": lambda t: ppdm_cli.perturb(t, gamma=9),
         "estimate": lambda t: ppdm_cli.estimate(t, sidecar=sidecar),
         "estimate truth": lambda t: ppdm_cli.estimate(release.frame, sidecar=sidecar, truth=t),
+        "query": lambda t: ppdm_cli.query(t, sidecar=sidecar).count(),
+        "query truth": lambda t: ppdm_cli.query(release.frame, sidecar=sidecar, against=t).count(),
         "reconstruct": lambda t: ppdm_cli.reconstruct(t, sidecar=sidecar),
         "train_tree": lambda t: ppdm_cli.train_tree(t, "group"),
         "train_tree release": lambda t: ppdm_cli.train_tree(t, sidecar=sidecar),
@@ -354,10 +356,11 @@ def test_no_result_prints_over_300_characters() -> None:
     taught = ppdm_cli.train_tree(frame, sidecar=sidecar)
     learnt = ppdm_cli.train_bayes(data, Network.of([Node(data.columns[0])]))
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
+    asked = ppdm_cli.query(frame, sidecar=sidecar)
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               ppdm_cli.compare(fitted, taught), learnt, learnt.network,
+               asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught), learnt, learnt.network,
                ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")]  # fmt: skip
     assert fitted.tree.size > 10
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}

@@ -61,6 +61,7 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
         ("estimate", release, "--by", CLASS),
         ("estimate", release, "--joint", f"{CLASS},{NAME}"),
         ("estimate", release, "-o", f"{out}.csv", "--truth", data),
+        ("query", release, f"select share(\"{NAME}\" = '0{HOSTILE}') group by \"{CLASS}\", \"kept {HOSTILE}\""),
         ("reconstruct", release, "-o", f"{out}2.parquet"),
         ("train-tree", release, "-o", tree, "--test", data),
         ("train-tree", data, "-o", tree, "--class", CLASS, "--force", "--predicted", f"{out}3.csv"),
@@ -89,7 +90,7 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
         done = here(*call)
         assert done.stdout or done.stderr or call[0] == "generate", call
         printable(done.stdout + done.stderr)
-        if call[0] in ("inspect", "estimate", "entropy", "attack", "train-bayes"):
+        if call[0] in ("inspect", "estimate", "query", "entropy", "attack", "train-bayes"):
             shown = here(*call, "--json", *(["--force"] * ("-o" in call))).stdout
             printable(shown)
             assert json.dumps(HOSTILE)[1:-1] in json.dumps(json.loads(shown)), "data is as it was"
@@ -129,6 +130,9 @@ def test_nor_does_what_an_error_quotes(folder: Path, here: Run) -> None:
         (("perturb", "twice.csv", "-o", "x.csv", "--gamma", "9"), 1),
         (("entropy", "--gamma", arg), 2),
         (("entropy", "--plot", arg), 2),
+        (("query", arg, "select count()"), 1),
+        (("query", data, arg), 2),
+        (("query", data, f'select "{arg}"()'), 2),
         (("train-tree", data, "-o", "t.json", "--export", arg, "--class", CLASS), 2),
         (("train-tree", data, "-o", "t.json", "--class", arg), 2),
         (("predict", arg, data, "-o", "x.csv"), 2),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from operator import add, attrgetter
 from pathlib import Path
@@ -60,6 +61,8 @@ estimate auto.csv --joint age,region --json
 perturb data.arrow -o copy.arrow --gamma 9 --class group --keep since --copies 2 --seed 6 --keep-order
 estimate noise.arrow --json
 estimate copy.1.arrow copy.2.arrow --by since --bins 5 --json
+query release.parquet "select mean(age), quantile(income, .5) where member group by region" --json
+query auto.csv "select count(), sum(income) group by age" -o answers.csv
 entropy release.parquet --json
 train-tree data.csv --class group --test data.parquet -o tree.json --predicted tested.csv
 train-tree release.parquet -o released.json
@@ -86,7 +89,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_tasks_run_anywhere_in_any_order_and_twice(data: Path, here: Run) -> None:
     def outcome() -> tuple[list[bytes], dict[str, bytes]]:
-        said = [here(*line.split(), "--force").stdout for line in COMMANDS.strip().splitlines()]
+        said = [here(*shlex.split(line), "--force").stdout for line in COMMANDS.strip().splitlines()]
         return said, listing(data)
 
     expected, scattered = outcome(), Scattered(1)

@@ -31,6 +31,7 @@ CALLS = [
     ["entropy", "--error", "0.05", "--records", "1000"],
     ["entropy", "--accuracy", "runs.csv"],
     ["train-bayes", "r.parquet", "--network", "net.txt", "-o", "learned.bif", "--force"],
+    ["query", "r.parquet", "select count(), mean(age), share(region = 'north') as north group by group"],
     ["generate", "--network", "learned.bif", "--records", "2000", "-o", "drawn.parquet", "--force"],
 ]
 SILENT = [["inspect", "r.parquet"], CALLS[7], CALLS[14], CALLS[15]]

@@ -136,5 +136,7 @@ def _rounded(row: dict[str, Any], name: str) -> Decimal | int | None:
     if value is None or name == "worth":
         return None if value is None else round(value)
     reach = (row["high"] - row["low"]) / 4 if row["low"] is not None else 0.0
-    digits = 1 - floor(log10(reach)) if reach > 0 else 3
+    if not reach > 0:
+        return Decimal(f"{value:.10g}")
+    digits = 1 - floor(log10(reach))
     return Decimal(f"{value:.{min(max(digits, 0), 12)}f}")

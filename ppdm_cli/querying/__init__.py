@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -92,8 +93,10 @@ def answers(
     `against` is a release of other records, the difference from which is told too.
     """
     if against is not None:
-        other = answers(against, text, bins=bins, level=level, population=population, from_=from_)
-        own = answers(data, text, sidecar=sidecar, bins=bins, level=level, population=population, from_=from_)
+        beside = against.settings["sidecar"] if isinstance(against, Query) else None
+        against = against.data if isinstance(against, Query) else against
+        ask = partial(answers, bins=bins, level=level, population=population, from_=from_)
+        own, other = ask(data, text, sidecar=sidecar), ask(against, text, sidecar=beside)
         return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
     question = grammar.question(text)
     coverage = Coverage(level, False, population)
@@ -160,12 +163,14 @@ def query(
     data: Any,
     *,
     sidecar: Sidecar | str | Path | None = None,
+    against: Any = None,
     bins: int | None = None,
     level: float = 0.95,
     population: bool = False,
 ) -> Query:
-    """Return a release, or several with the same plan, as what can be asked."""
-    return Query(data, {"sidecar": sidecar, "bins": bins, "level": level, "population": population})
+    """Return a release, or several with the same plan, as what can be asked; `against` may be one too."""
+    settings = {"sidecar": sidecar, "against": against, "bins": bins, "level": level, "population": population}
+    return Query(data, settings)
 
 
 def _name(name: str) -> str:
@@ -189,7 +194,7 @@ def _middles(sidecar: Sidecar, question: Question) -> list[str]:
         if attribute.role == "perturbed" and isinstance(domain := attribute.domain, Bins):
             first, last = domain.edges[:-1].astype(float), domain.tops()
             half = (last - first).max() / 2 * unit(domain.kind)
-            middles.append(f"{quoted(name)} ({half:.3g})")
+            middles.append(f"{quoted(name)} ({half:,.6g})")
     said = []
     if middles:
         said.append(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
-from math import hypot, sqrt
+from math import hypot, prod, sqrt
 
 import numpy as np
 
@@ -21,13 +21,15 @@ from ppdm_cli.querying.counting import Reading, Shown, Tally, merged
 from ppdm_cli.querying.functions import Compiler, Computed, possible
 from ppdm_cli.querying.moments import Moments, moments
 from ppdm_cli.querying.quantiles import Quantile
-from ppdm_cli.querying.scope import Scope, groups_over
+from ppdm_cli.querying.scope import OUTCOMES, Scope, groups_over
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.stats import normal_quantile
 from ppdm_cli.tables import Table
 
-MOST_CELLS = 1 << 22
-"""Cells of all counted tables together."""
+MOST_CELLS = 1 << 21
+"""Cells of a table, of originals or published, and of all that is counted together."""
+MOST_GROUPS = 1 << 10
+"""Groups over what was perturbed."""
 MOST_NUMBERS = 1 << 25
 """Numbers that one table's sums are weighed with, and that their covariances have."""
 ALIKE = 1.02
@@ -87,7 +89,8 @@ def answered(
         asked = _asked(sidecar, question, records)
         tally = Tally(strata, tuple(a.reading for a in asked))
         _check_size(tally, asked)
-        found = fold(table, tally, merged, columns=tally.columns)
+        columns = tally.columns or table.schema.names[:1]  # rows are counted by some column
+        found = fold(table, tally, merged, columns=columns)
         sizes, counted = found if found is not None else tally(None)
     rows: list[Row] = []
     z = normal_quantile((1 + coverage.level) / 2)
@@ -168,6 +171,7 @@ def _scoped(
     axes, shown = _axes(sidecar, names)
     atoms = _atoms(sidecar, [question.where, *question.by, *(i.answer for i in items)])
     kinds = {a.name: a.kind for a in sidecar.attributes}
+    _check_cells(axes, atoms, question)
     scope = Scope(kinds, {n: d for a in axes for n, d in a.each()}, atoms)
     compiler = Compiler(scope, question.where, records)
     computed = [(number, compiler.answer(question.items[number].answer)) for number in numbers]
@@ -212,6 +216,21 @@ def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], 
     return axes, Shown(showing, tuple(kinds[i] for i in whole), places[which])
 
 
+def _too_large(what: str) -> UsageError:
+    return UsageError(f"the question needs {what}", "touch fewer columns at once, or ask for fewer groups")
+
+
+def _check_cells(axes: Sequence[Channel], atoms: Sequence[Predicate], question: Question) -> None:
+    """Check the size of a table, and the number of groups over it, before either is made."""
+    cells = prod(max(a.domain.size, a.published.size) for a in axes) * OUTCOMES ** len(atoms)
+    if cells > MOST_CELLS:
+        raise _too_large(f"a table of {cells:,} cells, more than {MOST_CELLS:,}")
+    known = {n: d.size for a in axes for n, d in a.each()}
+    groups = prod(known.get(b.name, 1) if isinstance(b, Column) else 2 for b in question.by)
+    if groups > MOST_GROUPS:
+        raise _too_large(f"{groups:,} groups, more than {MOST_GROUPS:,}")
+
+
 def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
     cells = sum(r.cells(tally.groups) for r in tally.readings)
     sums = [len(a.scope.sums) * len(a.groups) for a in asked]
@@ -221,7 +240,7 @@ def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
         what = f"{cells:,} cells, more than {MOST_CELLS:,}"
         if cells <= MOST_CELLS:
             what = f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}"
-        raise UsageError(f"the question needs {what}", "touch fewer columns at once, or ask for fewer groups")
+        raise _too_large(what)
 
 
 def _group(

@@ -140,7 +140,8 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     given = [g for g in given if not isinstance(g, exp.Star)]
     least, most = TAKES[name]
     if not least <= len(given) <= most:
-        raise UsageError(f"{_shown(tree)}: {name} takes {counted(most, 'argument')}", "see ppdm query --help")
+        told = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
+        raise UsageError(told, f"the functions: {ANSWERS}")
     if name == "share":
         return Aggregate(name, (_condition(given[0]),), where)
     if name == "median":

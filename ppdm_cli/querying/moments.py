@@ -23,6 +23,9 @@ from ppdm_cli.estimating import Kind, Mixture
 from ppdm_cli.querying.counting import Counted, Reading
 from ppdm_cli.querying.scope import Factors, Scope
 
+ROUNDING = 1e-10
+"""What of a sum's covariance may be rounding alone."""
+
 
 @dataclass(frozen=True, eq=False)
 class Independent:
@@ -103,7 +106,11 @@ class Moments:
         """Return the covariance of some sums of one group of kept values."""
         found = self.sampling[group, some, some]
         if not population:
-            return np.asarray(found - self.clean[group, some, some])
+            left = found - self.clean[group, some, some]
+            mean = self.sums[group, some] ** 2 / max(self.records[group], 1.0)
+            scale = np.sqrt(np.maximum(np.diagonal(found), 0.0) + mean)
+            left[np.abs(left) <= ROUNDING * np.outer(scale, scale)] = 0.0
+            return np.asarray(left)
         return np.asarray(found + self._between(group, some))
 
     def clean_within(self, group: int, some: slice) -> Floats:

@@ -41,9 +41,11 @@ class Quantile:
         excess = np.concatenate([[-self.share * n], below @ counts])
         spread = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", below, covered, below), 0.0))
         spread = np.concatenate([[0.0], spread])
-        risen = (np.maximum.accumulate(excess) + np.minimum.accumulate(excess[::-1])[::-1]) / 2
-        low, high = excess + z * spread, excess - z * spread
-        moves[list(self.places)] = below[max(self._first(risen), 1) - 1]
+        risen, low, high = (_risen(e) for e in (excess, excess + z * spread, excess - z * spread))
+        place = self._first(risen)
+        part = self._part(place, risen)
+        at = np.concatenate([np.full((1, len(counts)), -self.share), below])  # how each excess moves
+        moves[list(self.places)] = (1 - part) * at[max(place - 1, 0)] + part * at[place]
         return (
             self._between(self._first(risen), risen),
             self._between(self._first(low), low),
@@ -75,8 +77,20 @@ class Quantile:
 
     def _between(self, place: int, excess: Floats) -> float:
         marks = self._marks
-        if place == 0 or not isinstance(self.domain, Bins):
-            return float(marks[max(place, 1)] if not isinstance(self.domain, Bins) else marks[0])
-        before, after = excess[place - 1], excess[place]
-        part = min(max(-before / (after - before), 0.0), 1.0) if after > before else 1.0
-        return float(marks[place - 1] + part * (marks[place] - marks[place - 1]))
+        if not isinstance(self.domain, Bins):
+            return float(marks[max(place, 1)])
+        if place == 0:
+            return float(marks[0])
+        return float(marks[place - 1] + self._part(place, excess) * (marks[place] - marks[place - 1]))
+
+    def _part(self, place: int, excess: Floats) -> float:
+        """Return how far from the mark before to this one the excess is 0; of single values, all the way."""
+        before, after = excess[max(place - 1, 0)], excess[place]
+        if not isinstance(self.domain, Bins):
+            return 0.0 if place == len(excess) - 1 else 1.0
+        return float(min(max(-before / (after - before), 0.0), 1.0)) if after > before else 1.0
+
+
+def _risen(values: Floats) -> Floats:
+    """Return values that never fall: half-way between their largest so far and their least from there on."""
+    return (np.maximum.accumulate(values) + np.minimum.accumulate(values[::-1])[::-1]) / 2

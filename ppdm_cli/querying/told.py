@@ -98,11 +98,13 @@ class Told:
 
 
 def _fieller(above: Told, below: Told, covariance: Floats, z: float) -> tuple[float, float]:
-    top, bottom = above.gradient, below.gradient
-    a = below.value**2 - z**2 * below.variance(covariance)
-    b = above.value * below.value - z**2 * float(top @ covariance @ bottom)
-    c = above.value**2 - z**2 * above.variance(covariance)
+    N, D, z2 = above.value, below.value, z**2
+    top, bottom = above.variance(covariance), below.variance(covariance)
+    both = float(above.gradient @ covariance @ below.gradient)
+    a, b = D**2 - z2 * bottom, N * D - z2 * both
     if a <= 0:
         return -inf, inf
-    half = sqrt(max(b**2 - a * c, 0.0))
+    # b^2 - a c without taking N^2 D^2 off itself
+    left = D**2 * top - 2 * N * D * both + N**2 * bottom - z2 * (top * bottom - both**2)
+    half = sqrt(max(z2 * left, 0.0))
     return (b - half) / a, (b + half) / a
