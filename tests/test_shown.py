@@ -61,7 +61,7 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
         ("estimate", release, "--by", CLASS),
         ("estimate", release, "--joint", f"{CLASS},{NAME}"),
         ("estimate", release, "-o", f"{out}.csv", "--truth", data),
-        ("query", release, f"select share(\"{NAME}\" = '0{HOSTILE}') group by \"{CLASS}\", \"kept {HOSTILE}\""),
+        ("query", release, f'select share("{NAME}" = \'0{HOSTILE}\') group by "{CLASS}", "kept {HOSTILE}"'),
         ("reconstruct", release, "-o", f"{out}2.parquet"),
         ("train-tree", release, "-o", tree, "--test", data),
         ("train-tree", data, "-o", tree, "--class", CLASS, "--force", "--predicted", f"{out}3.csv"),
