@@ -136,7 +136,7 @@ def test_pictures_are_drawn_in_every_case(release: Path, here: Run) -> None:
         assert f">{words}<" in drawn, words
     here("estimate", "r.parquet", "--by", "group", "--attribute", "age", "--plot", "b.svg")
     drawn = (release / "b.svg").read_text()
-    assert ">age, class A<" in drawn and ">age, class B<" in drawn and ">true<" not in drawn
+    assert ">age where group is A<" in drawn and ">age where group is B<" in drawn and ">true<" not in drawn
     nulls = people(ROWS).with_columns(age=pl.when(pl.col("member")).then(pl.col("age")))
     one = perturb(nulls, gamma=2, drop=["since"], bins=90, attributes={"age": DOMAINS["age"] | {"nulls": True}})
     rows = estimate(one.frame, sidecar=one.sidecar, estimator="inverse").frame.to_dicts()

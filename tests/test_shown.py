@@ -169,15 +169,6 @@ def test_no_label_leaves_the_script_or_the_text_of_a_picture(folder: Path, here:
             assert "\\u003c/script\\u003e\\u003cscript\\u003eglobalThis" in shown, "it reads as it was"
 
 
-def test_of_very_many_categories_the_commonest_are_drawn(tmp_path: Path, here: Run) -> None:
-    pytest.importorskip("vl_convert")
-    codes = np.random.default_rng(1).permutation(np.repeat(np.arange(2500), 12))
-    pl.DataFrame({"code": [f"c{i:04d}" for i in codes]}).write_parquet(tmp_path / "p.parquet")
-    here("perturb", "p.parquet", "-o", "r.parquet", "--gamma", "9999")
-    here("estimate", "r.parquet", "--plot", "x.svg", "-o", "x.csv")
-    assert "the 100 commonest of 2,500 values" in (tmp_path / "x.svg").read_text()
-
-
 def test_what_cannot_be_drawn_is_said_in_one_line(
     tmp_path: Path, here: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,7 +49,7 @@ says, as far as that many records can show.""",
 )
 @options.file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
 @options.file_option(
-    "--plot", help="Each attack beside the prior, one panel per attribute: .svg, .png, .pdf or .html."
+    "--plot", help="Each attack beside the prior, attribute by attribute: .svg, .png, .pdf or .html."
 )
 @options.sidecar_option
 @options.csv_options

@@ -126,7 +126,7 @@ def command(
     if table is not None:
         fill(done, table)
     if picture is not None:
-        pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level)
+        pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level, settings["by"])
     publish(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json(_figures(done)))

@@ -221,7 +221,7 @@ def mechanism(m: Material) -> list[Part]:
         )
     return [
         *parts,
-        f"Preparation before the perturbation: {m.about.preparation or _UNTOLD}.",
+        f"Preparation before the perturbation: {(m.about.preparation or _UNTOLD).rstrip('.')}.",
         post_processing(m),
     ]
 

@@ -1,0 +1,85 @@
+"""From a chart to a file: SVG, PNG, PDF or stand-alone HTML, without a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ppdm_cli.errors import DataError, UsageError, one_line, quoted
+from ppdm_cli.tables import Target
+
+_SUFFIXES = (".svg", ".png", ".pdf", ".html")
+
+
+def opened(stack: ExitStack, path: Path, force: bool) -> Target:
+    """Open a picture before anything is computed: check its suffix, the extra, and that it may be written."""
+    if path.suffix.lower() not in _SUFFIXES:
+        raise UsageError(
+            f"the suffix of {quoted(path.name)} names no picture",
+            f"name a file that ends in {', '.join(_SUFFIXES)}",
+        )
+    altair()
+    return stack.enter_context(Target(path, force))
+
+
+def altair() -> Any:
+    """Return the library that describes charts; a picture needs an extra."""
+    try:
+        import altair as found
+        import vl_convert  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "pictures need an extra that is not installed", "install it with: pip install 'ppdm-cli[plot]'"
+        ) from None
+    return found
+
+
+def save(chart: Any, target: Target) -> None:
+    """Fill the file with the chart, in the format of its suffix; `publish` puts it in its place."""
+    import vl_convert
+
+    form = target.named.suffix.lower()[1:]
+    try:
+        content = _drawn(vl_convert, _shown_in(chart.to_dict()), form)
+    except (KeyboardInterrupt, SystemExit, MemoryError, OSError):
+        raise
+    except BaseException:  # its message is Vega's, and may quote a label; a panic is no Exception
+        raise DataError(
+            f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",
+            "draw less of it, such as --attribute COL of estimate, or name a table with -o instead",
+        ) from None
+    target.put(content)
+
+
+def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
+    if form == "png":
+        return bytes(vl_convert.vegalite_to_png(spec, scale=2))
+    if form == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(spec))
+    if form == "svg":
+        return str(vl_convert.vegalite_to_svg(spec)).encode()
+    # The page holds the specification as it is. What could end its script travels as characters of private
+    # use, which no name has any more (`_shown_in`), and arrives as escapes.
+    page = str(vl_convert.vegalite_to_html(_mapped(spec, lambda t: t.translate(_MARKS)), bundle=True))
+    for mark, stand_in in _MARKS.items():
+        page = page.replace(stand_in, f"\\u{mark:04x}")
+    return page.encode()
+
+
+_MARKS = {ord("<"): "\ue000", ord(">"): "\ue001", ord("&"): "\ue002"}
+
+
+def _shown_in(part: Any) -> Any:
+    """Return text with control characters spelt out: a drawing that had one could not be read."""
+    return _mapped(part, one_line)
+
+
+def _mapped(part: Any, change: Callable[[str], str]) -> Any:
+    """Return the same with every text in it changed."""
+    if isinstance(part, dict):
+        return {k: _mapped(v, change) for k, v in part.items()}
+    if isinstance(part, list):
+        return [_mapped(v, change) for v in part]
+    return change(part) if isinstance(part, str) else part
