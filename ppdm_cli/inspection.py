@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import UsageError, listed
 from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.releases import open_release, read_sidecar
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import SUFFIX, Sidecar
+from ppdm_cli.sidecar_recipes import in_rounds
 
 if TYPE_CHECKING:
     import polars as pl
@@ -179,6 +180,7 @@ def _of_recipes(sidecar: Sidecar, prior: float) -> dict[str, Any]:
     together = max(c.matrix.amplification for d in sidecar.dealt for c in d.channels)
     return {
         "recipes": len(sidecar.dealt),
+        "rounds": len(in_rounds(sidecar.dealt)),
         "published_cells": cells / len(sidecar.perturbed),
         "posterior_alone": worst_posterior(float(alone), prior),
         "posterior_confirmed": worst_posterior(together, prior),
@@ -293,6 +295,14 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any], prior: float)
         f"value: {percent(record['published_cells'])} of the cells; the others are withheld. Gamma is for the "
         "whole record, all attributes at once, and not for each value by itself."
     ]
+    if len(rounds := in_rounds(sidecar.dealt)) > 1:
+        total = sum(d.weight for d in sidecar.dealt)
+        shares = [percent(sum(d.weight for d in own) / total) for own in rounds]
+        last = dict.fromkeys(n for d in rounds[-1] for n in d.attributes)
+        lines.append(
+            f"The records were dealt to {len(rounds)} rounds by a coin ({', '.join(shares)}). What later ones "
+            f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."
+        )
     if sizes[-1] > 1:
         lines.append(
             f"Of one attribute a belief of {percent(prior)} becomes at most "

@@ -3,6 +3,7 @@
 With one recipe every record goes through the same channels. With several, each has a weight, and a record's is
 chosen by a coin that sees nothing of it (maths 11). A family is many recipes in one entry: `choose` of the
 attributes `of`, and always those `with` them, go through one channel; its members are in lexicographic order.
+Where records were dealt to rounds, each recipe says which round is dealt it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb, lcm, log
 from typing import Annotated, Any
 
@@ -21,6 +22,7 @@ from ppdm_cli.channels import KINDS, Channel, Name, Recorded, Spec
 from ppdm_cli.sidecar_attributes import Attribute, channel, named
 
 MOST_RECIPES = 1 << 12
+MOST_ROUNDS = 16
 LARGEST_TOTAL = 1 << 62
 """The largest sum of weights that a coin is drawn below."""
 COLUMN = "ppdm_recipe"
@@ -33,6 +35,8 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
     channels: Annotated[list[Recorded], Meta(max_length=1 << 16)] | UnsetType = UNSET
     weight: Annotated[int, Meta(ge=1, le=1 << 32)] | UnsetType = UNSET
+    round: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] | UnsetType = UNSET
+    """The round of records that is dealt it; later ones were chosen by what earlier ones had published."""
     choose: Annotated[int, Meta(ge=1, le=1 << 10)] | UnsetType = UNSET
     of: Several | UnsetType = UNSET
     with_: Several | UnsetType = msgspec.field(default=UNSET, name="with")
@@ -106,6 +110,7 @@ class Dealt:
     weight: int
     """Of the whole numbers below the sum of all weights, so many deal it."""
     channels: tuple[Channel, ...]
+    round: int = 1
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -135,6 +140,9 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
     if sum(members) > MOST_RECIPES:
         raise ValueError(f"a release has at most {MOST_RECIPES} recipes")
     share = lcm(*members)
+    rounds = [r.round for r in recipes if r.round is not UNSET]
+    if rounds and (len(rounds) < len(recipes) or any(b - a not in (0, 1) for a, b in pairwise([0, *rounds]))):
+        raise ValueError("each recipe has a round, or none; rounds are in order, from 1")
     found: list[Dealt] = []
     for recipe in recipes:
         if recipe.weight is UNSET and len(recipes) > 1:
@@ -145,9 +153,17 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
             if len(set(names)) < len(names) or not set(names) <= set(known):
                 raise ValueError("a recipe names an attribute twice, or one that the release does not have")
             channels = tuple(_in_use(s, known) for s in specs)
-            found.append(Dealt(len(found), weight, channels))
+            found.append(Dealt(len(found), weight, channels, 1 if recipe.round is UNSET else recipe.round))
     if sum(d.weight for d in found) > LARGEST_TOTAL:
         raise ValueError("the weights of the recipes are too large")
+    return found
+
+
+def in_rounds(recipes: Sequence[Dealt]) -> list[list[Dealt]]:
+    """Return the recipes of each round; one list where there are no rounds."""
+    found: list[list[Dealt]] = [[] for _ in range(max((d.round for d in recipes), default=0))]
+    for one in recipes:
+        found[one.round - 1].append(one)
     return found
 
 

@@ -24,7 +24,7 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
-from ppdm_cli.perturbing.publishing import recipes
+from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.resolving import like
 from ppdm_cli.perturbing.withholding import Withholder
 from ppdm_cli.releases import open_release
@@ -285,11 +285,12 @@ def test_the_published_codes_follow_the_law_of_the_box() -> None:
 
 def test_auto_takes_no_more_recipes_than_there_may_be() -> None:
     known = {str(i): (Bins(pa.float64(), list(range(17)), False), True) for i in range(40)}
+    publisher = Publisher.of(known, None, 8.0)
     for k, sets in (("auto", 780), (2, 780)):
-        [family], _beyond = recipes(known, None, 8.0, k, 10**6)
+        [family] = publisher.recipes([*combinations(known, publisher.number(k, 10**6))])
         assert family.members == sets
     with pytest.raises(RefusedError, match="more than the 4,096 recipes"):
-        recipes(known, None, 8.0, 3, 10**6)
+        publisher.number(3, 10**6)
 
 
 @pytest.mark.parametrize(

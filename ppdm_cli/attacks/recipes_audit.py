@@ -4,12 +4,14 @@ Three families of tests with a third of `LEVEL` each, which their tests share eq
 hold for every shape of data (`evidence`). A cell's law under its recipe is tested, code by code. Of a record it
 is tested which cells show their value or its neighbourhood: under one coin all do, or as many as of noise. And
 the recipes' numbers are to be draws by their weights, whatever the originals, the kept columns and the place in
-the file: else what is withheld would tell something.
+the file: else what is withheld would tell something. Rounds are such a draw, and within each its recipes are:
+those of later ones hang on what earlier ones published, so each round is tested by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -30,6 +32,26 @@ MOST_GROUPS = 64
 """The groups of recipes that are counted apart where they are crossed with something."""
 
 
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """A draw by a coin that nothing may hang on: of rounds, or of a round's recipes."""
+
+    where: str
+    group: np.ndarray
+    """What each recipe counts as; -1 where it is not among those drawn from."""
+    chances: Floats
+    """Of each group."""
+
+
+def _draw(where: str, among: np.ndarray, chances: Floats) -> Draw:
+    """Return the draw of one of these recipes, in few groups."""
+    some = np.flatnonzero(among)
+    group = np.full(len(among), -1)
+    group[some] = np.arange(len(some)) * min(len(some), MOST_GROUPS) // len(some)
+    own = np.bincount(group[some], chances[some]).astype(np.float64)
+    return Draw(where, group, own / own.sum())
+
+
 class RecipesAudit:
     """The audit of a release of so many records, as a fold over a list of tables of counts."""
 
@@ -38,10 +60,16 @@ class RecipesAudit:
         self._places = [p for p, a in enumerate(axes) if not a.kept]
         weights = np.array([d.weight for d in dealt], np.float64)
         self._chances = weights / weights.sum()
-        self._group = np.arange(len(dealt)) * min(len(dealt), MOST_GROUPS) // len(dealt)
+        self._draws = [_draw("", np.ones(len(dealt), bool), self._chances)]
+        if len(rounds := np.unique(recipes.rounds).tolist()) > 1:
+            of_rounds = np.bincount(recipes.rounds - 1, self._chances).astype(np.float64)
+            self._draws = [Draw(" by round", recipes.rounds - 1, of_rounds)]
+            self._draws += [_draw(f" in round {r}", recipes.rounds == r, self._chances) for r in rounds]
         # what is shown of an attribute has one law for each way and lam
-        lams, self._lam_of = np.unique(recipes.lam.round(12), return_inverse=True)
-        self._lams: list[float] = lams.tolist()
+        found = np.column_stack([recipes.lam.round(12), recipes.rounds])
+        lams, lam_of = np.unique(found, axis=0, return_inverse=True)
+        self._lams: list[float] = lams[:, 0].tolist()
+        self._lam_of = lam_of.ravel()
         self._shown = (recipes.ways > 0) & np.array([not a.kept for a in axes])
         self._near = [[w.told > w.told.min(axis=1, keepdims=True) for w in a.each] for a in recipes.attributes]
 
@@ -70,8 +98,10 @@ class RecipesAudit:
             np.bincount(numbers * shape2[1] + pattern, minlength=shape2[0] * shape2[1]).reshape(shape2)
         )
         for codes_, size in self._others(codes, truths, first):
-            joint = codes_.astype(np.int64) * (self._group[-1] + 1) + self._group[numbers]
-            found.append(np.bincount(joint, minlength=size * (self._group[-1] + 1)).reshape(size, -1))
+            for draw in self._draws:
+                group, groups = draw.group[numbers], len(draw.chances)
+                joint = (codes_.astype(np.int64) * groups + group)[group >= 0]
+                found.append(np.bincount(joint, minlength=size * groups).reshape(size, -1))
         return found
 
     def _others(
@@ -101,8 +131,8 @@ class RecipesAudit:
             row["honest"] = row["p"] >= _FAMILY / len(rows)
         together = self._together(next(left))
         names = [a.name for a in self._axes] + ["the place in the file"]
-        chances = np.bincount(self._group, self._chances).astype(np.float64)
-        hang = {n: evidence.table_p(t, chances) for n, t in zip(names, left, strict=True)}
+        crossed = [(n + draw.where, draw.chances) for n in names for draw in self._draws]
+        hang = {n: evidence.table_p(t, chances) for (n, chances), t in zip(crossed, left, strict=True)}
         families = [_family("together", together), _family("recipes", hang)]
         return rows, [f for f in families if f["tests"]], self._unseen()
 
@@ -128,7 +158,7 @@ class RecipesAudit:
             if sum(w.noise is not None for w in ways) < 2:
                 continue
             chances = self._pattern(recipe, places, patterns.shape[1])
-            key = chances.round(12).tobytes()
+            key = chances.round(12).tobytes() + bytes([self._recipes.rounds[recipe]])
             laws[key] = chances
             by_law.setdefault(key, []).append(recipe)
         return {

@@ -66,6 +66,14 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "every attribute, with an equal part of the budget each.  [default: auto]",
 )
 @click.option(
+    "--rounds",
+    type=int,
+    metavar="R",
+    help="With --record-epsilon and --class: deal the records to 2 or 3 rounds by a coin, and choose what the "
+    "later ones publish by what the earlier ones published, for the class. Reads the data R times; which "
+    "attributes were found to tell most of the class can be seen from the sidecar.",
+)
+@click.option(
     "--class-in-budget",
     is_flag=True,
     default=None,

@@ -3,6 +3,10 @@
 How many records show them does not depend on their values, so it is taken as given (maths 11). What is
 estimated of these m records holds for all n, with the error of a sample: f(1-f)(1/m - 1/n). The likeliest
 counts also hear the records that show only some of the attributes.
+
+Where there are rounds this is so of the last that shows a table, given what earlier rounds published: its
+recipes were chosen by that, and records that chose them are no fair sample any more. So intervals and unbiased
+estimates are from that round alone; the likelihood of all records is as it was.
 """
 
 from __future__ import annotations
@@ -52,7 +56,7 @@ class Wanted:
         known = [a.name for a in showing.axes]
         places = sorted((known.index(n) for n in names), key=lambda p: not showing.axes[p].kept)
         sizes = tuple(showing.recipes.attributes[p].told.shape[1] for p in places)
-        kinds, which = showing.recipes.kinds(places, ALIKE)
+        kinds, which = showing.recipes.kinds(places, ALIKE, by_round=True)
         kept = sum(showing.axes[p].kept for p in places)
         return cls(tuple(known[p] for p in places), tuple(places), kept, sizes, kinds, which)
 
@@ -88,7 +92,7 @@ class FromSeveral:
     estimate: Floats
     interval: Interval
     records: Floats
-    """The records that showed all attributes, of those that have what was kept, by cell."""
+    """The records that showed all attributes, in the last round that does, by cell of what was kept."""
     all_records: int
 
 
@@ -168,7 +172,8 @@ def _slice(wanted: Wanted, counts: Counted, place: int, estimator: str, coverage
         Mixture(sizes, Kind(tuple(a - kept for a in k.axes[kept:]), k.ways[kept:], k.first[kept:]), float(lam))
         for k, lam in zip(kinds, lams, strict=True)
     ]
-    shown = [i for i, w in enumerate(whole) if w]
+    last = max(k.round for k, w in zip(kinds, whole, strict=True) if w)
+    shown = [i for i, w in enumerate(whole) if w and kinds[i].round == last]
     law = Several([laws[i] for i in shown], np.array([own[i].sum() for i in shown], float))
     observed = np.concatenate([own[i] for i in shown]).astype(np.float64)
     m = float(observed.sum())

@@ -74,6 +74,8 @@ class Kind:
     ways: tuple[Way, ...]
     first: tuple[int, ...]
     """The first code of each way."""
+    round: int = 0
+    """Which round they are of, where that is told apart."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,25 +97,29 @@ class Recipes:
     """(recipes, attributes): which way each takes, counted from 1; 0 where it withholds."""
     lam: Floats
     """The chance that a record of the recipe tells anything of what is under its coin."""
+    rounds: np.ndarray
+    """The round of each recipe, from 1."""
 
     def together(self, places: Sequence[int]) -> bool:
         """Return whether some recipe shows all of these."""
         return bool(self.ways[:, list(places)].all(axis=1).any())
 
-    def kinds(self, places: Sequence[int], alike: float) -> tuple[list[Kind], np.ndarray]:
+    def kinds(
+        self, places: Sequence[int], alike: float, by_round: bool = False
+    ) -> tuple[list[Kind], np.ndarray]:
         """Return the kinds of records by what they show of some attributes, and each recipe's number of kind.
 
         The lam of records of one kind differ by less than the factor `alike`.
         """
+        rounds = self.rounds if by_round else 0 * self.rounds
         near = np.floor(np.log(np.maximum(self.lam, 1e-30)) / np.log(alike)).astype(np.int64)
         found, which = np.unique(
-            np.column_stack([self.ways[:, list(places)], near]), axis=0, return_inverse=True
+            np.column_stack([self.ways[:, list(places)], rounds, near]), axis=0, return_inverse=True
         )
         kinds = []
         for row in found[:, :-1]:
-            axes = np.flatnonzero(row).tolist()
+            axes = np.flatnonzero(row[:-1]).tolist()
             shown = [(self.attributes[places[a]], row[a] - 1) for a in axes]
-            kinds.append(
-                Kind(tuple(axes), tuple(s.each[w] for s, w in shown), tuple(int(s.first[w]) for s, w in shown))
-            )
+            ways, first = tuple(s.each[w] for s, w in shown), tuple(int(s.first[w]) for s, w in shown)
+            kinds.append(Kind(tuple(axes), ways, first, int(row[-1])))
         return kinds, which.ravel()

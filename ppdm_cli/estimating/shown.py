@@ -47,7 +47,8 @@ class Showing:
                 if not axis.kept and (way_number := ways[recipe.number, place]):
                     offset = sidecar.by_name[axis.name].offset(recipe.through[axis.name])
                     starts[recipe.number, place] = attributes[place].first[way_number - 1] - offset
-        return cls(tuple(axes), sidecar, Recipes(attributes, ways, lam), starts)
+        rounds = np.array([d.round for d in dealt])
+        return cls(tuple(axes), sidecar, Recipes(attributes, ways, lam, rounds), starts)
 
     @property
     def columns(self) -> list[str]:

@@ -6,7 +6,7 @@ the same records whatever the number of threads or the size of the partitions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -163,10 +163,19 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     return [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
 
 
-def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
-    """Read the release as a sample, in one pass."""
+def read(
+    table: Table,
+    sidecar: Sidecar,
+    label: Channel,
+    through: tuple[Callable[[Batch], Batch], Sequence[str]] | None = None,
+) -> Sample:
+    """Read the release as a sample, in one pass.
+
+    A table that is to be a release goes `through` what publishes it, which reads these columns: then what was
+    kept is left out.
+    """
     names = [a.name for a in sidecar.kept if a.name not in label.attributes]
-    chosen = usable(sidecar, label) + kept_channels(table, names, LARGEST_DOMAIN)
+    chosen = usable(sidecar, label) + ([] if through else kept_channels(table, names, LARGEST_DOMAIN))
     if not chosen:
         raise UsageError(
             f"there is nothing to learn {quoted(label.name)} from: the class and one other attribute "
@@ -175,7 +184,8 @@ def read(table: Table, sidecar: Sidecar, label: Channel) -> Sample:
         )
     reader = Published.of(sidecar, [*chosen, label])
     most = min(MOST_RECORDS, max(MOST_CODES // (len(chosen) + 1), 1))
-    found = fold(table, partial(_Thinned.of, reader, most), _Thinned.__add__, columns=reader.columns)
+    first, columns = through or (None, reader.columns)
+    found = fold(table, partial(_Thinned.of, reader, most, first), _Thinned.__add__, columns=columns)
     if found is None:
         nobody = np.zeros(reader.labels, np.int64)
         found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), reader.none())
@@ -197,7 +207,8 @@ class _Thinned:
     columns: list[np.ndarray]
 
     @classmethod
-    def of(cls, reader: Published, most: int, batch: Batch) -> _Thinned:
+    def of(cls, reader: Published, most: int, first: Callable[[Batch], Batch] | None, batch: Batch) -> _Thinned:
+        batch = batch if first is None else first(batch)
         hashes = mixed(batch.addresses)
         columns = list[np.ndarray](reader(batch))
         published = np.bincount(columns[-1], minlength=reader.labels)[: reader.labels]

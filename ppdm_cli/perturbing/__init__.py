@@ -29,7 +29,14 @@ from ppdm_cli.perturbing.order_digest import with_order
 from ppdm_cli.perturbing.persons import left_out
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.plan_file import read_toml
-from ppdm_cli.perturbing.planning import csv_options, earlier_sidecar, release_id, resolved, sidecar_of
+from ppdm_cli.perturbing.planning import (
+    csv_options,
+    earlier_sidecar,
+    in_all_rounds,
+    release_id,
+    resolved,
+    sidecar_of,
+)
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Done, Substituter
@@ -126,13 +133,18 @@ def perturb(
     with ExitStack() as stack:
         targets = [Output(stack, name, sidecar, force, to) for name in names]
         settled = resolved(table, asked, earlier, id)
-        kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
         out = _left_out(table, key, asked, id)
+
+        def publishing(plan: ResolvedPlan) -> Substituter:
+            return Substituter(plan, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
+
+        settled = in_all_rounds(table, settled, key, publishing)
+        kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
         left = 0 if out is None else len(out)
         promised = _sidecars(settled, key, table, left, asked.rows_per_person, copies, order)
         entering.check(promised[0])
-        work, filled = Substituter(settled, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out), []
+        work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
             review = Review(table, settled, clip, keep_order, left)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))

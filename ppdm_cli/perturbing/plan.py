@@ -183,6 +183,8 @@ class Plan(_Settings):
     publish: int | Literal["all", "auto"] | None = None
     """How many attributes a record publishes, under a budget for the record."""
     class_in_budget: bool = False
+    rounds: int | None = None
+    """In how many rounds the attributes that a record publishes are chosen."""
     person: str | None = None
     """The column that says whose a record is."""
     rows_per_person: int | None = None
@@ -387,6 +389,7 @@ _FOR_ALL = _SHARED | {
     "together": _together,
     "publish": read_publish,
     "class_in_budget": truth,
+    "rounds": whole,
     "person": str,
     "rows_per_person": whole,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from msgspec import UNSET
 from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, unknown_column
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.estimating import axis_of
+from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.bin_count import number_of_records, sized
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
@@ -26,8 +29,10 @@ from ppdm_cli.perturbing.resolving import (
     resolve,
     undeclared,
 )
+from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import CoinsOrigin, Copy, Sidecar
+from ppdm_cli.sidecar_recipes import in_rounds
 from ppdm_cli.tables import CsvOptions, Table, sidecar_path
 
 
@@ -80,6 +85,30 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
     facts = profile(table, unknown) if unknown else {}
     records = number_of_records(table, "--publish auto") if few(asked) == "auto" else 0
     return resolve(table.schema, asked, identifier, facts, records)
+
+
+def in_all_rounds(
+    table: Table, plan: ResolvedPlan, key: Key, publishing: Callable[[ResolvedPlan], Substituter]
+) -> ResolvedPlan:
+    """Return the plan with the recipes of all rounds: a pass over the table for each but the last.
+
+    A round's recipes follow from what the records of earlier rounds publish, and from nothing else of them.
+    """
+    while plan.rounds is not None and len(in_rounds(plan.dealt)) < len(plan.shares):
+        if not table.rewindable:
+            raise UsageError(
+                "rounds read the data more than once, and standard input can be read only once",
+                "name a file, or take the plan of an earlier release with --like",
+            )
+        sidecar = sidecar_of(plan, key.origin, str(uuid.uuid4()), None)
+        if not sidecar.by_name[str(plan.class_)].has_domain:
+            raise UsageError(
+                f"the class {quoted(plan.class_)} has no labels that rounds could tell apart",
+                "name a column of labels with --class",
+            )
+        work, label = publishing(plan), axis_of(sidecar, str(plan.class_))
+        plan = plan.with_round(screened(read(table, sidecar, label, (work.so_far, work.columns))))
+    return plan
 
 
 def sidecar_of(

@@ -1,12 +1,14 @@
 """Which few attributes a record publishes (--publish): from domains and a budget to recipes.
 
 Every set of k attributes is as likely; the class, where it is not kept, is in every one. Of the data this takes
-nothing but their domains and, to choose k, the number of records.
+nothing but their domains and, to choose k, the number of records. Of records in rounds this is so in the first.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb, exp
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +26,7 @@ from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
 if TYPE_CHECKING:
     from ppdm_cli.perturbing.plan import Plan
 
+MOST_ROUNDS = 3
 Known = Mapping[str, tuple[Domain, bool]]
 """Domains by attribute, and whether their values are in order."""
 
@@ -63,6 +66,14 @@ def check_publishing(plan: Plan) -> None:
             "the class is to be perturbed with the rest (--class-in-budget), and it is not named or is kept",
             "name it with --class, and leave out --keep for it",
         )
+    if plan.rounds is not None:
+        if not 2 <= plan.rounds <= MOST_ROUNDS:
+            raise UsageError(f"the number of rounds must be from 2 to {MOST_ROUNDS}", "such as --rounds 3")
+        if few(plan) is None or plan.class_ is None:
+            raise UsageError(
+                "rounds find the few attributes that tell most of a class, under a budget for the record",
+                "say --record-epsilon 4 and --class beside --rounds, or leave it out",
+            )
     if (plan.person is None) != (plan.rows_per_person is None) or (plan.rows_per_person or 1) < 1:
         raise UsageError(
             "--person and --rows-per-person go together: at most so many rows of each person are published",
@@ -70,32 +81,82 @@ def check_publishing(plan: Plan) -> None:
         )
 
 
-def recipes(
-    known: Known, class_: str | None, epsilon: float, k: int | str, records: int
-) -> tuple[list[Recipe], dict[str, Beyond | UnsetType]]:
-    """Return the recipes of a release, and what each attribute publishes beyond its domain."""
-    known = {n: (d, o and n != class_ and _has_room(d)) for n, (d, o) in known.items()}
-    names = [n for n in known if n != class_]
-    riding = [n for n in known if n == class_]
-    number = k if isinstance(k, int) else _best(known, names, riding, epsilon, records)
-    if not 1 <= number <= len(names):
-        raise UsageError(
-            f"a record cannot publish {number} of {len(names)} attributes",
-            f"say --publish 1 to {len(names)}, or auto",
-        )
-    if comb(len(names), number) > MOST_RECIPES:
-        raise RefusedError(
-            f"{comb(len(names), number):,} sets of {number} of {len(names)} attributes are more than the "
-            f"{MOST_RECIPES:,} recipes that a release may have",
-            "publish fewer of them, or --drop some attributes",
-        )
-    specs = [_box([*chosen, *riding], known, epsilon, len(riding)) for chosen in combinations(names, number)]
-    reach = dict.fromkeys(known, 0)
-    for spec in specs:
-        for name, b in zip(spec.attributes, spec.half_width, strict=True):
-            reach[name] = max(reach[name], b)
-    found = {n: continued(known[n][0], b) if b else UNSET for n, b in reach.items()}
-    return _family(specs, names, riding, number), found
+@dataclass(frozen=True, eq=False)
+class Publisher:
+    """What any recipe follows from, besides which attributes it publishes."""
+
+    known: Known
+    """Domains by attribute; without an order where nothing can be published beyond them."""
+    class_: str | None
+    epsilon: float
+
+    @classmethod
+    def of(cls, known: Known, class_: str | None, epsilon: float) -> Publisher:
+        known = {n: (d, o and n != class_ and _has_room(d)) for n, (d, o) in known.items()}
+        return cls(known, class_, epsilon)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the attributes to choose from."""
+        return [n for n in self.known if n != self.class_]
+
+    @property
+    def riding(self) -> list[str]:
+        """Return the class, where every record publishes it."""
+        return [n for n in self.known if n == self.class_]
+
+    def number(self, k: int | str, records: int) -> int:
+        """Return how many attributes a record publishes, where every set of so many is as likely."""
+        names = self.names
+        number = k if isinstance(k, int) else self._best(records)
+        if not 1 <= number <= len(names):
+            raise UsageError(
+                f"a record cannot publish {number} of {len(names)} attributes",
+                f"say --publish 1 to {len(names)}, or auto",
+            )
+        if comb(len(names), number) > MOST_RECIPES:
+            raise RefusedError(
+                f"{comb(len(names), number):,} sets of {number} of {len(names)} attributes are more than the "
+                f"{MOST_RECIPES:,} recipes that a release may have",
+                "publish fewer of them, or --drop some attributes",
+            )
+        return number
+
+    def _best(self, records: int) -> int:
+        names, riding = self.names, self.riding
+        sizes = tuple((self.known[n][0].size, self.known[n][1]) for n in names)
+        labels = self.known[riding[0]][0].size if riding else 0
+        k = recommended(Setting(self.epsilon, records, sizes, labels)).k
+        assert k is not None
+        return next(n for n in range(k, 0, -1) if comb(len(names), n) <= MOST_RECIPES or n == 1)
+
+    def recipes(self, sets: Sequence[Sequence[str]]) -> list[Recipe]:
+        """Return recipes of one weight: a family, where the sets are all of some attributes and alike."""
+        specs = [self._box([*chosen, *self.riding]) for chosen in sets]
+        widths: dict[str, set[int]] = {}
+        for spec in specs:
+            for name, b in zip(spec.attributes, spec.half_width, strict=True):
+                widths.setdefault(name, set()).add(b)
+        names, k = [n for n in widths if n != self.class_], len(sets[0])
+        alike = len({s.gamma for s in specs}) == 1 and all(len(w) == 1 for w in widths.values())
+        if len(specs) > 1 and alike and [*sets] == [*combinations(names, k)]:
+            half_width = [widths[n].pop() for n in [*names, *self.riding]]
+            channel = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
+            return [Recipe(weight=1, choose=k, of=names, with_=self.riding or UNSET, channel=channel)]
+        return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]
+
+    def _box(self, names: Sequence[str]) -> BoxSpec:
+        domains, ordered = zip(*(self.known[n] for n in names), strict=True)
+        gamma = exp(min(self.epsilon, 700.0))
+        return BoxSpec.of(names, domains, ordered, gamma, riding=len(self.riding))
+
+    def beyond(self, recipes: Sequence[Recipe]) -> dict[str, Beyond | UnsetType]:
+        """Return what each attribute publishes beyond its domain, in any of the recipes."""
+        reach = dict.fromkeys(self.known, 0)
+        for spec in (s for r in recipes for s in r.specs):
+            for name, b in zip(spec.attributes, spec.reach or [], strict=True):
+                reach[name] = max(reach[name], b)
+        return {n: continued(self.known[n][0], b) if b else UNSET for n, b in reach.items()}
 
 
 def _has_room(domain: Domain) -> bool:
@@ -107,32 +168,7 @@ def _has_room(domain: Domain) -> bool:
     return domain.ordinary >= 2
 
 
-def _best(known: Known, names: Sequence[str], riding: Sequence[str], epsilon: float, records: int) -> int:
-    sizes = tuple((known[n][0].size, known[n][1]) for n in names)
-    labels = known[riding[0]][0].size if riding else 0
-    k = recommended(Setting(epsilon, records, sizes, labels)).k
-    assert k is not None
-    return next(n for n in range(k, 0, -1) if comb(len(names), n) <= MOST_RECIPES or n == 1)
-
-
-def _box(names: Sequence[str], known: Known, epsilon: float, riding: int) -> BoxSpec:
-    domains, ordered = zip(*(known[n] for n in names), strict=True)
-    return BoxSpec.of(names, domains, ordered, exp(min(epsilon, 700.0)), riding=riding)
-
-
-def _family(specs: list[BoxSpec], names: list[str], riding: list[str], k: int) -> list[Recipe]:
-    """Return the recipes, as one family where all of them have one gamma and each attribute one half-width."""
-    widths: dict[str, set[int]] = {}
-    for spec in specs:
-        for name, b in zip(spec.attributes, spec.half_width, strict=True):
-            widths.setdefault(name, set()).add(b)
-    if len(specs) > 1 and len({s.gamma for s in specs}) == 1 and all(len(w) == 1 for w in widths.values()):
-        half_width = [widths[n].pop() for n in [*names, *riding]]
-        channel = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
-        return [Recipe(weight=1, choose=k, of=names, with_=riding or UNSET, channel=channel)]
-    return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]
-
-
-def digest_text(recipes: Sequence[Recipe], facts: Sequence[object]) -> bytes:
-    """Return all that decides which recipe a record gets, and what it is."""
-    return msgspec.json.encode([[r.encoded(msgspec.json.encode).decode() for r in recipes], facts])
+def digested(recipes: Sequence[Recipe], facts: Sequence[object]) -> str:
+    """Return a digest of all that decides which recipe a record gets, and what it is."""
+    text = msgspec.json.encode([[r.encoded(msgspec.json.encode).decode() for r in recipes], facts])
+    return hashlib.blake2b(text, digest_size=32).hexdigest()

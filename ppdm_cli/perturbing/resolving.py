@@ -5,12 +5,12 @@ The plan is the list of a sidecar's attributes, in the order of the columns.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
 from functools import cached_property, partial
-from math import exp, inf, log, prod
+from itertools import combinations
+from math import exp, gcd, inf, log, prod
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -23,14 +23,16 @@ from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import Bins, Categories, Domain, Product
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
+from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request
 from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.keys import attribute_facts
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.publishing import digest_text, few, recipes
+from ppdm_cli.perturbing.publishing import Publisher, digested, few
+from ppdm_cli.perturbing.rounds import Rounds
 from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy, Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt
+from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt, in_rounds
 
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
@@ -51,6 +53,8 @@ class ResolvedPlan:
     """Attributes whose rare values go to a commoner one."""
     several: tuple[Recipe, ...] = ()
     """The recipes, where records differ in them: then there are no `specs`."""
+    rounds: Rounds | None = None
+    """Where records are dealt to rounds, what the recipes of all of them follow from."""
 
     @property
     def columns(self) -> list[str]:
@@ -74,12 +78,29 @@ class ResolvedPlan:
         """Return the channels by attribute."""
         return {n: c for c in self.channels for n in c.attributes}
 
+    @property
+    def facts(self) -> list[Any]:
+        """Return what the codes of all perturbed attributes are."""
+        return [attribute_facts(a) for a in self.attributes if a.role == "perturbed"]
+
     @cached_property
     def digest(self) -> str:
         """Return what tells this design from any other: its recipes and the domains that they are for."""
-        facts = [attribute_facts(a) for a in self.attributes if a.role == "perturbed"]
-        text = digest_text(self.recipes, facts)
-        return hashlib.blake2b(text, digest_size=32).hexdigest()
+        return digested(self.recipes, self.facts)
+
+    @cached_property
+    def shares(self) -> list[int]:
+        """Return how many records are dealt to each round, relative to each other: the rounds to come too."""
+        sums = [sum(d.weight for d in r) for r in in_rounds(self.dealt)]
+        return [s // gcd(*sums) for s in sums] if self.rounds is None else self.rounds.shares
+
+    def with_round(self, tells: Tells) -> ResolvedPlan:
+        """Return the plan with the recipes of one round more, by what the rounds so far tell."""
+        assert self.rounds is not None
+        recipes = self.rounds.further(self.several, tells)
+        beyond = self.rounds.publisher.beyond(recipes)
+        attributes = [msgspec.structs.replace(a, beyond=beyond.get(a.name, UNSET)) for a in self.attributes]
+        return replace(self, attributes=attributes, several=tuple(recipes))
 
 
 def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None:
@@ -165,9 +186,16 @@ def resolve(
         refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)})
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
     specs, several, beyond = list[Spec](), tuple[Recipe, ...](), dict[str, Any]()
+    rounds: Rounds | None = None
     if (number := few(plan)) is not None:
         known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
-        made, beyond = recipes(known, plan.class_, plan.record_epsilon or 0.0, number, records)
+        publisher = Publisher.of(known, plan.class_, plan.record_epsilon or 0.0)
+        if plan.rounds is None:
+            made = publisher.recipes([*combinations(publisher.names, publisher.number(number, records))])
+        else:
+            rounds = Rounds.of(publisher, plan.rounds, number)
+            made = rounds.first()
+        beyond = publisher.beyond(made)
         if COLUMN in schema.names and COLUMN not in plan.drop:
             raise UsageError(
                 f"a column is named {quoted(COLUMN)}, as is the one that has each record's recipe",
@@ -187,7 +215,7 @@ def resolve(
     aside = {*plan.drop, *({identifier, plan.person} - {*plan.keep})}
     dropped = [n for n in schema.names if n in aside]
     merging = frozenset(n for n, s in domains.items() if s.merges)
-    return ResolvedPlan(attributes, specs, plan.class_, dropped, merging, several)
+    return ResolvedPlan(attributes, specs, plan.class_, dropped, merging, several, rounds)
 
 
 def _specs(

@@ -25,7 +25,7 @@ from ppdm_cli.perturbing.keys import Ready, prepared
 from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.persons import addresses, thinned
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.perturbing.withholding import Withholder
+from ppdm_cli.perturbing.withholding import UNDECIDED, Withholder
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.sidecar_recipes import COLUMN
 
@@ -77,6 +77,17 @@ class Done:
     batch: pa.RecordBatch
     places: Addresses | None
     checks: Checks
+
+
+@dataclass(frozen=True)
+class Drawn(Batch):
+    """Published records whose addresses are coins, so that nothing hangs on the place of a row."""
+
+    coins: Addresses
+
+    @property
+    def addresses(self) -> Addresses:
+        return self.coins
 
 
 class Substituter:
@@ -159,6 +170,15 @@ class Substituter:
         else:
             places = places_of(Coins(self._places_key), here)
         return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
+
+    def so_far(self, batch: Batch) -> Drawn:
+        """Return what the records of the rounds so far publish: all that a later round may know of them."""
+        done = self(batch).batch
+        there = np.flatnonzero(done.column(COLUMN).to_numpy() != UNDECIDED)
+        own = addresses(batch, self._identifier, self._key)
+        own = own if self._left_out is None else own[thinned(batch, self._left_out).were]
+        coins = places_of(Coins(self._key.derive("fold")), own[there])
+        return Drawn(done.take(pa.array(there)), batch.index, batch.first_row, batch.file, 0, coins)
 
     def _typed(self, columns: list[pa.Array]) -> pa.Schema:
         """Return the schema of a batch, where text may be a dictionary."""

@@ -1,63 +1,89 @@
 """Records that publish a few of their attributes: which ones, by a coin that sees no value, and what of them.
 
-A record's recipe follows from a key, the design's digest and the record's address or identifier. A channel's
-coins follow from the whole channel and the record's codes in it, never from the recipe's number (maths 11).
+A record's recipe follows from a key, the design's digest and the record's address or identifier; where there
+are rounds, first its round does, and then the recipe from the design of that round alone. A channel's coins
+follow from the whole channel and the record's codes in it, never from the recipe's number (maths 11).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import UNSET
 
 from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels import uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, uniform
 from ppdm_cli.domain import Bins
 from ppdm_cli.perturbing.keys import Ready, attribute_facts, prepared
+from ppdm_cli.perturbing.publishing import digested
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.sidecar_recipes import COLUMN, in_rounds
+
+UNDECIDED = np.iinfo(np.uint16).max
+"""The recipe of records in rounds to come."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lot:
+    """A draw of one of several things by their weights, for each record."""
+
+    coin: bytes
+    weights: Sequence[int]
+
+    @cached_property
+    def _bounds(self) -> np.ndarray:
+        """Return where the numbers of each thing end, below the sum of the weights."""
+        return np.cumsum(np.array(self.weights, np.uint64), dtype=np.uint64)
+
+    def drawn(self, addresses: Addresses) -> np.ndarray:
+        """Return which thing each of up to `CELLS` records gets."""
+        coins = Coins(self.coin)
+
+        def blocks(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
+            return coins.words(addresses if rows is None else addresses[rows], 0, retry)
+
+        u = uniform_below_wide(int(self._bounds[-1]), blocks)
+        if len({*self.weights}) > 1:
+            return np.searchsorted(self._bounds, u.astype(np.uint64), side="right")
+        return np.asarray(u // u.dtype.type(self.weights[0]))
 
 
 class Withholder:
     """Deals recipes to records, and publishes by them."""
 
     def __init__(self, plan: ResolvedPlan, key: Key) -> None:
-        self._plan = plan
-        self._coin = key.derive("recipe", plan.digest)
+        rounds = in_rounds(plan.dealt)
+        self._firsts = [r[0].number for r in rounds]
+        self._rounds, coins = None, [key.derive("recipe", plan.digest)]
+        if len(plan.shares) > 1:
+            self._rounds = Lot(key.derive("round", plan.shares, plan.facts), plan.shares)
+            bare = [msgspec.structs.replace(r, weight=UNSET) for r in plan.several]
+            own = [[r for r in bare if r.round == n] for n in range(1, len(rounds) + 1)]
+            coins = [key.derive("recipe", digested(r, plan.facts)) for r in own]
+        self._lots = [Lot(c, [d.weight for d in r]) for c, r in zip(coins, rounds, strict=True)]
         known = {a.name: a for a in plan.attributes}
         self._ready = [[prepared(c, known, key) for c in d.channels] for d in plan.dealt]
         self._columns = {
             n: (known[n], key.derive("representative", *attribute_facts(known[n]))) for n in plan.through
         }
 
-    @cached_property
-    def _bounds(self) -> np.ndarray:
-        """Return where the numbers of each recipe end, below the sum of the weights."""
-        return np.cumsum(np.array([d.weight for d in self._plan.dealt], np.uint64), dtype=np.uint64)
-
     def recipes(self, addresses: Addresses) -> np.ndarray:
-        """Return the number of each record's recipe."""
-        coins, found = Coins(self._coin), np.empty(len(addresses), np.uint16)
+        """Return the number of each record's recipe; `UNDECIDED` in rounds whose recipes are not chosen yet."""
+        found = np.full(len(addresses), UNDECIDED, np.uint16)
         for start in range(0, len(addresses), CELLS):
             here = addresses[start : start + CELLS]
-
-            def blocks(retry: int, rows: np.ndarray | None = None, here: Addresses = here) -> np.ndarray:
-                return coins.words(here if rows is None else here[rows], 0, retry)
-
-            u = uniform_below_wide(int(self._bounds[-1]), blocks)
-            found[start : start + CELLS] = self._number(u)
+            rounds = np.zeros(len(here), np.intp) if self._rounds is None else self._rounds.drawn(here)
+            for number, (lot, first) in enumerate(zip(self._lots, self._firsts, strict=True)):
+                rows = np.flatnonzero(rounds == number) if self._rounds is not None else slice(None)
+                found[start : start + CELLS][rows] = first + lot.drawn(here[rows])
         return found
-
-    def _number(self, u: np.ndarray) -> np.ndarray:
-        """Return whose number below the sum of the weights each u is."""
-        weights = {d.weight for d in self._plan.dealt}
-        if len(weights) > 1:
-            return np.searchsorted(self._bounds, u.astype(np.uint64), side="right")
-        return np.asarray(u // u.dtype.type(weights.pop()))
 
     def published(self, codes: Mapping[str, Codes], addresses: Addresses) -> dict[str, pa.Array]:
         """Return the perturbed columns, with nulls for what is withheld, and the column of recipes."""
