@@ -77,7 +77,11 @@ class Growing:
 
     def size(self, places: tuple[int, ...]) -> int:
         """Return how many cells a table has, published or original, whichever are more."""
-        return int(np.prod([max(self._sample.matrices[p].shape) for p in places]))
+        recipes, matrices = self._sample.recipes, self._sample.matrices
+        if recipes is None:
+            return int(np.prod([max(matrices[p].shape) for p in places]))
+        # records that show an attribute in another way are counted in a table of their own
+        return int(np.prod([max(max(w.told.shape) for w in recipes.attributes[p].each) for p in places]))
 
     def _tried(self, sets: Sequence[tuple[Found, Found]]) -> list[Found]:
         """Return the sets of two together, or the most promising of them."""

@@ -83,7 +83,8 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
     facts = profile(table, unknown) if unknown else {}
-    records = number_of_records(table, "--publish auto") if few(asked) == "auto" else 0
+    counts = few(asked) == "auto" and asked.rounds is None
+    records = number_of_records(table, "--publish auto") if counts else 0
     return resolve(table.schema, asked, identifier, facts, records)
 
 

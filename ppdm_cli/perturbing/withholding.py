@@ -82,7 +82,8 @@ class Withholder:
             rounds = np.zeros(len(here), np.intp) if self._rounds is None else self._rounds.drawn(here)
             for number, (lot, first) in enumerate(zip(self._lots, self._firsts, strict=True)):
                 rows = np.flatnonzero(rounds == number) if self._rounds is not None else slice(None)
-                found[start : start + CELLS][rows] = first + lot.drawn(here[rows])
+                if len(own := here[rows]):
+                    found[start : start + CELLS][rows] = first + lot.drawn(own)
         return found
 
     def published(self, codes: Mapping[str, Codes], addresses: Addresses) -> dict[str, pa.Array]:

@@ -1,0 +1,431 @@
+"""Records in rounds: dealing, what a round is chosen by, the promise, the reading, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ppdm_cli import attack, estimate, perturb, train_tree
+from ppdm_cli.domain import Categories
+from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
+from ppdm_cli.estimating import axis_of
+from ppdm_cli.joint import Tells, read, screened
+from ppdm_cli.perturbing.publishing import Publisher
+from ppdm_cli.perturbing.rounds import SCHEDULES, Round, Rounds
+from ppdm_cli.releases import open_release
+from ppdm_cli.sidecar import decode
+from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar_recipes import COLUMN, Recipe, dealt, in_rounds
+from tests.chances import LEVEL, chi_square, independent
+from tests.conftest import Run
+from tests.test_box import enumerated
+
+NUMBERS = ["a", "b", "c", "d"]
+DOMAINS: dict[str, Any] = {n: {"domain": [0, 100], "bins": 10} for n in NUMBERS} | {"town": {"domain": "x|y|z"}}
+ASKED: dict[str, Any] = {
+    "record_epsilon": 4,
+    "class_": "ill",
+    "keep": ["ill"],
+    "attributes": DOMAINS,
+    "rounds": 3,
+}
+
+
+ROWS = 12_000
+
+
+def table(rows: int = ROWS, seed: int = 1) -> pl.DataFrame:
+    """a and b decide of the class together, a little by themselves; the others say nothing."""
+    rng = np.random.default_rng(seed)
+    columns = {n: rng.uniform(0, 100, rows) for n in NUMBERS}
+    ill = (columns["a"] > 45) ^ (columns["b"] > 60)
+    return pl.DataFrame(
+        columns
+        | {"town": rng.choice(["x", "y", "z"], rows)}
+        | {"ill": np.where(ill ^ (rng.random(rows) < 0.05), "yes", "no")}
+    )
+
+
+def some(*names: str) -> dict[str, Any]:
+    return {n: DOMAINS[n] for n in names}
+
+
+def released(rows: int = ROWS, seed: int = 1, data: pl.DataFrame | None = None, **given: Any) -> Any:
+    original = table(rows) if data is None else data
+    return perturb(original, **ASKED | {"seed": seed, "keep_order": True} | given)
+
+
+@cache
+def release(rounds: int = 3, seed: int = 1, epsilon: float = 4) -> Any:
+    return released(rounds=rounds, seed=seed, record_epsilon=epsilon)
+
+
+def rounds_of(made: Any) -> np.ndarray:
+    return np.array([d.round for d in made.sidecar.dealt])[made.frame[COLUMN].to_numpy()]
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+def test_records_are_dealt_to_rounds_and_recipes_by_their_weights(rounds: int) -> None:
+    made = release(rounds)
+    found = in_rounds(made.sidecar.dealt)
+    schedule = next(s for upto, s in SCHEDULES[rounds] if upto >= 4)
+    assert len(found) == rounds
+    counts = np.bincount(rounds_of(made), minlength=rounds + 1)[1:]
+    assert chi_square(counts, np.array([r.share for r in schedule], float)) > LEVEL
+    for number, recipes in enumerate(found, 1):
+        within = made.frame[COLUMN].to_numpy()[rounds_of(made) == number]
+        own = np.bincount(within, minlength=len(made.sidecar.dealt))[[d.number for d in recipes]]
+        assert len(recipes) == 1 or chi_square(own, np.array([d.weight for d in recipes], float)) > LEVEL
+    shown = {n for d in found[-1] for n in d.attributes}
+    assert {"a", "b"} <= shown, "what decides of the class is found"
+    data = made.sidecar.encode()
+    assert decode(data, "x") == made.sidecar and decode(data, "x").encode() == data
+    assert {r["round"] for r in json.loads(data)["recipes"]} == {*range(1, rounds + 1)}
+
+
+def test_rounds_hang_on_no_value_and_no_place() -> None:
+    made, original = release(), table()
+    rows = original.height
+    for values in (
+        np.arange(rows) * 8 // rows,
+        np.arange(rows) % 7,
+        (original["a"].to_numpy() // 10).astype(int),
+        (original["ill"].to_numpy() == "yes").astype(int),
+    ):
+        found = np.zeros((int(values.max()) + 1, 4))
+        np.add.at(found, (values, rounds_of(made)), 1)
+        assert independent(found[:, 1:]) > LEVEL
+
+
+def test_a_design_follows_from_what_earlier_rounds_published_and_from_nothing_else() -> None:
+    """Other originals of the last round's records, the same design; other ones of the first, another."""
+    made, original, rng = release(), table(), np.random.default_rng(7)
+    last = pl.Series(rounds_of(made) == 3)
+    strange = original.with_columns(
+        pl.when(last).then(pl.Series(rng.uniform(0, 100, original.height))).otherwise(pl.col(n)).alias(n)
+        for n in NUMBERS
+    )
+    again = released(data=strange)
+    assert again.sidecar.recipes == made.sidecar.recipes
+    before = ~last
+    assert again.frame.filter(before).equals(made.frame.filter(before))
+    assert not again.frame.filter(last).equals(made.frame.filter(last))
+    first = rounds_of(release(2)) == 1
+    swapped = original.with_columns(
+        pl.when(pl.Series(first)).then(pl.col(one)).otherwise(pl.col(other)).alias(other)
+        for one, other in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b"))
+    )
+    for data, names in ((original, {"a", "b"}), (swapped, {"c", "d"})):
+        of_last = in_rounds(released(data=data, rounds=2).sidecar.dealt)[-1]
+        assert {n for d in of_last for n in d.attributes} >= names
+
+
+def small() -> tuple[Publisher, Rounds]:
+    known = {n: (Categories(pa.string(), ["0", "1"], False), False) for n in "abc"}
+    publisher = Publisher(known, None, log(3) + 1e-7)
+    return publisher, Rounds(publisher, (Round(1, 1, "every"), Round(2, 2, "best", 2)))
+
+
+def test_the_whole_release_keeps_its_promise_whatever_a_later_round_makes_of_it() -> None:
+    """Two records through two rounds, every release of both, by the samplers' own integers.
+
+    The second round's recipes are chosen by what the first one's records published, in an arbitrary way. A
+    choice that sees the record's own value, and one that sees originals instead of answers, are caught.
+    """
+    publisher, rounds = small()
+    known = {
+        n: Attribute(name=n, role="perturbed", domain_from="declared", **d.written())
+        for n, (d, _) in publisher.known.items()
+    }
+    names, records = list(known), list(product((0, 1), repeat=3))
+    rng = np.random.default_rng(3)
+    whims: dict[Any, list[float]] = {}
+
+    def recipes(seen: Any) -> Any:
+        """Return all recipes, those of the second round by a whim for what was seen."""
+        told = whims.setdefault(seen, rng.random(3).tolist())
+        return dealt(rounds.further(rounds.first(), Tells(dict(zip(names, told, strict=True)), {})), known)
+
+    def answers(recipe: Any) -> np.ndarray:
+        """Return P(answer | record)."""
+        [channel] = recipe.channels
+        box: Any = channel.matrix
+        places = [names.index(n) for n in channel.attributes]
+        sizes = [2] * len(places)
+        at = [int(np.ravel_multi_index([r[p] for p in places], sizes)) for r in records]
+        law: np.ndarray = enumerated(box)[:, at] / box._range
+        return law
+
+    share = [s / sum(rounds.shares) for s in rounds.shares]
+
+    def law(see: Any) -> np.ndarray:
+        """Return P(release | both records), (releases, records, records); `see` is what the choice is by."""
+        found = []
+        first = dealt(rounds.first(), known)
+        everyone = np.ones((len(records), len(records)))
+        # both in one round: of the first nothing is chosen, of the second by nothing published
+        for which, chance in ((0, share[0] ** 2), (1, share[1] ** 2)):
+            own = first if which == 0 else [d for d in recipes(see((), None)) if d.round == 2]
+            total = sum(d.weight for d in own)
+            for one, other in product(own, own):
+                for p, q in product(answers(one), answers(other)):
+                    found.append(chance * one.weight * other.weight / total**2 * np.multiply.outer(p, q))
+        # one in each: the second by what the first published
+        weight = sum(d.weight for d in first)
+        for one in first:
+            for number, p in enumerate(answers(one)):
+                options: dict[Any, np.ndarray] = {}
+                for x, record in enumerate(records):
+                    for y, own_record in enumerate(records):
+                        chosen = [
+                            d for d in recipes(see((one.number, number), (record, own_record))) if d.round == 2
+                        ]
+                        total = sum(d.weight for d in chosen)
+                        for other in chosen:
+                            for answer, q in enumerate(answers(other)):
+                                key = (other.attributes, answer)
+                                cell = options.setdefault(key, 0 * everyone)
+                                cell[x, y] += (
+                                    share[0]
+                                    * share[1]
+                                    * one.weight
+                                    / weight
+                                    * p[x]
+                                    * other.weight
+                                    / total
+                                    * q[y]
+                                )
+                found += list(options.values())
+                found += [cell.T for cell in options.values()]
+        return np.array(found)
+
+    def amplification(whole: np.ndarray) -> float:
+        np.testing.assert_allclose(whole.sum(axis=0), 1)
+        worst = 1.0
+        for axis in (1, 2):
+            least, most = whole.min(axis=axis), whole.max(axis=axis)
+            worst = max(worst, float((most[most > 0] / np.maximum(least[most > 0], 1e-300)).max()))
+        return worst
+
+    honest = amplification(law(lambda published, _: published))
+    assert honest == pytest.approx(3, abs=1e-4) and honest <= exp(publisher.epsilon)
+    own_value = amplification(law(lambda published, both: (published, both and both[1][0])))
+    originals = amplification(law(lambda _, both: both and both[0]))
+    assert own_value > 4 and originals > 4
+
+
+def key_of(folder: Path, data: pl.DataFrame, **given: Any) -> Any:
+    asked = ASKED | {"key_file": folder / "k", "id": "who", "keep_order": True}
+    return perturb(data, **asked | given)
+
+
+def test_under_a_key_file_the_design_is_remembered_and_another_refused(tmp_path: Path) -> None:
+    data = table(6000).with_columns(who=pl.Series([f"p{i}" for i in range(6000)]))
+    first = key_of(tmp_path, data)
+    order = np.random.default_rng(2).permutation(data.height).tolist()
+    again = key_of(tmp_path, data[order])
+    assert again.sidecar.recipes == first.sidecar.recipes and again.frame.equals(first.frame[order])
+    fewer = data[:4000]
+    for other in ({"rounds": 2}, {"rounds": None}, {"publish": 2}, {"record_epsilon": 3}):
+        with pytest.raises(RefusedError, match="another design"):
+            key_of(tmp_path, data, **other)
+    frozen = perturb(fewer, like=first.sidecar, key_file=tmp_path / "k", id="who", keep_order=True)
+    assert frozen.frame.equals(first.frame[:4000]), "--like takes the rounds with their recipes"
+
+
+@cache
+def honest_audit() -> bool:
+    return bool(attack(release().frame, truth=table(), sidecar=release().sidecar, attacks=["audit"]).honest)
+
+
+def cheating(mask: np.ndarray, wanted: Sequence[int]) -> pl.DataFrame:
+    """An honest release, but that masked records mostly go through some of the recipes."""
+    sidecar, one = release().sidecar, release().frame
+    listed = [
+        Recipe(
+            [c.spec for c in d.channels if c.spec is not None],
+            weight=d.weight << 20 * (d.number in wanted),
+            round=d.round,
+        )
+        for d in sidecar.dealt
+    ]
+    leaning = msgspec.structs.replace(sidecar, recipes=listed)
+    other = perturb(table(), like=leaning, seed=99, keep_order=True).frame
+    return pl.DataFrame({n: other[n].zip_with(pl.Series(mask), one[n]) for n in one.columns})
+
+
+@pytest.mark.parametrize("cheat", ["recipe by value", "recipe by place", "round by class"])
+def test_the_audit_conditions_on_the_round_and_rejects_what_hangs_on_something(cheat: str) -> None:
+    original, of_rounds = table(), rounds_of(release())
+    found = in_rounds(release().sidecar.dealt)
+    second, place = of_rounds == 2, np.arange(ROWS)
+    one, last = [found[1][0].number], [d.number for d in found[2]]
+    mask, wanted, where = {
+        # of the second round's own records, by their own value
+        "recipe by value": (second & (original["c"] > 60).to_numpy(), one, "c in round 2"),
+        "recipe by place": (second & (place < ROWS / 3), one, "file in round 2"),
+        "round by class": ((original["ill"] == "yes").to_numpy() & (place % 4 == 0), last, "ill by round"),
+    }[cheat]
+    assert honest_audit()
+    done = attack(cheating(mask, wanted), truth=original, sidecar=release().sidecar, attacks=["audit"])
+    rejected = {r["test"]: r["where"] for r in done.coins if not r["honest"]}
+    assert not done.honest and set(rejected) == {"recipes"} and rejected["recipes"].endswith(where)
+
+
+def test_estimates_are_of_the_last_round_that_shows_a_table_and_cover() -> None:
+    """Of 24 releases: the mean of standardized errors of a told share is 0, and 95 % are covered."""
+    truth = (table(3000)["a"] < 50).mean()
+    errors = []
+    for seed in range(24):
+        made = released(3000, seed=seed, data=table(3000), record_epsilon=6)
+        done = estimate(made.frame, sidecar=made.sidecar, attributes=["a"], estimator="inverse")
+        [told] = done.tables
+        last = max(d.round for d in made.sidecar.dealt if "a" in d.attributes)
+        numbers = [d.number for d in made.sidecar.dealt if d.round == last and "a" in d.attributes]
+        assert told.all_records == made.frame[COLUMN].is_in(numbers).sum()
+        errors += [((told.estimate - true_counts()) / told.interval.std_error)]
+    z = np.array(errors)
+    assert abs(z.mean(axis=0)).max() < 4 / np.sqrt(24)
+    assert 0.91 < (abs(z) < 1.96).mean() < 0.98
+    assert 0.4 < float(truth or 0) < 0.6
+
+
+@cache
+def true_counts() -> np.ndarray:
+    return np.histogram(table(3000)["a"].to_numpy(), bins=10, range=(0, 100))[0]
+
+
+def test_the_miner_takes_rounds_without_being_told(tmp_path: Path) -> None:
+    made = release()
+    tree = train_tree(made.frame, sidecar=made.sidecar)
+    assert set(tree.attributes) >= {"a", "b"} and tree.model == "joint"
+    one = train_tree(released(rounds=None, publish=2).frame, sidecar=released(rounds=None, publish=2).sidecar)
+    assert tree.gain > 1.2 * one.gain, "the last round's records all show what decides"
+
+
+def test_screening_finds_what_tells_together_and_nothing_in_chance() -> None:
+    made = released(rounds=None, publish=2, seed=3)
+
+    def tells(frame: pl.DataFrame) -> Tells:
+        opened, sidecar = open_release(frame.to_arrow(), made.sidecar, withholding=True)
+        return screened(read(opened, sidecar, axis_of(sidecar, "ill")))
+
+    found = tells(made.frame)
+    assert max(found.together, key=lambda p: found.together[p]) == ("a", "b")
+    assert found.together["a", "b"] > 20 and found.ranked()[0][:2] in (["a", "b"], ["b", "a"])
+    shuffled = made.frame.with_columns(
+        pl.Series("ill", np.random.default_rng(1).permutation(made.frame["ill"]))
+    )
+    nothing = tells(shuffled)
+    assert max(nothing.alone.values()) < 6 and max(nothing.together.values()) < 6
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_class_of_several_labels_kept_or_inside(inside: bool) -> None:
+    data = table().with_columns(
+        ill=pl.when(pl.col("a") < 30)
+        .then(pl.lit("low"))
+        .when(pl.col("a") < 60)
+        .then(pl.lit("mid"))
+        .otherwise(pl.lit("high"))
+    )
+    given: dict[str, Any] = {"data": data, "record_epsilon": 5}
+    if inside:
+        given |= {"keep": [], "attributes": DOMAINS | {"ill": {"domain": "low|mid|high"}}}
+    made = released(**given)
+    found = in_rounds(made.sidecar.dealt)
+    assert "a" in {n for d in found[-1] for n in d.attributes}
+    assert all(("ill" in d.attributes) == inside for d in made.sidecar.dealt)
+    assert made.sidecar.privacy.coins == "seeded"
+    promised = released(seed=None, rounds=2, **given).sidecar.privacy
+    assert promised.perturbed_epsilon == pytest.approx(5, abs=1e-4) and promised.perturbed_epsilon <= 5
+
+
+def test_persons_and_a_random_order_go_with_rounds() -> None:
+    data = table(9000).with_columns(who=pl.Series(np.arange(9000) // 3))
+    made = released(data=data, person="who", rows_per_person=2, keep_order=False, shuffle=True)
+    assert made.left_out == 3000 and made.frame.height == 6000 and len(in_rounds(made.sidecar.dealt)) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"rounds": 1}, "from 2 to 3"),
+        ({"rounds": 4}, "from 2 to 3"),
+        ({"class_": None}, "tell most of a class"),
+        ({"publish": "all"}, "tell most of a class"),
+        ({"record_epsilon": None, "gamma": 9}, "tell most of a class"),
+        ({"publish": 9}, "cannot publish 9 of 5"),
+        ({"drop": list("bcd"), "attributes": some("a", "town")}, "choose among attributes"),
+        ({"class_": "a", "keep": ["a", "ill"], "attributes": some(*"bcd", "town")}, "no labels that rounds"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(PpdmError, match=said):
+        released(1500, **asked)
+
+
+def test_more_recipes_than_a_release_may_have_are_refused_before_any_pass() -> None:
+    known = {str(i): (Categories(pa.string(), ["0", "1"], False), False) for i in range(91)}
+    with pytest.raises(RefusedError, match="recipes"):
+        Rounds.of(Publisher.of(known, None, 4.0), 3, "auto")
+
+
+def test_the_command_line_reads_files_says_the_rounds_and_refuses_a_pipe(
+    ppdm: Run, here: Run, tmp_path: Path
+) -> None:
+    table(6000).write_csv(tmp_path / "t.csv")
+    domains = [a for n in NUMBERS for a in ("--attribute", f"{n}:domain=0:100")]
+    asked = (
+        "--record-epsilon",
+        4,
+        "--rounds",
+        2,
+        "--class",
+        "ill",
+        "--keep",
+        "ill",
+        *domains,
+        "--domain",
+        "town=x|y|z",
+    )
+    made = ppdm("perturb", "t.csv", "-o", "r.csv", *asked, "--keep-order")
+    said = " ".join(made.stderr.decode().split())
+    assert (
+        "The records were dealt to 2 rounds by a coin (30%, 70%)." in said
+        and "in the last round 'a', 'b'" in said
+    )
+    shown = json.loads(here("inspect", "r.csv", "--json").stdout)
+    assert shown["record"]["rounds"] == 2 and shown["record"]["perturbed_epsilon"] <= 4
+    piped = ("perturb", "-", "--from", "csv", "-o", "p.csv")
+    refused = ppdm(*piped, *asked, stdin=(tmp_path / "t.csv").read_bytes(), code=2).stderr.decode()
+    assert "more than once" in refused and not (tmp_path / "p.csv").exists()
+    again = here("perturb", "t.csv", "-o", "s.csv", "--like", "r.csv", "--keep-order")
+    assert again.returncode == 0
+    here("estimate", "r.csv")
+    here("reconstruct", "r.csv", "-o", "back.csv")
+
+
+@pytest.mark.parametrize("rounds", [[2, 2, 2], [1, 1, 3], [1, None, 2], [2, 1, 1], [0, 1, 1], [1, 1, 99]])
+def test_a_sidecar_with_impossible_rounds_is_refused(rounds: list[int | None]) -> None:
+    raw = json.loads(release().sidecar.encode())
+    listed = [
+        {"weight": 1, "channels": [msgspec.to_builtins(d.channels[0].spec)]}
+        for d in release().sidecar.dealt
+        if d.round == 1
+    ][:10]
+    numbers = [rounds[0]] * 4 + [rounds[1]] * 3 + [rounds[2]] * 3
+    raw["recipes"] = [r | ({} if n is None else {"round": n}) for r, n in zip(listed, numbers, strict=True)]
+    with pytest.raises(MismatchError):
+        decode(json.dumps(raw).encode(), "x")
