@@ -2,8 +2,9 @@
 
 Each record publishes k of its attributes by one coin at the whole budget (perturb --record-epsilon E --publish
 k), in one pass or in rounds (--rounds R). Domains are shifted by a random part of a bin, and nothing looks at
-test data. Results go to build/papers/records.csv as they come; FULL=1 has five seeds, not one. Adult is read from
-the folder named: `python -m tests.papers.records FOLDER`, as adult_train.parquet; without one that part is left out.
+test data. Results go to build/papers/records.csv as they come; FULL=1 has five seeds, not one. Adult is read
+from the folder named: `python -m tests.papers.records FOLDER`, as adult_train.parquet; without one that part is
+left out.
 """
 
 from __future__ import annotations
