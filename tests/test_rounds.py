@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from itertools import product
-from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +20,12 @@ from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import Tells, read, screened
 from ppdm_cli.perturbing.publishing import Publisher
-from ppdm_cli.perturbing.rounds import SCHEDULES, Round, Rounds
+from ppdm_cli.perturbing.rounds import SCHEDULES, Rounds
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import decode
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, Recipe, dealt, in_rounds
+from ppdm_cli.sidecar_recipes import COLUMN, Recipe, in_rounds
 from tests.chances import LEVEL, chi_square, independent
 from tests.conftest import Run
-from tests.test_box import enumerated
 
 NUMBERS = ["a", "b", "c", "d"]
 DOMAINS: dict[str, Any] = {n: {"domain": [0, 100], "bins": 10} for n in NUMBERS} | {"town": {"domain": "x|y|z"}}
@@ -129,100 +125,6 @@ def test_a_design_follows_from_what_earlier_rounds_published_and_from_nothing_el
     for data, names in ((original, {"a", "b"}), (swapped, {"c", "d"})):
         of_last = in_rounds(released(data=data, rounds=2).sidecar.dealt)[-1]
         assert {n for d in of_last for n in d.attributes} >= names
-
-
-def small() -> tuple[Publisher, Rounds]:
-    known = {n: (Categories(pa.string(), ["0", "1"], False), False) for n in "abc"}
-    publisher = Publisher(known, None, log(3) + 1e-7)
-    return publisher, Rounds(publisher, (Round(1, 1, "every"), Round(2, 2, "best", 2)))
-
-
-def test_the_whole_release_keeps_its_promise_whatever_a_later_round_makes_of_it() -> None:
-    """Two records through two rounds, every release of both, by the samplers' own integers.
-
-    The second round's recipes are chosen by what the first one's records published, in an arbitrary way. A
-    choice that sees the record's own value, and one that sees originals instead of answers, are caught.
-    """
-    publisher, rounds = small()
-    known = {
-        n: Attribute(name=n, role="perturbed", domain_from="declared", **d.written())
-        for n, (d, _) in publisher.known.items()
-    }
-    names, records = list(known), list(product((0, 1), repeat=3))
-    rng = np.random.default_rng(3)
-    whims: dict[Any, list[float]] = {}
-
-    def recipes(seen: Any) -> Any:
-        """Return all recipes, those of the second round by a whim for what was seen."""
-        told = whims.setdefault(seen, rng.random(3).tolist())
-        return dealt(rounds.further(rounds.first(), Tells(dict(zip(names, told, strict=True)), {})), known)
-
-    def answers(recipe: Any) -> np.ndarray:
-        """Return P(answer | record)."""
-        [channel] = recipe.channels
-        box: Any = channel.matrix
-        places = [names.index(n) for n in channel.attributes]
-        sizes = [2] * len(places)
-        at = [int(np.ravel_multi_index([r[p] for p in places], sizes)) for r in records]
-        law: np.ndarray = enumerated(box)[:, at] / box._range
-        return law
-
-    share = [s / sum(rounds.shares) for s in rounds.shares]
-
-    def law(see: Any) -> np.ndarray:
-        """Return P(release | both records), (releases, records, records); `see` is what the choice is by."""
-        found = []
-        first = dealt(rounds.first(), known)
-        everyone = np.ones((len(records), len(records)))
-        # both in one round: of the first nothing is chosen, of the second by nothing published
-        for which, chance in ((0, share[0] ** 2), (1, share[1] ** 2)):
-            own = first if which == 0 else [d for d in recipes(see((), None)) if d.round == 2]
-            total = sum(d.weight for d in own)
-            for one, other in product(own, own):
-                for p, q in product(answers(one), answers(other)):
-                    found.append(chance * one.weight * other.weight / total**2 * np.multiply.outer(p, q))
-        # one in each: the second by what the first published
-        weight = sum(d.weight for d in first)
-        for one in first:
-            for number, p in enumerate(answers(one)):
-                options: dict[Any, np.ndarray] = {}
-                for x, record in enumerate(records):
-                    for y, own_record in enumerate(records):
-                        chosen = [
-                            d for d in recipes(see((one.number, number), (record, own_record))) if d.round == 2
-                        ]
-                        total = sum(d.weight for d in chosen)
-                        for other in chosen:
-                            for answer, q in enumerate(answers(other)):
-                                key = (other.attributes, answer)
-                                cell = options.setdefault(key, 0 * everyone)
-                                cell[x, y] += (
-                                    share[0]
-                                    * share[1]
-                                    * one.weight
-                                    / weight
-                                    * p[x]
-                                    * other.weight
-                                    / total
-                                    * q[y]
-                                )
-                found += list(options.values())
-                found += [cell.T for cell in options.values()]
-        return np.array(found)
-
-    def amplification(whole: np.ndarray) -> float:
-        np.testing.assert_allclose(whole.sum(axis=0), 1)
-        worst = 1.0
-        for axis in (1, 2):
-            least, most = whole.min(axis=axis), whole.max(axis=axis)
-            worst = max(worst, float((most[most > 0] / np.maximum(least[most > 0], 1e-300)).max()))
-        return worst
-
-    honest = amplification(law(lambda published, _: published))
-    assert honest == pytest.approx(3, abs=1e-4) and honest <= exp(publisher.epsilon)
-    own_value = amplification(law(lambda published, both: (published, both and both[1][0])))
-    originals = amplification(law(lambda _, both: both and both[0]))
-    assert own_value > 4 and originals > 4
 
 
 def key_of(folder: Path, data: pl.DataFrame, **given: Any) -> Any:

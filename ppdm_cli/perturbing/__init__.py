@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -114,10 +115,9 @@ def perturb(
     """Perturb a table: a path, several, "-", or anything that speaks Arrow.
 
     `output` names the release's file, or "-"; without it the release comes back as a polars frame. `plan` is a
-    `Plan`, a mapping of its settings, or a TOML file; settings named besides are laid over it, like
-    the options of `ppdm perturb`; attributes such as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`.
-    Of several `copies`, what comes back is the first. Some values of `scheme` go with a `tree` that they keep.
-    A `ledger` gets an entry about its `people` before the release appears.
+    `Plan`, a mapping of its settings, or a TOML file; settings named besides are laid over it, attributes such
+    as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. Of several `copies` the first comes back. Some
+    schemes keep a `tree`. A `ledger` gets an entry about its `people` before the release appears.
     """
     entering = Entering(ledger, people)
     key, key_path, known_design = _key(seed, key_file, id, order_key)
@@ -129,15 +129,11 @@ def perturb(
     asked = Plan.of(plan, **settings)
     earlier = earlier_sidecar(like, asked)
     table = _original(data, csv_options(csv, asked, earlier, id), from_)
-    names = _names(output, copies, sidecar, table)
     with ExitStack() as stack:
-        targets = [Output(stack, name, sidecar, force, to) for name in names]
+        targets = [Output(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         settled = resolved(table, asked, earlier, id)
         out = _left_out(table, key, asked, id)
-
-        def publishing(plan: ResolvedPlan) -> Substituter:
-            return Substituter(plan, key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
-
+        publishing = partial(Substituter, key=key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
         kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
