@@ -15,14 +15,16 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2_contingency
 
 from ppdm_cli import PpdmError, RefusedError, Release, UsageError, perturb, query
 from ppdm_cli.querying import Answers
+from ppdm_cli.querying.testing import holm, tail
 from ppdm_cli.querying.told import Told
 from ppdm_cli.stats import clopper_pearson
 from tests.conftest import Run
 
-ROWS, COPIES = 1500, 160
+ROWS, COPIES = 1500, 100
 EXACT: dict[str, Any] = {"gamma": 999_999, "seed": 1, "keep_order": True}
 """Of so few records hardly any is changed."""
 AGES = {"age": {"domain": [0, 80], "bins": 8}}
@@ -241,6 +243,68 @@ def test_pairs_that_were_never_published_together_are_refused_and_kept_counts_ar
     assert both["value"].to_list() == pytest.approx(true, rel=1e-9), "each group stands for all of its records"
 
 
+# -- tests
+
+
+TESTS = (
+    "independent(smoker, kids)", "independent(ward, kids)", "trend(age, kids)", "trend(age, smoker = 'yes')",
+    "same(mean(age), kids)", "fits(smoker, 'yes', .3, 'no', .7)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_tests_reject_what_is_true_as_often_as_they_say(design: str) -> None:
+    """And what is false nearly always: of 100 samples of 1,500 at 5 %, up to 15 may be rejected."""
+    rng, rows = np.random.default_rng(11), ROWS * COPIES
+    plan = {**DESIGNS[design], "rare": "publish"}
+    if "record_epsilon" in plan:
+        plan["record_epsilon"] = 8
+    frame = pl.DataFrame(
+        {
+            "age": rng.integers(0, 80, rows),
+            "smoker": rng.choice(["yes", "no"], rows, p=[0.3, 0.7]),
+            "kids": rng.integers(0, 3, rows),
+            "ward": rng.choice(["A", "B"], rows),
+            "copy": np.repeat(np.arange(COPIES, dtype=np.int32), ROWS),
+        }
+    )
+    release = released(frame, keep=["ward", "copy"], **plan)
+    for test in TESTS:
+        told = asked(release, f"select {test} as t group by copy").frame["p"].drop_nulls()
+        assert len(told) > 0.9 * COPIES and (told < 0.05).sum() <= 15, test
+    hangs = frame.with_columns(pl.when(pl.col("age") > 40).then(2).otherwise(pl.col("kids")).alias("kids"))
+    hangs = hangs.with_columns(
+        pl.when(pl.col("age") > 30).then(pl.lit("yes")).otherwise("smoker").alias("smoker")
+    )
+    release = released(hangs, keep=["ward", "copy"], **plan)
+    for test in TESTS:
+        if "ward" not in test:
+            told = asked(release, f"select {test} as t group by copy").frame["p"].drop_nulls()
+            assert (told < 0.05).mean() > 0.8, (test, "the test of the test")
+
+
+def test_the_tail_is_that_of_weighted_chi_squares() -> None:
+    assert tail(3.841459, np.array([1.0])) == pytest.approx(0.05, abs=1e-6)
+    assert tail(2 * 11.0705, np.full(5, 2.0)) == pytest.approx(0.05, abs=1e-5)
+    weights, rng = np.array([5.0, 2, 1, 0.5]), np.random.default_rng(1)
+    drawn = (rng.standard_normal((400_000, 4)) ** 2) @ weights
+    for share in (0.1, 0.05, 0.01):
+        assert tail(float(np.quantile(drawn, 1 - share)), weights) == pytest.approx(share, rel=0.06)
+
+
+def test_several_p_values_are_holms(nearly: Release) -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    told = asked(nearly, "select trend(age, pay), count(), independent(ward, kids) as i")
+    assert told.frame["p"].is_null().to_list() == [False, True, False] and told.frame["p_holm"][0] < 1e-7
+    people = records().drop_nulls("pay")
+    corr = told.rows[0].value
+    assert corr == pytest.approx(np.corrcoef(middles(people)["age"], people["pay"])[0, 1], abs=0.01)
+    counts = records().pivot("kids", index="ward", values="age", aggregate_function="len")
+    statistic, p, *_ = chi2_contingency(counts.drop("ward").to_numpy(), correction=False)
+    assert told.rows[2].value == pytest.approx(statistic, rel=0.05, abs=0.05)
+    assert told.rows[2].p == pytest.approx(p, rel=0.15, abs=0.02), "Pearson's, of originals"
+
+
 # -- the command, and what is refused
 
 
@@ -280,6 +344,8 @@ REFUSED = {
     "select mean(age, kids)": (2, "takes 1 argument"),
     "select quantile(age, 1.5)": (2, "a share between 0 and 1"),
     "select median(age) - 3": (2, "no smooth function"),
+    "select fits(smoker, 'yes', .5)": (2, "which are 1 together"),
+    "select same(median(age), smoker)": (2, "compares one function over groups"),
     "select mean(age) where age = kids": (2, "is no value"),
     "select mean(age": (2, "is not SQL that can be read"),
     "update r set a = 1": (2, "a statement that is no select"),

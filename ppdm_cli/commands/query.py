@@ -77,11 +77,12 @@ def command(
     """Answer a question about the originals from a RELEASE and its sidecar, without a reconstruction.
 
     The question is a select statement without a table: count(), sum(x), mean(x), share(condition),
-    variance(x), stddev(x), quantile(x, share) and median(x) of perturbed or kept columns, each with
-    filter (where ...) if need be; + - * / of them, which gives ratios and differences of groups;
-    where and group by. Every answer is unbiased, with a standard error and a 95% interval (low, high)
-    that have all covariances in them, and with the number of records that would make it as certain if
-    they were originals. Intervals are about these records unless --population asks for more.
+    variance(x), stddev(x), corr(x, y), quantile(x, share) and median(x) of perturbed or kept columns,
+    each with filter (where ...) if need be; + - * / of them, which gives ratios and differences of
+    groups; where and group by. Tests: independent(a, b), trend(x, y), same(mean(x), a) and
+    fits(a, 'F', .5, 'M', .5), with p-values. Every answer is unbiased, with a standard error and a 95%
+    interval (low, high) that have all covariances in them, and with the number of records that would
+    make it as certain if they were originals. Intervals are about these records unless --population asks for more.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.querying import answers, fill
@@ -135,8 +136,10 @@ def _rounded(row: dict[str, Any], name: str) -> Decimal | int | None:
     value = row[name]
     if value is None or name == "worth":
         return None if value is None else round(value)
+    if name in ("p", "p_holm"):
+        return Decimal(f"{value:.2g}" if value < 0.1 else f"{value:.2f}")
     reach = (row["high"] - row["low"]) / 4 if row["low"] is not None else 0.0
     if not reach > 0:
-        return Decimal(f"{value:.10g}")
+        return Decimal(f"{value:.10g}" if row["low"] is not None else f"{value:.4g}")
     digits = 1 - floor(log10(reach))
     return Decimal(f"{value:.{min(max(digits, 0), 12)}f}")

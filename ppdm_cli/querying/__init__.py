@@ -20,6 +20,7 @@ from ppdm_cli.files import one_run
 from ppdm_cli.querying import grammar
 from ppdm_cli.querying.answering import Row, answered, difference
 from ppdm_cli.querying.asked import Aggregate, Column, Question, parts
+from ppdm_cli.querying.testing import holm
 from ppdm_cli.releases import open_releases
 from ppdm_cli.settings import names
 from ppdm_cli.shown import Shown
@@ -50,16 +51,22 @@ class Answers(Shown):
     @property
     def keys(self) -> list[str]:
         """Return the names of the columns that tell the groups."""
-        return [f"group {n}" if n in ("answer", *_FIGURES, *_BESIDE) else n for n in self.by]
+        return [f"group {n}" if n in ("answer", *_FIGURES, *_BESIDE, "p", "p_holm") else n for n in self.by]
 
     @property
     def frame(self) -> pl.DataFrame:
         """Return a polars DataFrame, as `-o` writes it."""
         import polars as pl
 
+        tests: dict[str, list[float | None]] = {}
         columns = {key: [r.group[i] for r in self.rows] for i, key in enumerate(self.keys)}
+        if any(r.p is not None for r in self.rows):
+            told = [r.p for r in self.rows]
+            together = iter(holm([p for p in told if p is not None]))
+            tests = {"p": told, "p_holm": [None if p is None else next(together) for p in told]}
         frame = pl.DataFrame(columns | {"answer": [r.title for r in self.rows]})
         figures = [pl.Series(n, [getattr(r, n) for r in self.rows], pl.Float64) for n in _FIGURES]
+        figures += [pl.Series(n, values, pl.Float64) for n, values in tests.items()]
         if self.against is not None:
             others = {(r.group, r.title): r for r in self.against.rows}
             beside = [difference(r, others.get((r.group, r.title))) for r in self.rows]
@@ -210,7 +217,7 @@ def _missing(rows: Sequence[Row]) -> list[str]:
     said = []
     if none := sum(r.value is None for r in rows):
         said.append(f"No answer {none} times: what it is divided by may be 0, as far as the release tells.")
-    coarse = sum(r.value is not None and r.low is None for r in rows)
+    coarse = sum(r.value is not None and r.low is None and r.p is None for r in rows)
     if coarse:
         said.append(
             f"No interval {coarse} times: too few records were changed there for one that covers what it says."

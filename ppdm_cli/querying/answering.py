@@ -22,6 +22,8 @@ from ppdm_cli.querying.functions import Compiler, Computed, possible
 from ppdm_cli.querying.moments import Moments, moments
 from ppdm_cli.querying.quantiles import Quantile
 from ppdm_cli.querying.scope import OUTCOMES, Scope, groups_over
+from ppdm_cli.querying.testing import Test
+from ppdm_cli.querying.told import corrected
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.stats import normal_quantile
 from ppdm_cli.tables import Table
@@ -34,6 +36,9 @@ MOST_NUMBERS = 1 << 25
 """Numbers that one table's sums are weighed with, and that their covariances have."""
 ALIKE = 1.02
 """Records of several recipes whose lam differs by no more than this factor count as one kind."""
+
+_BY_VALUE = ("quantile", "independent", "same", "fits")
+"""The functions that take columns value by value."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class Row:
     high: float | None
     worth: float | None
     """From how many records the answer would be as certain, were they the originals."""
+    p: float | None = None
+    """Of a test, how often chance alone would make as much."""
 
 
 def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
@@ -69,7 +76,7 @@ class Asked:
     """A scope with what is computed in it, and what is counted for it."""
 
     scope: Scope
-    items: list[tuple[int, Computed | Quantile]]
+    items: list[tuple[int, Computed | Quantile | Test]]
     """By their places in the question."""
     groups: list[np.ndarray]
     labels: list[list[str]]
@@ -144,12 +151,14 @@ def _listed(sidecar: Sidecar, question: Question) -> list[str]:
 
 
 def _quantiles(items: Iterable[Item]) -> list[str]:
-    """Return the columns that quantiles are asked of."""
+    """Return the columns whose values quantiles and tests take one by one."""
     return [
-        p.arguments[0].name
+        a.name
         for item in items
         for p in parts(item.answer)
-        if isinstance(p, Aggregate) and p.function == "quantile" and isinstance(p.arguments[0], Column)
+        if isinstance(p, Aggregate) and p.function in _BY_VALUE
+        for a in p.arguments
+        if isinstance(a, Column)
     ]
 
 
@@ -191,7 +200,7 @@ def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
     for part in (p for each in asked for p in parts(each)):
         if isinstance(part, Predicate) and _kept(sidecar, part.column):
             found[resolved(part, sidecar.by_name[part.column].kind)] = None
-        elif isinstance(part, Aggregate) and part.function != "quantile":
+        elif isinstance(part, Aggregate) and part.function not in _BY_VALUE:
             numbers = (p for argument in part.arguments for p in parts(argument))
             names = [p.name for p in numbers if isinstance(p, Column) and _kept(sidecar, p.name)]
             found |= {Predicate(n, "null"): None for n in names}
@@ -254,7 +263,7 @@ def _group(
 def _row(
     group: tuple[str, ...],
     title: str,
-    computed: Computed | Quantile,
+    computed: Computed | Quantile | Test,
     known: Moments,
     where: tuple[int, int],
     population: bool,
@@ -265,11 +274,18 @@ def _row(
     some = slice(inner * many, (inner + 1) * many)
     sums, covariance = known.sums[place, some], known.within(place, some, population)
     sampled, clean = known.within(place, some, True), known.clean_within(place, some)
+    if isinstance(computed, Test):
+        value, p, share = computed.of(sums, sampled, clean)
+        figures = [value, np.nan, np.nan, np.nan, known.n * share]
+        if computed.shown is not None and np.isfinite(p):
+            told = computed.shown(sums)
+            figures[:4] = told.value, sqrt(told.variance(covariance)), *told.interval(covariance, z)
+        return Row(group, title, *(possible(float(v)) for v in (*figures, p)))
     if isinstance(computed, Quantile):
         value, low, high, moves = computed.of(sums, covariance, z)
         std_error, sure = np.nan, True
     else:
-        told = computed(sums)
+        told = corrected(computed, sums, covariance)
         sure = told.sure(covariance)
         value, moves = told.value if sure else np.nan, told.gradient
         low, high = told.interval(covariance, z) if sure else (np.nan, np.nan)

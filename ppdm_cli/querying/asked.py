@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 Literals = str | int | float | bool
 Sign = Literal["+", "-", "*", "/"]
+TESTS = ("independent", "trend", "same", "fits")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 from typing import Any
@@ -10,14 +10,17 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.errors import UsageError
-from ppdm_cli.querying.asked import Aggregate, Answer, Both, Column, Combined, Condition
+from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.querying.asked import TESTS, Aggregate, Answer, Both, Column, Combined, Condition, Not, Predicate
 from ppdm_cli.querying.quantiles import Quantile
-from ppdm_cli.querying.scope import Scope, Truth, Value, numeric
+from ppdm_cli.querying.scope import Scope, Value, numeric
+from ppdm_cli.querying.testing import Test
 from ppdm_cli.querying.told import Told
 
 Computed = Callable[[Floats], Told]
 """What makes a number of the sums of one group."""
+FLOOR = 0.1
+"""The least weight of a cell or a group in a test, as a share of the mean one."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,12 @@ class Compiler:
     records: float
     """How many the release has."""
 
-    def answer(self, answer: Answer) -> Computed | Quantile:
+    def answer(self, answer: Answer) -> Computed | Quantile | Test:
         if isinstance(answer, Aggregate) and answer.function == "quantile":
             return self._quantile(answer)
+        if isinstance(answer, Aggregate) and answer.function in TESTS:
+            made: Test = getattr(self, f"_{answer.function}")(self._chosen(answer.where), *answer.arguments)
+            return made
         return self._computed(answer)
 
     def _computed(self, answer: Answer) -> Computed:
@@ -41,9 +47,9 @@ class Compiler:
         if isinstance(answer, Combined):
             one, other, sign = self._computed(answer.one), self._computed(answer.other), answer.sign
             return lambda sums: _signed(one(sums), sign, other(sums))
-        if answer.function == "quantile":
+        if answer.function == "quantile" or answer.function in TESTS:
             raise UsageError(
-                "a quantile cannot be computed with: it is no smooth function of what is counted",
+                f"{quoted(answer.function)} is no smooth function of what is counted, to be computed with",
                 "ask for it by itself",
             )
         made: Computed = getattr(self, f"_{answer.function}")(self._chosen(answer.where), *answer.arguments)
@@ -77,13 +83,7 @@ class Compiler:
     def _total(self, value: Value, chosen: np.ndarray) -> Computed:
         places = [self.scope.sum(np.where(chosen, t, 0.0), f) for f, t in value.terms.items()]
 
-        def total(sums: Floats) -> Told:
-            found = Told.constant(0.0, sums)
-            for place in places:
-                found += Told.of(sums, place)
-            return found
-
-        return total
+        return lambda sums: added(sums, [Told.of(sums, place) for place in places])
 
     def _mean(self, chosen: np.ndarray, of: Any) -> Computed:
         value = self.scope.value(of)
@@ -99,8 +99,7 @@ class Compiler:
         return lambda sums: (above(sums) / Told.of(sums, below)).within(least, most)
 
     def _share(self, chosen: np.ndarray, of: Condition) -> Computed:
-        truth: Truth = self.scope.truth(of)
-        one = Value({(): np.where(truth.true, 1.0, 0.0)}, truth.true | truth.false)
+        one = self._number(of)
         made = self._mean_of(one, chosen & one.known)
         return lambda sums: made(sums).within(0.0, 1.0)
 
@@ -124,6 +123,85 @@ class Compiler:
         variance = self._variance(chosen, of)
         return lambda sums: variance(sums).root().within(0.0, inf)
 
+    def _corr(self, chosen: np.ndarray, one: Any, other: Any) -> Computed:
+        return self._together(chosen, self._number(one), self._number(other))[1]
+
+    def _together(self, chosen: np.ndarray, x: Value, y: Value) -> tuple[Computed, Computed]:
+        """Return the covariance and the correlation of two numbers."""
+        known = chosen & x.known & y.known
+        means = [self._mean_of(v, known) for v in (x, y, x * y, x * x, y * y)]
+
+        def covariance(sums: Floats) -> Told:
+            mx, my, xy = (m(sums) for m in means[:3])
+            return xy - mx * my
+
+        def correlation(sums: Floats) -> Told:
+            mx, my, _, xx, yy = (m(sums) for m in means)
+            return (covariance(sums) / ((xx - mx * mx) * (yy - my * my)).root()).within(-1.0, 1.0)
+
+        return covariance, correlation
+
+    def _number(self, of: Any) -> Value:
+        """Return a number of each record, or 1 where a condition holds and 0 where not."""
+        if isinstance(of, (Predicate, Not, Both)):
+            truth = self.scope.truth(of)
+            return Value({(): np.where(truth.true, 1.0, 0.0)}, truth.true | truth.false)
+        return self.scope.value(of)
+
+    # -- tests
+
+    def _trend(self, chosen: np.ndarray, one: Any, other: Any) -> Test:
+        covariance, correlation = self._together(chosen, self._number(one), self._number(other))
+        return Test(lambda sums: ([covariance(sums)], np.ones(1)), correlation)
+
+    def _codes(self, name: str) -> list[np.ndarray]:
+        """Return where a column has each of its values, null left out."""
+        domain = self.scope.axes[name]
+        return [self.scope.over(name, row) for row in np.eye(domain.size, dtype=bool)[: domain.ordinary]]
+
+    def _independent(self, chosen: np.ndarray, one: Column, other: Column) -> Test:
+        rows, columns = self._codes(one.name), self._codes(other.name)
+        places = [[self.scope.sum(chosen & r & c, ()) for c in columns] for r in rows]
+
+        def compared(sums: Floats) -> tuple[list[Told], Floats]:
+            cells = [[Told.of(sums, p) for p in line] for line in places]
+            n = added(sums, [c for line in cells for c in line])
+            across = [added(sums, line) for line in cells]
+            down = [added(sums, [line[j] for line in cells]) for j in range(len(columns))]
+            apart = [c - a * d / n for line, a in zip(cells, across, strict=True)
+                     for c, d in zip(line, down, strict=True)]  # fmt: skip
+            by = np.outer([a.value for a in across], [d.value for d in down]).ravel() / (n.value or 1.0)
+            return apart, 1 / np.maximum(by, max(FLOOR * n.value, 1.0) / len(apart))
+
+        return Test(compared)
+
+    def _fits(self, chosen: np.ndarray, of: Column, *told: Any) -> Test:
+        shares = np.array(told[1::2], float)
+        truths = [self.scope.truth(Predicate(of.name, "among", (v,))) for v in told[::2]]
+        places = [self.scope.sum(chosen & t.true, ()) for t in truths]
+
+        def compared(sums: Floats) -> tuple[list[Told], Floats]:
+            cells = [Told.of(sums, p) for p in places]
+            n = added(sums, cells)
+            return [c / n - Told.constant(s, sums) for c, s in zip(cells, shares, strict=True)], 1 / shares
+
+        return Test(compared)
+
+    def _same(self, chosen: np.ndarray, of: Answer, by: Column) -> Test:
+        if not isinstance(of, Aggregate) or of.function in (*TESTS, "quantile"):
+            raise UsageError("same compares one function over groups", "such as same(mean(age), sex)")
+        own = chosen & self._chosen(of.where)
+        each = [getattr(self, f"_{of.function}")(own & code, *of.arguments) for code in self._codes(by.name)]
+        sizes = [self.scope.sum(own & code, ()) for code in self._codes(by.name)]
+
+        def compared(sums: Floats) -> tuple[list[Told], Floats]:
+            told, n = [e(sums) for e in each], np.maximum(sums[sizes], 0.0)
+            n = n / max(n.sum(), 1e-300)
+            middle = added(sums, [t * Told.constant(float(s), sums) for t, s in zip(told, n, strict=True)])
+            return [t - middle for t in told], np.maximum(n, FLOOR / len(n))
+
+        return Test(compared)
+
     def _quantile(self, answer: Aggregate) -> Quantile:
         column, share = answer.arguments
         if not isinstance(column, Column):
@@ -136,6 +214,13 @@ class Compiler:
             for code in range(domain.ordinary)
         ]
         return Quantile(domain, tuple(places), share)
+
+
+def added(sums: Floats, several: Sequence[Told]) -> Told:
+    found = Told.constant(0.0, sums)
+    for each in several:
+        found += each
+    return found
 
 
 def _signed(one: Told, sign: str, other: Told) -> Told:

@@ -25,10 +25,11 @@ from ppdm_cli.querying.asked import (
 LONGEST = 1 << 16
 """The most characters of a question."""
 TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "variance": (1, 1), "stddev": (1, 1),
-         "quantile": (2, 2), "median": (1, 1)}  # fmt: skip
+         "quantile": (2, 2), "median": (1, 1), "corr": (2, 2), "independent": (2, 2), "trend": (2, 2),
+         "same": (2, 2), "fits": (3, 1 << 8)}  # fmt: skip
 """The functions, with the least and the most arguments of each."""
 _ALSO = {"avg": "mean", "var_samp": "variance", "stddev_samp": "stddev", "sd": "stddev"}
-ANSWERS = "count, sum, mean, share, variance, stddev, quantile and median"
+ANSWERS = "count, sum, mean, share, variance, stddev, corr, quantile, median, independent, trend, same and fits"
 
 
 def question(text: str) -> Question:
@@ -134,7 +135,7 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     if isinstance(tree, exp.Anonymous):
         given = list(tree.expressions)
     else:
-        given = [tree.args[n] for n in ("this", "quantile") if tree.args.get(n) is not None]
+        given = [tree.args[n] for n in ("this", "quantile", "expression") if tree.args.get(n) is not None]
         if tree.expressions:
             given += tree.expressions
     given = [g for g in given if not isinstance(g, exp.Star)]
@@ -153,7 +154,40 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
                 f"{_shown(tree)}: a quantile is of a share between 0 and 1", "such as quantile(age, .9)"
             )
         return Aggregate(name, (_number(given[0]), share), where)
+    if name == "independent":
+        return Aggregate(name, tuple(_alone(g) for g in given), where)
+    if name == "same":
+        return Aggregate(name, (_answer(given[0]), _alone(given[1])), where)
+    if name == "fits":
+        return Aggregate(name, (_alone(given[0]), *_fitted(tree, given[1:])), where)
+    if name == "trend":
+        return Aggregate(name, tuple(_number_or_condition(g) for g in given), where)
     return Aggregate(name, tuple(map(_number, given)), where)
+
+
+def _alone(tree: Any) -> Column:
+    """Return a column that stands by itself."""
+    if not isinstance(tree, _sqlglot().exp.Column):
+        raise UsageError(f"{_shown(tree)} is no column", "name a column, such as independent(smoker, sex)")
+    return _column(tree)
+
+
+def _number_or_condition(tree: Any) -> Number | Condition:
+    exp = _sqlglot().exp
+    asks = (exp.Predicate, exp.Connector, exp.Not)
+    return _condition(tree) if isinstance(tree.unnest(), asks) else _number(tree)
+
+
+def _fitted(tree: Any, given: list[Any]) -> list[Literals]:
+    """Return the values and shares of a fit, which must be shares of all."""
+    found = list(map(_literal, given))
+    shares = [s for s in found[1::2] if isinstance(s, (int, float)) and not isinstance(s, bool) and s > 0]
+    if len(found) % 2 or 2 * len(shares) != len(found) or abs(sum(shares) - 1) > 1e-6:
+        raise UsageError(
+            f"{_shown(tree)} takes values, each with its share, which are 1 together",
+            "such as fits(sex, 'F', .5, 'M', .5)",
+        )
+    return found
 
 
 def _sign(tree: Any) -> Sign | None:

@@ -6,6 +6,7 @@ which the numerator less q times the denominator is no further from 0 than chanc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, nan, sqrt
 
@@ -15,6 +16,8 @@ from ppdm_cli.arrays import Floats
 
 SURE = 3.0
 """What is divided by must be so many of its own standard errors away from 0."""
+STEP = 0.1
+"""By how many standard errors sums are moved to see how a function is curved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +75,10 @@ class Told:
         ratio = (self, other) if self.linear and other.linear else None
         return Told(value, gradient, False, ratio, (*divided, other))
 
+    def less(self, bias: float) -> Told:
+        """Return the number without a bias of the second order; a ratio's interval needs none."""
+        return replace(self, value=self.value - bias)
+
     def root(self) -> Told:
         value = sqrt(self.value) if self.value > 0 else nan
         return Told(value, self.gradient / (2 * value), False, None, self.divided)
@@ -95,6 +102,22 @@ class Told:
             low, high = _fieller(*self.ratio, covariance, z)
         least, most = self.limits
         return min(max(low, least), most), max(min(high, most), least)
+
+
+def corrected(computed: Callable[[Floats], Told], sums: Floats, covariance: Floats) -> Told:
+    """Return what is computed of sums, less the bias that their errors give a function that is curved."""
+    told = computed(sums)
+    moving = np.flatnonzero(told.gradient)
+    if told.linear or not len(moving) or not np.isfinite(told.gradient).all():
+        return told
+    spreads, ways = np.linalg.eigh(covariance[np.ix_(moving, moving)])
+    bias = 0.0
+    for spread, way in zip(spreads, ways.T, strict=True):
+        step = np.zeros(len(sums))
+        step[moving] = STEP * sqrt(max(float(spread), 0.0)) * way
+        there, back = computed(sums + step).value, computed(sums - step).value
+        bias += (there + back - 2 * told.value) / (2 * STEP**2)
+    return told.less(bias) if np.isfinite(bias) else told
 
 
 def _fieller(above: Told, below: Told, covariance: Floats, z: float) -> tuple[float, float]:
