@@ -82,7 +82,8 @@ def command(
     groups; where and group by. Tests: independent(a, b), trend(x, y), same(mean(x), a) and
     fits(a, 'F', .5, 'M', .5), with p-values. Every answer is unbiased, with a standard error and a 95%
     interval (low, high) that have all covariances in them, and with the number of records that would
-    make it as certain if they were originals. Intervals are about these records unless --population asks for more.
+    make it as certain if they were originals. Intervals are about these records unless --population
+    asks for more.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.querying import answers, fill
