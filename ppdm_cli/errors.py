@@ -84,6 +84,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" + "s" * (number != 1)
 
 
+def some(names: Iterable[str]) -> str:
+    """Return names in a row, the first ones where they are very many."""
+    names, most = list(names), 40
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def listed(names: Iterable[object]) -> str:
     """Return names in a row, cut where a line would become unreadable."""
     names, most = list(names), 12

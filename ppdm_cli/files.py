@@ -33,6 +33,10 @@ class Run:
 _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)
 
 
+TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
+"""The folder of temporary files, where one is set."""
+
+
 @contextmanager
 def one_run() -> Iterator[Run]:
     """Yield a run, or the one that is under way: a command, or a call of the library."""

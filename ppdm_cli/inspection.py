@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
-from ppdm_cli.errors import UsageError, listed
+from ppdm_cli.errors import UsageError, listed, some
 from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.releases import open_release, read_sidecar
@@ -243,7 +243,7 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     if record["unbounded"]:
         lines.append(
             "Unbounded, because published unchanged: "
-            + ", ".join(record["unbounded"])
+            + some(record["unbounded"])
             + ". No gamma covers them, nor what they reveal about the others."
         )
     for kind, channels in kinds.items():
@@ -251,7 +251,7 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
     if from_data:
         lines.append(
-            "Domains taken from the private data, and published with the sidecar: " + ", ".join(from_data) + "."
+            "Domains taken from the private data, and published with the sidecar: " + some(from_data) + "."
         )
     return lines
 
@@ -261,7 +261,7 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
     if record["coins"] == "unknown":
         return ["Another tool perturbed it, and nothing is known of its coins: nothing is promised."]
     if sidecar.scheme is not UNSET:
-        altered = ", ".join(a.name for a in sidecar.altered)
+        altered = some(a.name for a in sidecar.altered)
         lines = [
             f"Noise that keeps a decision tree ({', '.join(sidecar.scheme)}) is on {altered}. It promises no "
             "gamma and no epsilon: any value may be published as it was. A miner takes the values as they are."

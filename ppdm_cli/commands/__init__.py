@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from ppdm_cli.commands.streams import standard_streams
-from ppdm_cli.errors import Exit, PpdmError, one_line
+from ppdm_cli.commands.surroundings import fail, misused, quietened, surroundings
+from ppdm_cli.errors import Exit, PpdmError
 from ppdm_cli.files import Run, one_run
 from ppdm_cli.version import __version__
 
@@ -45,7 +46,7 @@ class Subcommands(click.Group):
             return None
         command = import_module(f"ppdm_cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
-        return command
+        return quietened(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -91,45 +92,41 @@ def _troubled(trouble: OSError, run: Run) -> int:
         return int(Exit.DONE if run.published else Exit.FAILED)
     from ppdm_cli.tables import unwritable
 
-    _say(str(unwritable("standard output", trouble)))
-    return int(Exit.FAILED)
+    error = unwritable("standard output", trouble)
+    return fail(error.title, error.what, error.next_step, error.exit_code)
 
 
 def _code(run: Run) -> int:
     """Run a subcommand and return its exit code; if it fails, say why."""
     try:
-        return int(cli.main(standalone_mode=False, prog_name="ppdm") or 0)
+        with surroundings():
+            return int(cli.main(standalone_mode=False, prog_name="ppdm") or 0)
     except PpdmError as error:
-        _say(str(error))
-        return int(error.exit_code)
+        return fail(error.title, error.what, error.next_step, error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:  # its message is the help, of many lines
         error.show()
         return int(Exit.USAGE)
     except click.ClickException as error:
-        message = one_line(error.format_message())  # it quotes arguments
-        error.format_message = lambda: message  # type: ignore[method-assign]
-        error.show()
-        return int(Exit.USAGE)
+        return misused(error, Exit.USAGE)
     except (KeyboardInterrupt, click.Abort):
         with suppress(ValueError):  # raised beside the main thread, which alone is interrupted
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would only hide the code
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)  # over the ^C that the terminal shows
-        _say("interrupted: " + ("its output is in place" if run.published else "nothing was written"))
-        return int(Exit.INTERRUPTED)
+        done = "its output is in place" if run.published else "nothing was written"
+        return fail("interrupted", done, "", Exit.INTERRUPTED)
     except SystemExit as left:  # click's, where a pipe broke
         return int(Exit.DONE if run.published else left.code or 0)
     except OSError as error:
-        _say(f"failed: {error.strerror or 'a file cannot be used'} ({_where(error)}); check disk and rights")
+        what = f"{error.strerror or 'a file cannot be used'} ({_where(error)})"
+        return fail("failed", what, "check disk and rights", Exit.FAILED)
     except MemoryError:
-        _say("out of memory: nothing was written; use a machine with more, or fewer columns")
+        next_step = "use a machine with more, or fewer columns"
+        return fail("out of memory", "nothing was written", next_step, Exit.FAILED)
     except BaseException as error:  # a panic of polars is not an Exception
         # never the message: it may quote a cell
-        _say(
-            f"failed: an error inside ppdm ({type(error).__name__} at {_where(error)}); "
-            "report it with the command, without data"
-        )
-    return int(Exit.FAILED)
+        what = f"an error inside ppdm ({type(error).__name__} at {_where(error)})"
+        return fail("failed", what, "report it with the command, without data", Exit.FAILED)
 
 
 def _keep_freed_memory() -> None:
@@ -144,10 +141,6 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(trim_threshold, 1 << 30)
         libc.mallopt(mmap_threshold, 1 << 25)
-
-
-def _say(text: str) -> None:
-    click.echo(f"ppdm: {text}", err=True)
 
 
 def _where(error: BaseException) -> str:

@@ -184,12 +184,13 @@ def _show(rows: list[dict[str, Any]], at_least: float | None) -> None:
     settled = at_least is not None and max(r["accuracy"] for r in rows) < at_least
     best = "No run is so accurate; this is the highest there is" if settled else "The first is the one to take"
     shown = [k for k in _SHOWN if k in rows[0]]
-    show.table(
+    of_release = "attribute" in shown
+    (show.of_columns if of_release else show.table)(
         show.console(),
         f"rho1 {rows[0]['rho1']:g}" if "rho1" in rows[0] else best,
         [_TITLES.get(k, k) for k in shown],
         [[r[k] for k in shown] for r in rows],
-        keys=1 if "attribute" in shown else 2,
+        keys=1 if of_release else 2,
     )
 
 

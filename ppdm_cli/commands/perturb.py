@@ -21,7 +21,7 @@ from ppdm_cli.commands.options import (
     to_option,
     together_settings,
 )
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import UsageError, some
 
 
 @click.command(
@@ -326,14 +326,14 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
     if release.dropped:
-        sentences.append(f"Dropped: {', '.join(release.dropped)}.")
+        sentences.append(f"Dropped: {some(release.dropped)}.")
     if release.left_out:
         sentences.append(
             f"Left out: {release.left_out} records of persons who have more than --rows-per-person; persons "
             "with many count less than in the original."
         )
     if release.merged:
-        sentences.append(f"Rare values merged into more common ones: {', '.join(release.merged)}.")
+        sentences.append(f"Rare values merged into more common ones: {some(release.merged)}.")
     if release.telling_order:
         sentences.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."

@@ -16,8 +16,9 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from ppdm_cli.commands.surroundings import is_quiet
 from ppdm_cli.engine import running
-from ppdm_cli.errors import one_line
+from ppdm_cli.errors import counted, one_line
 from ppdm_cli.percentages import at_most, percent
 
 _WIDE = 120
@@ -26,16 +27,20 @@ _WIDE = 120
 MOST_ROWS, _LEAVES = 1000, 20
 """The most rows of a table that are shown."""
 
+MOST_COLUMNS = 40
+"""The most columns of the data that have lines of their own."""
+
 _PATIENCE = 1.0
 """Seconds of work before progress is shown."""
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console that is plain and wide if its stream is not a terminal."""
+    """Return a console that is plain and wide if its stream is not a terminal; a quiet one for no reports."""
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):  # a terminal without the letters of a name gets their numbers
         stream.reconfigure(errors="backslashreplace")
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else _WIDE)
+    width = None if stream.isatty() else _WIDE
+    return Console(stderr=stderr, highlight=False, width=width, quiet=stderr and is_quiet())
 
 
 def table(
@@ -140,7 +145,34 @@ def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[
     Where a title has several words, the last one names the figure.
     """
     of = [_CELLS.get(c) or _CELLS.get(c.split()[-1]) or itemgetter(c) for c in columns]
-    table(out, title, columns, [[cell(r) for cell in of] for r in rows])
+    of_columns(out, title, columns, [[cell(r) for cell in of] for r in rows])
+
+
+def of_columns(
+    out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], keys: int = 1
+) -> None:
+    """Print a table with lines for each column of the data, the last key: of many columns the first ones.
+
+    The rest are summed up in a sentence.
+    """
+    names = list(dict.fromkeys(row[keys - 1] for row in rows))
+    first = set(names[:MOST_COLUMNS])
+    table(out, title, columns, [r for r in rows if r[keys - 1] in first], keys)
+    rest = [r for r in rows if r[keys - 1] not in first]
+    if rest:
+        figures = [f"{c} {_range([r[i] for r in rest])}" for i, c in enumerate(columns) if i >= keys]
+        more = counted(len(names) - len(first), "more column")
+        say(out, [f"... and {more}: {', '.join(figures)}; --json has all."])
+
+
+def _range(cells: Sequence[Any]) -> str:
+    """Return the cells of a column from the least to the largest, or those that are words."""
+    shown = {cell_text(c): None for c in cells}
+    try:
+        ends = sorted(shown, key=lambda t: float(t.removeprefix("over ").removesuffix("%")))
+    except ValueError:  # words
+        return " or ".join(list(shown)[:3]) + (" or others" if len(shown) > 3 else "")
+    return ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
 
 
 def noise(out: Console, title: str, report: Any) -> None:
@@ -234,7 +266,8 @@ def advancing(batches: Iterable[Any], advance: Callable[[int], None]) -> Iterato
 def progress() -> Iterator[None]:
     """Show the progress of what is called inside, if stderr is a terminal that can redraw a line."""
     out = console(stderr=True)
-    steps = Steps(out) if sys.stderr.isatty() and not out.is_dumb_terminal else None
+    shown = sys.stderr.isatty() and not out.is_dumb_terminal and not is_quiet()
+    steps = Steps(out) if shown else None
     try:
         with running(progress=steps):
             yield

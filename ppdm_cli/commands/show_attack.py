@@ -38,7 +38,7 @@ def _tables(done: Attacked) -> None:
     out = show.console()
     if done.rows:
         title = "measured against the original" if done.measured else "as expected from the release alone"
-        show.table(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
+        show.of_columns(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
     if done.kept:
         show.table(
             out,

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import KINDS
-from ppdm_cli.errors import counted
+from ppdm_cli.errors import counted, some
 from ppdm_cli.ledger import told
 from ppdm_cli.percentages import percent
 from ppdm_cli.stating.material import Material
@@ -217,7 +217,7 @@ def mechanism(m: Material) -> list[Part]:
     if m.sidecar.perturbed:
         parts.append(
             f"The possible values of {counted(declared, 'attribute')} were declared from public knowledge."
-            + (f" Taken from the private data, and thereby published: {', '.join(data)}." if data else "")
+            + (f" Taken from the private data, and thereby published: {some(data)}." if data else "")
         )
     return [
         *parts,
@@ -229,12 +229,8 @@ def mechanism(m: Material) -> list[Part]:
 def post_processing(m: Material) -> str:
     """Say what was done to the published values after the draw."""
     binned = [a.name for a in m.sidecar.perturbed if a.edges is not UNSET]
-    shown = f" A bin is shown as one value of it ({_few(binned)})." if binned else ""
+    shown = f" A bin is shown as one value of it ({some(binned)})." if binned else ""
     return f"Nothing was done to the published values after the draw.{shown}"
-
-
-def _few(names: list[str], most: int = 12) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _utility(m: Material) -> list[Part]:
@@ -278,7 +274,7 @@ def _trust(m: Material) -> list[Part]:
 def _order(m: Material) -> str:
     told_by = [] if m.attack is None else [o.attribute for o in m.attack.order if o.published_tells]
     if told_by:
-        return f"It reveals values of {_few(told_by)}. {m.about.order}".strip()
+        return f"It reveals values of {some(told_by)}. {m.about.order}".strip()
     checked = " An attack on it found nothing." if m.attack is not None and m.attack.order else ""
     words = m.about.order or "Whether rows were shuffled is not recorded; perturb refuses an order that tells."
     return words + checked
@@ -320,11 +316,11 @@ def unprotected(m: Material) -> list[str]:
     found = ["The number of records, and that each of them is in the file."]
     if m.privacy.kept:
         found.append(
-            f"Columns published unchanged: {', '.join(m.privacy.kept)}. No gamma covers them, nor what they "
+            f"Columns published unchanged: {some(m.privacy.kept)}. No gamma covers them, nor what they "
             "reveal about the others."
         )
     if data:
-        found.append(f"The domains that were taken from the data: {', '.join(data)}.")
+        found.append(f"The domains that were taken from the data: {some(data)}.")
     return found
 
 

@@ -163,7 +163,7 @@ def writing(path: Path) -> Iterator[None]:
 
 def spool(beside: Path | None = None) -> IO[bytes]:
     """Return a nameless file for what is published anyway; it is gone when closed, or when the process dies."""
-    return tempfile.TemporaryFile(dir=beside, prefix=".ppdm-")
+    return tempfile.TemporaryFile(dir=files.TEMPORARY.get() or beside, prefix=".ppdm-")
 
 
 def unwritable(path: Path | str, error: OSError) -> DataError:
