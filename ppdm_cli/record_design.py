@@ -1,6 +1,7 @@
 """Designs for a record's epsilon, compared before any data is seen: how many attributes of it to publish.
 
-Each record publishes k of q attributes by one box at the whole budget, or all of them with an equal part each.
+Each record publishes k of q attributes by one box at the whole budget, or all of them with an equal part each;
+or the records are dealt to rounds, and later ones publish what earlier ones have shown to matter.
 What a record tells of one attribute (e1) and of a pair (e2) is Fisher information, as a share of a clean
 record's (maths 11), times the share of records that publish them: n e1 and n e2 are at most the clean records
 that would say as much.
@@ -12,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from math import comb, exp, prod, sqrt
+from math import comb, exp, inf, prod, sqrt
+from typing import Literal
 
 from ppdm_cli.channels import best_widths, information
 from ppdm_cli.errors import RefusedError
@@ -32,6 +34,47 @@ Size = tuple[int, bool]
 
 
 @dataclass(frozen=True)
+class Round:
+    """Which sets of attributes the records of a round publish."""
+
+    share: int
+    """Of the records, over the sum of all rounds'."""
+    k: int
+    """How many attributes a record publishes."""
+    what: Literal["every", "main", "best", "telling"]
+    """Every set; those with one of the strongest main effects; of the best; of the best that tell at all."""
+    most: int = 0
+    """How many are the strongest, or the best."""
+
+
+EVERY1, EVERY2 = Round(3, 1, "every"), Round(2, 2, "every")
+SCHEDULES: dict[int, list[tuple[float, tuple[Round, ...]]]] = {
+    2: [
+        (1.75, (EVERY2, Round(3, 2, "best", 3))),
+        (3.2, (EVERY2, Round(3, 3, "telling", 3))),
+        (5.5, (Round(3, 2, "every"), Round(7, 3, "telling", 4))),
+        (inf, (Round(3, 3, "every"), Round(17, 3, "telling", 4))),
+    ],
+    3: [
+        (1.75, (EVERY1, Round(9, 2, "main", 1), Round(8, 2, "best", 3))),
+        (3.2, (EVERY1, Round(5, 2, "main", 2), Round(12, 3, "telling", 3))),
+        (5.5, (Round(3, 2, "every"), Round(3, 2, "main", 2), Round(14, 3, "telling", 4))),
+        (inf, (Round(3, 3, "every"), Round(3, 3, "best", 6), Round(14, 3, "telling", 4))),
+    ],
+}
+"""By the number of rounds: up to which epsilon what served trees of made-up functions best (docs/papers.md)."""
+TWO_FROM = 5.5
+"""Above this epsilon two rounds are as good as three."""
+WORTH = 8000.0
+"""Rounds add nothing to trees where one pass tells of a pair as much as so many clean records, or below FEW."""
+
+
+def scheduled(rounds: int, epsilon: float) -> tuple[Round, ...]:
+    """Return so many rounds by the budget."""
+    return next(schedule for upto, schedule in SCHEDULES[rounds] if epsilon <= upto)
+
+
+@dataclass(frozen=True)
 class Setting:
     """What is to be protected and published: nothing of it comes from the data."""
 
@@ -41,6 +84,8 @@ class Setting:
     """Each attribute's number of codes, and whether they are in order."""
     labels: int = 0
     """The number of labels of a class inside the budget, or 0."""
+    for_class: bool = False
+    """Whether what is learnt is to serve one class."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +95,22 @@ class Design:
     setting: Setting
     k: int | None
     """How many attributes a record publishes; None: all, each with an equal part of the budget."""
+    schedule: tuple[Round, ...] = ()
+    """Where records are dealt to rounds; then the figures are for the attributes that the last one chooses."""
+
+    @property
+    def rounds(self) -> int:
+        return max(len(self.schedule), 1)
+
+    @property
+    def _records(self) -> float:
+        """Return how many records tell it."""
+        shares = [r.share for r in self.schedule] or [1]
+        return self.setting.records * shares[-1] / sum(shares)
+
+    @property
+    def _chosen_from(self) -> int:
+        return min([len(self.sizes), *(r.most for r in self.schedule[-1:])])
 
     @property
     def sizes(self) -> tuple[Size, ...]:
@@ -58,6 +119,9 @@ class Design:
     @property
     def published(self) -> float:
         """Return the share of the attributes' cells that are published."""
+        if self.schedule:
+            whole = sum(r.share for r in self.schedule) * len(self.sizes)
+            return sum(r.share * r.k for r in self.schedule) / whole
         return 1.0 if self.k is None else self.k / len(self.setting.sizes)
 
     @cached_property
@@ -103,18 +167,17 @@ class Design:
         for sizes in self._sets:
             widths = best_widths(gamma, sizes, self._riding)
             each.append(information(gamma, sizes, widths, order, self._riding))
-        chosen_from = len(self.sizes)
-        return sum(each) / len(each) * comb(k, order) / comb(chosen_from, order)
+        return sum(each) / len(each) * comb(k, order) / comb(self._chosen_from, order)
 
     @cached_property
     def of_one(self) -> float:
         """Return n e1, the clean records that would say as much of one attribute."""
-        return self.setting.records * self._told(1)
+        return self._records * self._told(1)
 
     @cached_property
     def of_pair(self) -> float:
         """Return n e2, the clean records that would say as much of a pair."""
-        return self.setting.records * self._told(2)
+        return self._records * self._told(2)
 
     @property
     def share_error(self) -> float:
@@ -144,7 +207,21 @@ def possible(setting: Setting) -> list[Design]:
     return [*found, Design(setting, None)]
 
 
+def in_rounds(setting: Setting) -> Design | None:
+    """Return the design in rounds that serves trees best; None where there is nothing to choose from."""
+    if len(setting.sizes) < 3:
+        return None
+    schedule = scheduled(3 if setting.epsilon <= TWO_FROM else 2, setting.epsilon)
+    return Design(setting, schedule[-1].k, schedule)
+
+
 def recommended(setting: Setting) -> Design:
+    """Return the design that serves best: for one class rounds, where one pass leaves much to be had."""
+    one, several = _of_one_pass(setting), in_rounds(setting) if setting.for_class else None
+    return several if several is not None and FEW <= one.of_pair < WORTH else one
+
+
+def _of_one_pass(setting: Setting) -> Design:
     """Return the design of one pass that tells most: of pairs, or where none can be had, of one attribute."""
     boxes = [d for d in possible(setting) if d.k is not None]
     if not boxes:
@@ -161,5 +238,6 @@ def recommended(setting: Setting) -> Design:
 def ranked(setting: Setting) -> Sequence[Design]:
     """Return all designs, the recommended one first, the others by what they tell."""
     first = recommended(setting)
-    others = [d for d in possible(setting) if d.k != first.k]
+    others = [d for d in (*possible(setting), in_rounds(setting)) if d is not None]
+    others = [d for d in others if (d.k, d.rounds) != (first.k, first.rounds)]
     return [first, *sorted(others, key=lambda d: (-d.of_pair, -d.of_one))]

@@ -14,13 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import attack, estimate, perturb, train_tree
+from ppdm_cli import attack, estimate, perturb, query, record_design, train_tree
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import Tells, read, screened
 from ppdm_cli.perturbing.publishing import Publisher
-from ppdm_cli.perturbing.rounds import SCHEDULES, Rounds
+from ppdm_cli.perturbing.rounds import Rounds
+from ppdm_cli.record_design import Design, Setting, recommended, scheduled
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import decode
 from ppdm_cli.sidecar_recipes import COLUMN, Recipe, in_rounds
@@ -75,7 +76,7 @@ def rounds_of(made: Any) -> np.ndarray:
 def test_records_are_dealt_to_rounds_and_recipes_by_their_weights(rounds: int) -> None:
     made = release(rounds)
     found = in_rounds(made.sidecar.dealt)
-    schedule = next(s for upto, s in SCHEDULES[rounds] if upto >= 4)
+    schedule = scheduled(rounds, 4)
     assert len(found) == rounds
     counts = np.bincount(rounds_of(made), minlength=rounds + 1)[1:]
     assert chi_square(counts, np.array([r.share for r in schedule], float)) > LEVEL
@@ -139,7 +140,7 @@ def test_under_a_key_file_the_design_is_remembered_and_another_refused(tmp_path:
     again = key_of(tmp_path, data[order])
     assert again.sidecar.recipes == first.sidecar.recipes and again.frame.equals(first.frame[order])
     fewer = data[:4000]
-    for other in ({"rounds": 2}, {"rounds": None}, {"publish": 2}, {"record_epsilon": 3}):
+    for other in ({"rounds": 2}, {"rounds": None}, {"publish": 1}, {"record_epsilon": 3}):
         with pytest.raises(RefusedError, match="another design"):
             key_of(tmp_path, data, **other)
     frozen = perturb(fewer, like=first.sidecar, key_file=tmp_path / "k", id="who", keep_order=True)
@@ -329,3 +330,45 @@ def test_a_sidecar_with_impossible_rounds_is_refused(rounds: list[int | None]) -
     raw["recipes"] = [r | ({} if n is None else {"round": n}) for r, n in zip(listed, numbers, strict=True)]
     with pytest.raises(MismatchError):
         decode(json.dumps(raw).encode(), "x")
+
+
+def test_rounds_are_among_the_designs_and_recommended_where_a_class_is_what_matters() -> None:
+    nine = ((16, True),) * 9
+    for epsilon, for_class, rounds in ((1.0, True, 3), (2.0, True, 3), (6.0, True, 2), (2.0, False, 1)):
+        assert recommended(Setting(epsilon, 100_000, nine, 0, for_class)).rounds == rounds
+    few, many = Setting(1.0, 1000, nine, 0, True), Setting(8.0, 10_000_000, nine, 0, True)
+    assert recommended(few).rounds == recommended(many).rounds == 1, "nothing to find, or nothing to gain"
+    setting = Setting(2.0, 100_000, nine)
+    several, one = record_design.in_rounds(setting), Design(setting, 3)
+    assert several is not None and several.k == 3
+    # 60 % of the records show the best three together, of which one pass shows a twelfth
+    assert several.of_pair == pytest.approx(0.6 * 12 * one.of_pair)
+    assert several.published == pytest.approx((0.15 * 1 + 0.25 * 2 + 0.6 * 3) / 9)
+    assert record_design.in_rounds(Setting(2.0, 1000, nine[:2])) is None
+
+
+def test_the_plan_of_a_class_has_rounds_and_perturb_takes_it(here: Run, tmp_path: Path) -> None:
+    own = 'record_epsilon = 1\nclass = "ill"\nkeep = ["ill"]\nrounds = 2\n' + "".join(
+        f"[attributes.{n}]\ndomain = [0, 100]\n" for n in NUMBERS
+    )
+    (tmp_path / "own.toml").write_text(own)
+    asked = ("--record-epsilon", 3, "--records", 20_000, "--plan", "own.toml", "-o", "new.toml")
+    rows = json.loads(here("entropy", *asked, "--json").stdout)["rows"]
+    assert rows[0]["rounds"] == 3 and 1 in {r["rounds"] for r in rows}
+    plan = (tmp_path / "new.toml").read_text()
+    assert plan.count("rounds") == 1 and "rounds = 3" in plan
+    made = perturb(table(2000).drop("town"), plan=tmp_path / "new.toml", keep_order=True)
+    assert len(in_rounds(made.sidecar.dealt)) == 3
+
+
+def test_a_question_is_answered_by_the_last_round_that_shows_its_columns() -> None:
+    pytest.importorskip("sqlglot")
+    made = release()
+    told = query(made.frame, sidecar=made.sidecar).mean("a").frame
+    of_last = {d.number for d in made.sidecar.dealt if d.round == 3 and "a" in d.attributes}
+    records = made.frame.filter(pl.col(COLUMN).is_in(of_last)).height
+    alone = perturb(table(records), record_epsilon=4, publish=1, drop=["b", "c", "d", "town", "ill"], seed=1,
+                    attributes=some("a"), keep_order=True)  # fmt: skip
+    clean = query(alone.frame, sidecar=alone.sidecar).mean("a").frame
+    assert abs(told["value"][0] - 50) < 4 * told["std_error"][0]
+    assert told["std_error"][0] > clean["std_error"][0], "no more records tell it than the last round has"

@@ -235,9 +235,9 @@ def _for_record(
         click.echo(display_json({"rows": done.rows, "plan": done.plan, "sentences": done.sentences}))
         return
     shown = {
-        "epsilon": "epsilon", "records": "records", "publish": "publish", "half_width": "half-widths",
-        "clean_single": "clean, of one", "clean_pair": "clean, of a pair", "share_error": "share +-",
-        "difference_error": "difference +-", "cell_error": "pair's cell +-",
+        "epsilon": "epsilon", "records": "records", "publish": "publish", "rounds": "rounds",
+        "half_width": "half-widths", "clean_single": "clean, of one", "clean_pair": "clean, of a pair",
+        "share_error": "share +-", "difference_error": "difference +-", "cell_error": "pair's cell +-",
     }  # fmt: skip
     out = show.console()
     rows = [[r[k] for k in shown] for r in done.rows]

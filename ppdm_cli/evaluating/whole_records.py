@@ -13,7 +13,7 @@ from ppdm_cli.record_design import FEW, Design, Setting, possible, ranked, recom
 from ppdm_cli.settings import whole
 
 _SIZES = re.compile(r"(?:(\d{1,4})x)?(\d{1,6})(n?)")
-_SHARED = re.compile(r"^\s*(gamma|rho1|rho2|record_epsilon|publish)\s*=.*\n?", re.M)
+_SHARED = re.compile(r"^\s*(gamma|rho1|rho2|record_epsilon|publish|rounds)\s*=.*\n?", re.M)
 OTHERS = ((0.5, 1.0), (2.0, 1.0), (1.0, 0.1), (1.0, 10.0))
 """The same at half and twice the budget, and at a tenth and ten times the records."""
 
@@ -25,7 +25,7 @@ def setting_of(
     if not 0 < epsilon < 100:
         raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 4")
     if attributes is not None:
-        return Setting(epsilon, records, _sizes(attributes), 2 * class_in_budget)
+        return Setting(epsilon, records, _sizes(attributes), 2 * class_in_budget, class_in_budget)
     assert plan is not None
     aside = {*plan.keep, *plan.drop}
     own = {n: w for n, w in plan.attributes.items() if n not in aside}
@@ -39,7 +39,7 @@ def setting_of(
     sizes = tuple(_size(w, plan) for w in own.values())
     inside = plan.class_ is not None and plan.class_ not in aside
     labels = (_size(label, plan)[0] if label is not None and label.declares_domain else 2) if inside else 0
-    return Setting(epsilon, records, sizes, labels)
+    return Setting(epsilon, records, sizes, labels, plan.class_ is not None)
 
 
 def _sizes(text: str) -> tuple[tuple[int, bool], ...]:
@@ -81,6 +81,7 @@ def _row(design: Design) -> dict[str, Any]:
         "epsilon": setting.epsilon,
         "records": setting.records,
         "publish": "all" if design.k is None else str(design.k),
+        "rounds": design.rounds,
         "half_width": f"{widths[0]}-{widths[1]}" if widths[0] < widths[1] else str(widths[0]),
         "published": design.published,
         "clean_single": design.of_one,
@@ -101,6 +102,11 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
         "follows from Fisher information with evenly spread values; which design serves trees was measured on "
         "made-up functions."
     ]
+    if any(r["rounds"] > 1 for r in rows):
+        lines.append(
+            "Rounds serve trees of one class: what they tell is of the few attributes that the last round "
+            "publishes, if the first ones find those that matter; of others they tell next to nothing."
+        )
     if first["clean_pair"] < FEW:
         lines.append(
             "Main effects are all that can be had here: what two attributes do together cannot be learnt from "
@@ -112,6 +118,7 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
 def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> str:
     """Return the recommended design as a plan: the source's with its privacy replaced, or a new one."""
     head = f"record_epsilon = {first['epsilon']:g}\npublish = {first['publish']}\n"
+    head += f"rounds = {first['rounds']}\n" * (first["rounds"] > 1)
     if source is None:
         sizes = [n for n, _ in setting.sizes]
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"

@@ -2,8 +2,7 @@
 
 Who is in which round is decided by a coin that sees neither values nor places. A round's recipes are a function
 of published records of earlier rounds, and of coins; so each record goes through one recipe, which is fixed
-given what the others published, and costs its epsilon once (docs/method.md has the proof). The schedules are
-those that served best on made-up functions (docs/papers.md).
+given what the others published, and costs its epsilon once (docs/method.md has the proof).
 """
 
 from __future__ import annotations
@@ -11,47 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, inf, lcm
-from typing import Literal
+from math import comb, lcm
 
 from msgspec.structs import replace
 
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.publishing import Publisher
+from ppdm_cli.record_design import Round, scheduled
 from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
-
-
-@dataclass(frozen=True)
-class Round:
-    """Which sets of attributes the records of a round publish."""
-
-    share: int
-    """Of the records, over the sum of all rounds'."""
-    k: int
-    """How many attributes a record publishes."""
-    what: Literal["every", "main", "best", "telling"]
-    """Every set; those with one of the strongest main effects; of the best; of the best that tell at all."""
-    most: int = 0
-    """How many are the strongest, or the best."""
-
-
-EVERY1, EVERY2 = Round(3, 1, "every"), Round(2, 2, "every")
-SCHEDULES: dict[int, list[tuple[float, tuple[Round, ...]]]] = {
-    2: [
-        (1.75, (EVERY2, Round(3, 2, "best", 3))),
-        (3.2, (EVERY2, Round(3, 3, "telling", 3))),
-        (5.5, (Round(3, 2, "every"), Round(7, 3, "telling", 4))),
-        (inf, (Round(3, 3, "every"), Round(17, 3, "telling", 4))),
-    ],
-    3: [
-        (1.75, (EVERY1, Round(9, 2, "main", 1), Round(8, 2, "best", 3))),
-        (3.2, (EVERY1, Round(5, 2, "main", 2), Round(12, 3, "telling", 3))),
-        (5.5, (Round(3, 2, "every"), Round(3, 2, "main", 2), Round(14, 3, "telling", 4))),
-        (inf, (Round(3, 3, "every"), Round(3, 3, "best", 6), Round(14, 3, "telling", 4))),
-    ],
-}
-"""By the number of rounds: up to which epsilon what serves best."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +36,7 @@ class Rounds:
             raise RefusedError(
                 f"rounds choose among attributes, and there are {most + 1}", "leave out --rounds"
             )
-        schedule = next(s for upto, s in SCHEDULES[number] if publisher.epsilon <= upto)
-        *first, last = schedule
+        *first, last = scheduled(number, publisher.epsilon)
         if isinstance(k, int):
             last = Round(last.share, publisher.number(k, 0), last.what, max(last.most, k))
         first = [Round(r.share, min(r.k, most), r.what, r.most) for r in first]

@@ -213,8 +213,10 @@ def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], 
         return axes_of(sidecar, names), None
     axes = tuple(axis_of(sidecar, n) for n in names)
     showing = Showing.of(sidecar, axes)
-    kinds, which = showing.recipes.kinds(range(len(axes)), ALIKE)
+    kinds, which = showing.recipes.kinds(range(len(axes)), ALIKE, by_round=True)
     whole = [i for i, kind in enumerate(kinds) if len(kind.axes) == len(axes)]
+    # earlier rounds had a say in what the last one shows: given them, it is a fair sample
+    whole = [i for i in whole if kinds[i].round == max(kinds[i].round for i in whole)]
     if not whole:
         raise RefusedError(
             f"{listed(names)} were never published together in one record",
