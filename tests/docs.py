@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.docs_pictures import draw
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "sample_data" / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -116,7 +118,7 @@ def _run(command: str, folder: Path, last_code: int) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Rewrite the pages; say which ones changed."""
+    """Rewrite the pages and draw the pictures; say which ones changed."""
     for page in PAGES:
         old = page.read_text("utf-8")
         with tempfile.TemporaryDirectory() as folder:
@@ -124,6 +126,8 @@ def main() -> None:
         if new != old:
             page.write_text(new, "utf-8")
             sys.stdout.write(f"rewritten: {page_name(page)}\n")
+    for picture in draw():
+        sys.stdout.write(f"drawn: {page_name(picture)}\n")
 
 
 if __name__ == "__main__":

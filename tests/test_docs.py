@@ -23,6 +23,7 @@ from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.sidecar import LARGEST, decode
 from ppdm_cli.sidecar_schema import json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
+from tests.docs_pictures import FOLDER, accuracy, measured, pictures
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -141,13 +142,33 @@ def test_every_command_has_a_page_with_its_help() -> None:
         assert any(f"ppdm {name} " in command for command in examples)
 
 
+def test_the_readme_is_short_and_its_pictures_are_those_of_today() -> None:
+    readme = text_of("README.md")
+    assert len(readme.splitlines()) < 220
+    assert set(re.findall(r"docs/pictures/(\S+)\)", readme)) == set(pictures())
+    for name, picture in pictures().items():
+        assert (FOLDER / name).read_text("utf-8") == picture, "say `make docs`"
+        assert len(picture) < 10_000 and "<script" not in picture
+
+
+def test_the_accuracies_of_the_picture_are_those_of_the_table() -> None:
+    page = text_of("docs/papers.md")
+    epsilons, lines, baseline = measured(page)
+    assert len(epsilons) == 4 and all(len(shares) == 4 for shares in lines.values()) and len(lines) == 2
+    changed = page.replace(f" {lines['class kept'][0]} |", " 50.5 |").replace(
+        f"right on {baseline}%", "right on 60.5%"
+    )
+    assert accuracy(measured(changed)) != accuracy(measured(page))
+    assert measured(changed)[1]["class kept"][0] == 50.5 and measured(changed)[2] == 60.5
+
+
 def test_every_page_is_in_the_index() -> None:
     linked = set(_LINK.findall(text_of("docs/README.md")))
     assert {p.name for p in DOCS.glob("*.md")} - {"README.md"} <= linked
 
 
-def test_the_readme_lists_every_exit_code() -> None:
-    codes = {int(c) for c in re.findall(r"^\| (\d+) \|", text_of("README.md"), re.M)}
+def test_every_exit_code_is_listed() -> None:
+    codes = {int(c) for c in re.findall(r"^\| (\d+) \|", text_of("docs/shell.md"), re.M)}
     assert codes == {int(code) for code in Exit}
 
 
@@ -184,15 +205,15 @@ def test_every_setting_of_a_plan_is_described(tmp_path: Path) -> None:
 
 
 def test_numbers_in_the_text_are_those_of_the_code() -> None:
-    pages = ("docs/limits.md", "docs/perturb.md", "docs/method.md", "README.md")
-    limits, perturb, method, readme = (" ".join(text_of(page).split()) for page in pages)
+    pages = ("docs/limits.md", "docs/perturb.md", "docs/method.md", "docs/tour.md")
+    limits, perturb, method, tour = (" ".join(text_of(page).split()) for page in pages)
     assert f"by at least {TELLING:g} of what is possible" in limits
     assert f"at most once in {1 / FALSE_ALARM:,.0f}" in limits
     assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows" in limits
     assert f"{MOST_VALUES:,} different texts" in limits
     assert f"at most {LARGEST >> 20} MiB" in limits
     assert f"in fewer than {FEW} records is rare" in perturb and f"`{OTHER}`" in perturb
-    assert f"in fewer than {FEW} records is refused" in readme
+    assert f"in fewer than {FEW} records is refused" in tour
     assert DIGITS == 6 and "at most six significant digits" in method and "six significant digits" in perturb
 
 
