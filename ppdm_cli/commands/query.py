@@ -80,10 +80,10 @@ def command(
     variance(x), stddev(x), corr(x, y), quantile(x, share) and median(x) of perturbed or kept columns,
     each with filter (where ...) if need be; + - * / of them, which gives ratios and differences of
     groups; where and group by. Tests: independent(a, b), trend(x, y), same(mean(x), a) and
-    fits(a, 'F', .5, 'M', .5), with p-values. Every answer is unbiased, with a standard error and a 95%
-    interval (low, high) that have all covariances in them, and with the number of records that would
-    make it as certain if they were originals. Intervals are about these records unless --population
-    asks for more.
+    fits(a, 'F', .5, 'M', .5), with p-values. Regressions, alone: linear(y, a, b), ridge(y, 1, a, b).
+    Every answer is unbiased, with a standard error and a 95% interval (low, high) that have all
+    covariances in them, and with the number of records that would make it as certain if they were
+    originals. Intervals are about these records unless --population asks for more.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.querying import answers, fill

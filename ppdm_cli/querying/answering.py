@@ -10,22 +10,34 @@ from math import hypot, prod, sqrt
 
 import numpy as np
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.estimating import FEWEST, Coverage, Showing, axes_of, axis_of, with_kept
-from ppdm_cli.querying.asked import Aggregate, Column, Condition, Item, Predicate, Question, named, parts
+from ppdm_cli.querying.asked import (
+    REGRESSIONS,
+    Aggregate,
+    Column,
+    Condition,
+    Item,
+    Predicate,
+    Question,
+    named,
+    parts,
+)
 from ppdm_cli.querying.conditions import resolved
 from ppdm_cli.querying.counting import Reading, Shown, Tally, merged
 from ppdm_cli.querying.functions import Compiler, Computed, possible
 from ppdm_cli.querying.moments import Moments, moments
 from ppdm_cli.querying.quantiles import Quantile
+from ppdm_cli.querying.regression import regressed
 from ppdm_cli.querying.scope import OUTCOMES, Scope, groups_over
 from ppdm_cli.querying.testing import Test
 from ppdm_cli.querying.told import corrected
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.stats import normal_quantile
+from ppdm_cli.stats import chi_square_tail, normal_quantile
 from ppdm_cli.tables import Table
 
 MOST_CELLS = 1 << 21
@@ -90,6 +102,8 @@ def answered(
     with ExitStack() as stack:
         _check(sidecar, question)
         table, sidecar = with_kept(table, sidecar, _listed(sidecar, question), bins, stack)
+        if regression := _regression(question):
+            return _coefficients(table, sidecar, question, regression, coverage), sidecar, sidecar.records or 0
         kept = [b.name for b in question.by if isinstance(b, Column) and _kept(sidecar, b.name)]
         strata = tuple(sidecar.axis(n) for n in kept)
         records = float(sidecar.records) if sidecar.records is not None else np.inf
@@ -122,6 +136,33 @@ def answered(
     return rows, sidecar, int(sizes.sum())
 
 
+def _regression(question: Question) -> Aggregate | None:
+    """Return the regression that is asked for, which is asked for alone."""
+    answer = question.items[0].answer
+    if not isinstance(answer, Aggregate) or answer.function not in REGRESSIONS:
+        return None
+    if len(question.items) > 1 or question.by or question.where is not None or answer.where is not None:
+        raise UsageError(
+            "a regression is asked for alone, of all records", "leave out the rest of the question"
+        )
+    return answer
+
+
+def _coefficients(
+    table: Table, sidecar: Sidecar, question: Question, asked: Aggregate, coverage: Coverage
+) -> list[Row]:
+    z, rows = normal_quantile((1 + coverage.level) / 2), list[Row]()
+    name = (
+        asked.function if question.items[0].title.startswith(f"{asked.function}(") else question.items[0].title
+    )
+    for c in regressed(table, sidecar, asked):
+        p = chi_square_tail((c.value / c.std_error) ** 2, 1) if c.std_error > 0 else None
+        reach = z * c.std_error
+        title = f"{name}: {c.label}"
+        rows.append(Row((), title, c.value, c.std_error, c.value - reach, c.value + reach, None, p))
+    return rows
+
+
 def _kept(sidecar: Sidecar, name: str) -> bool:
     return sidecar.by_name[name].role == "kept"
 
@@ -147,6 +188,10 @@ def _check(sidecar: Sidecar, question: Question) -> None:
 def _listed(sidecar: Sidecar, question: Question) -> list[str]:
     """Return the kept columns whose values are taken one by one: those of groups and quantiles."""
     found = [b.name for b in question.by if isinstance(b, Column)]
+    if regression := _regression(question):
+        words = (n for n in named(regression) if dtypes.is_discrete(sidecar.by_name[n].kind))
+        conditions = (n for a in regression.arguments if not isinstance(a, Column) for n in named(a))
+        found = [*words, *conditions]
     return [n for n in dict.fromkeys([*found, *_quantiles(question.items)]) if _kept(sidecar, n)]
 
 

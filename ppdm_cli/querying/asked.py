@@ -12,6 +12,7 @@ from typing import Any, Literal
 Literals = str | int | float | bool
 Sign = Literal["+", "-", "*", "/"]
 TESTS = ("independent", "trend", "same", "fits")
+REGRESSIONS = ("linear", "ridge")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,18 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.querying.asked import TESTS, Aggregate, Answer, Both, Column, Combined, Condition, Not, Predicate
+from ppdm_cli.querying.asked import (
+    REGRESSIONS,
+    TESTS,
+    Aggregate,
+    Answer,
+    Both,
+    Column,
+    Combined,
+    Condition,
+    Not,
+    Predicate,
+)
 from ppdm_cli.querying.quantiles import Quantile
 from ppdm_cli.querying.scope import Scope, Value, numeric
 from ppdm_cli.querying.testing import Test
@@ -47,7 +58,7 @@ class Compiler:
         if isinstance(answer, Combined):
             one, other, sign = self._computed(answer.one), self._computed(answer.other), answer.sign
             return lambda sums: _signed(one(sums), sign, other(sums))
-        if answer.function == "quantile" or answer.function in TESTS:
+        if answer.function == "quantile" or answer.function in (*TESTS, *REGRESSIONS):
             raise UsageError(
                 f"{quoted(answer.function)} is no smooth function of what is counted, to be computed with",
                 "ask for it by itself",

@@ -6,6 +6,7 @@ from typing import Any
 
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.querying.asked import (
+    REGRESSIONS,
     Aggregate,
     Answer,
     Both,
@@ -26,10 +27,10 @@ LONGEST = 1 << 16
 """The most characters of a question."""
 TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "variance": (1, 1), "stddev": (1, 1),
          "quantile": (2, 2), "median": (1, 1), "corr": (2, 2), "independent": (2, 2), "trend": (2, 2),
-         "same": (2, 2), "fits": (3, 1 << 8)}  # fmt: skip
+         "same": (2, 2), "linear": (2, 1 << 8), "ridge": (3, 1 << 8), "fits": (3, 1 << 8)}  # fmt: skip
 """The functions, with the least and the most arguments of each."""
 _ALSO = {"avg": "mean", "var_samp": "variance", "stddev_samp": "stddev", "sd": "stddev"}
-ANSWERS = "count, sum, mean, share, variance, stddev, corr, quantile, median, independent, trend, same and fits"
+ANSWERS = ", ".join(TAKES)
 
 
 def question(text: str) -> Question:
@@ -154,6 +155,8 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
                 f"{_shown(tree)}: a quantile is of a share between 0 and 1", "such as quantile(age, .9)"
             )
         return Aggregate(name, (_number(given[0]), share), where)
+    if name in REGRESSIONS:
+        return Aggregate(name, _regression(name, tree, given), where)
     if name == "independent":
         return Aggregate(name, tuple(_alone(g) for g in given), where)
     if name == "same":
@@ -176,6 +179,22 @@ def _number_or_condition(tree: Any) -> Number | Condition:
     exp = _sqlglot().exp
     asks = (exp.Predicate, exp.Connector, exp.Not)
     return _condition(tree) if isinstance(tree.unnest(), asks) else _number(tree)
+
+
+def _regression(name: str, tree: Any, given: list[Any]) -> tuple[Any, ...]:
+    """Return what is explained, for a ridge its weight, and what explains it."""
+    weight: list[float] = []
+    if name == "ridge":
+        value = _constant(given.pop(1))
+        if isinstance(value, (bool, str)) or value is None or not 0 < value < float("inf"):
+            raise UsageError(f"{_shown(tree)} has no weight above 0", "such as ridge(income, 1, age, sex)")
+        weight = [float(value)]
+    columns = [_number_or_condition(g) for g in given]
+    if any(isinstance(c, (float, Combined)) for c in columns):
+        raise UsageError(
+            f"{_shown(tree)} takes columns and conditions", "such as linear(income, age, sex = 'F')"
+        )
+    return (columns[0], *weight, *columns[1:])
 
 
 def _fitted(tree: Any, given: list[Any]) -> list[Literals]:
