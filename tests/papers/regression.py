@@ -1,7 +1,7 @@
 """Do the intervals of regressions cover, and how well does a ridge regression on a release predict?
 
-`python -m tests.papers.regression [--releases R] [ADULT_TRAIN.parquet ADULT_TEST.parquet]`. Of records with known
-coefficients, another sample for each release; and of the Adult census data, whose class is predicted by a
+`python -m tests.papers.regression [--releases R] [ADULT_TRAIN.parquet ADULT_TEST.parquet]`. Of records with
+known coefficients, another sample for each release; and of the Adult census data, whose class is predicted by a
 ridge regression on a release, beside the tree that `train_tree` makes of the same release.
 """
 
