@@ -107,6 +107,20 @@ def test_the_registry_gets_what_it_requires(release: Path, here: Run, about: str
     assert person or "group" in deployment["dp_variant"]["unprotected_quantities"]
 
 
+def test_recipes_and_persons_are_told(release: Path, here: Run) -> None:
+    frame = people(800).with_columns(id=pl.Series(np.arange(800) // 2))
+    settings = {"person": "id", "rows_per_person": 2, "record_epsilon": 4, "publish": 2, "drop": ["since"]}
+    perturb(frame, release / "r.parquet", force=True, shuffle=True, **settings)  # type: ignore[arg-type]
+    entry = registered(release, here, "--about", "about.toml")["deployment"]
+    assert entry["accounting"]["composition"] == (
+        "Each record went through one of 10 recipes, dealt by a coin that sees no value. The epsilon is the "
+        "largest that any recipe has for its attributes at once, and counts for each of 2 rows of a person."
+    )
+    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == pytest.approx(8, abs=1e-3)
+    here("inspect", "r.parquet", "--report", "s.md")
+    assert "| attribute | records that show it |" in (release / "s.md").read_text()
+
+
 def test_the_schema_of_the_test_has_power(release: Path, here: Run) -> None:
     entry = registered(release, here, "--about", "about.toml")
     for broken in (

@@ -169,16 +169,18 @@ def _number(value: Any) -> str:
 
 def composition(m: Material) -> str:
     """Say how the epsilons add up within the release."""
-    if m.sidecar.withholding:
-        return (
-            "Gamma holds for a record with all of its attributes at once. Each record went through one of "
-            f"{len(m.sidecar.dealt)} recipes, chosen by a coin that sees no value; the figure is the largest "
-            "product of gammas of any of them."
-        )
     times = [] if m.sidecar.copy is UNSET else [f"{m.sidecar.copy.of} copies"]
     times += [] if m.privacy.rows is UNSET else [f"{counted(m.privacy.rows, 'row')} of a person"]
     also = f", and count for each of {' and '.join(times)}" if times else ""
-    return f"The epsilons of the attributes add up (sequential composition){also}."
+    if not m.sidecar.withholding:
+        return f"The epsilons of the attributes add up (sequential composition){also}."
+    rounds = m.record["rounds"]
+    how = " What later rounds publish was chosen by what earlier ones had published." if rounds > 1 else ""
+    return (
+        f"Each record went through one of {m.record['recipes']} recipes, dealt by a coin that sees no "
+        f"value.{how} The epsilon is the largest that any recipe has for its attributes at "
+        f"once{also.replace('count', 'counts')}."
+    )
 
 
 def _cut(columns: list[str], rows: list[list[str]], words: int = 1) -> Table:
@@ -215,10 +217,11 @@ def mechanism(m: Material) -> list[Part]:
         "made with whole numbers, exactly: no rounding, and no floating point, changes a probability."
     ]
     if m.sidecar.perturbed:
-        parts.append(
+        origins = [
             f"The possible values of {counted(declared, 'attribute')} were declared from public knowledge."
-            + (f" Taken from the private data, and thereby published: {some(data)}." if data else "")
-        )
+        ]
+        origins += [f"Taken from the private data, and thereby published: the possible values of {some(data)}."]
+        parts.append(" ".join(origins[declared == 0 : 1 + bool(data)]))
     return [
         *parts,
         f"Preparation before the perturbation: {(m.about.preparation or _UNTOLD).rstrip('.')}.",

@@ -27,6 +27,7 @@ th { text-align: left; border-bottom: 1px solid #57606a; vertical-align: bottom;
 th, td { padding: .25em .7em .25em 0; } td { border-bottom: 1px solid #d8dee4; vertical-align: top; }
 tr { break-inside: avoid; } thead { display: table-header-group; }
 .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.w { white-space: nowrap; }
 td:first-child { min-width: 8em; } td.k { color: #57606a; width: 11em; }
 svg { width: 100%; height: auto; break-inside: avoid; margin: .5em 0; }
 li { margin: .25em 0; }
@@ -67,9 +68,10 @@ def _part(part: Part) -> str:
 
 def _table(table: Table) -> str:
     def row(cells: Sequence[str], tag: str) -> str:
-        named = ['class="n"' if i >= table.words else "" for i in range(len(cells))]
+        named = ['class="n"' if i >= table.words else 'class="w"' for i in range(len(cells))]
+        named[0] = "" if any(table.columns) else 'class="k"'
         if not any(table.columns):
-            named[0] = 'class="k"'
+            named[1] = ""
         return "<tr>" + "".join(
             f"<{tag} {c}>{_safe(cell)}</{tag}>" for c, cell in zip(named, cells, strict=True)
         ) + "</tr>"  # fmt: skip
