@@ -39,6 +39,9 @@ papers: $(READY)
 	$(BIN)/python -m tests.papers.bayes
 	$(BIN)/python -m tests.papers.records
 	$(BIN)/python -m tests.papers.noise
+	$(BIN)/python -m tests.papers.answers
+	$(BIN)/python -m tests.papers.answers --tests
+	$(BIN)/python -m tests.papers.regression
 
 peers: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt multi-freq-ldpy==0.2.5
@@ -46,6 +49,7 @@ peers: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs
+	$(BIN)/python -m tests.tour
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
