@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ppdm_cli import perturb
+from ppdm_cli.channels.band import Band, best_half_width
 from ppdm_cli.querying import Answers, answers
 from tests.papers.common import table
 
@@ -190,6 +192,22 @@ def sizes(releases: int) -> None:
         print(f"{test:60} {100 * five_percent / n:.2f} % at 5 %, {100 * one / n:.2f} % at 1 %, of {n}")
 
 
+def efficiency(path: str) -> None:
+    """Print the variance of the best weights by that of a band's own: of a mean, and of an upper half's share."""
+    records, N = pl.read_parquet(path), 20
+    for name, most in (("age", 100), ("hours_per_week", 100), ("capital_gain", 100_000)):
+        shares = np.histogram(records[name].to_numpy(), np.linspace(0, most, N + 1))[0] / len(records)
+        for gamma in map(Decimal, GAMMAS):
+            law = Band(gamma, N, best_half_width(gamma, N))
+            M, y = law.dense(), law.forward(shares)
+            best = np.linalg.solve((M.T / y) @ M, M.T / y)
+            told = []
+            for h in (np.arange(N) + 0.5, (np.arange(N) >= N // 2).astype(float)):
+                own, least = (((h @ A) ** 2 * y).sum() - (h**2 * shares).sum() for A in (law.inverse, best))
+                told.append(round(float(least / own), 3))
+            print(f"{name:15} gamma {gamma:2} mean, upper half: {told}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--releases", type=int, default=1_000)
@@ -198,7 +216,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--all", action="store_true", help="each question by itself")
     parser.add_argument("adult", nargs="?")
     parser.add_argument("--tests", action="store_true", help="the size of tests instead")
+    parser.add_argument("--efficiency", action="store_true", help="of bands' weights instead, on Adult")
     asked = parser.parse_args(arguments)
+    if asked.efficiency:
+        efficiency(asked.adult)
+        return
     if asked.tests:
         sizes(asked.releases)
         return
