@@ -193,7 +193,7 @@ def sizes(releases: int) -> None:
 
 
 def efficiency(path: str) -> None:
-    """Print the variance of the best weights by that of a band's own: of a mean, and of an upper half's share."""
+    """Print the variance of the best weights by that of a band's own, for a mean and an upper half."""
     records, N = pl.read_parquet(path), 20
     for name, most in (("age", 100), ("hours_per_week", 100), ("capital_gain", 100_000)):
         shares = np.histogram(records[name].to_numpy(), np.linspace(0, most, N + 1))[0] / len(records)
