@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ppdm_cli.inspection import Inspected, inspect
     from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
+    from ppdm_cli.proposing import Proposal, plan
     from ppdm_cli.querying import Answers, Query, query
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answers", "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted",
-    "FromRelease", "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Query", "Reconstructed",
-    "RecordDesigns", "RefusedError", "Release", "Sidecar", "Tree", "UsageError", "__version__", "attack",
-    "compare", "describe", "designs", "entropy", "estimate", "inspect", "merge_networks", "perturb",
-    "predict", "query", "reconstruct", "record_designs", "running", "state", "train_bayes", "train_tree",
+    "FromRelease", "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Proposal", "Query",
+    "Reconstructed", "RecordDesigns", "RefusedError", "Release", "Sidecar", "Tree", "UsageError",
+    "__version__", "attack", "compare", "describe", "designs", "entropy", "estimate", "inspect",
+    "merge_networks", "perturb", "plan", "predict", "query", "reconstruct", "record_designs", "running",
+    "state", "train_bayes", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -43,6 +45,7 @@ _ROOMS = {
     "evaluating": ("Entropy", "RecordDesigns", "designs", "entropy", "record_designs"),
     "networks": ("Network", "merge_networks", "train_bayes"),
     "perturbing": ("Plan", "Release", "describe", "perturb"),
+    "proposing": ("Proposal", "plan"),
     "inspection": ("Inspected", "inspect"),
     "querying": ("Answers", "Query", "query"),
     "reconstructing": ("Reconstructed", "reconstruct"),

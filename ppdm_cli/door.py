@@ -27,7 +27,14 @@ _ARGUMENTS = {
     "no-prune": "prune",
     "with": "attacks",
 }
-_CSV = {"delimiter": "delimiter", "encoding": "encoding", "null": "nulls", "type": "types"}
+_CSV = {
+    "date-format": "formats",
+    "decimal": "decimal",
+    "delimiter": "delimiter",
+    "encoding": "encoding",
+    "null": "nulls",
+    "type": "types",
+}
 _SWITCHES = {"clip", "force", "keep-order", "no-mdl", "no-prune", "shuffle", "spread"}
 _PROSE = "and changes contradict for go goes if is it names needs nor or takes the them to with"
 _VERB = re.compile(r"--(drop|keep) (it|them|the column)")
@@ -77,11 +84,15 @@ def _argument(found: re.Match[str]) -> str:
 
 def _in_python(option: str, value: str) -> str:
     """Return the value of an option in Python's notation."""
-    if option in ("domain", "type", "attribute") and value[0] == value[-1] == "'":
+    if option in ("domain", "type", "attribute", "date-format") and value[0] == value[-1] == "'":
         value = value[1:-1]  # a word of the shell
-    if option in ("domain", "type"):
+    if option in ("domain", "type", "date-format"):
         column, _, rest = value.rpartition("=")
-        return f"{{{quoted(column)}: {quoted(rest) if option == 'type' else {'domain': rest}}}}"
+        return (
+            f"{{{quoted(column)}: {{'domain': {rest!r}}}}}"
+            if option == "domain"
+            else f"{{{quoted(column)}: {rest!r}}}"
+        )
     if option == "attribute":
         column, _, rest = value.partition(":")
         return f"{{{quoted(column)}: {dict(s.split('=', 1) for s in rest.split(',') if '=' in s)}}}"

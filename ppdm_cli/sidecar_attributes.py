@@ -11,11 +11,25 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec, within
-from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Product, Representative
+from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain, Product, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
 from ppdm_cli.shown import Shown
 
 Origin = Literal["declared", "data"]
+Outside = Literal["nearest", "null", "other"]
+LONGEST_PREFIX = 64
+
+
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was made of a column's text before it was perturbed: its beginning, or the group a file gives it."""
+
+    prefix: Annotated[int, Meta(ge=1, le=LONGEST_PREFIX)] | UnsetType = UNSET
+    mapping: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
+    """The BLAKE2b digest of the file."""
+
+    def __post_init__(self) -> None:
+        if (self.prefix is UNSET) == (self.mapping is UNSET):
+            raise ValueError("a group is a prefix or a mapping")
 
 
 def named(name: str, make: Callable[[], Any]) -> Any:
@@ -44,6 +58,9 @@ class Attribute(
     representative: Representative | UnsetType = UNSET
     domain_from: Origin | UnsetType = UNSET
     beyond: Beyond | UnsetType = UNSET
+    group: Group | UnsetType = UNSET
+    outside: Outside | UnsetType = UNSET
+    """What became of values outside the domain; an original may have some just where it is said."""
 
     def __post_init__(self) -> None:
         kind = named(self.name, lambda: dtypes.parse(self.dtype))
@@ -61,6 +78,12 @@ class Attribute(
             raise ValueError(f"{quoted(self.name)} is not perturbed, so nothing is published beyond its domain")
         if self.edges is not UNSET and dtypes.is_discrete(kind):
             raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, which has no edges")
+        if self.dtype != "string" and (self.group is not UNSET or self.outside == "other"):
+            raise ValueError(f"{quoted(self.name)} is of type {self.dtype}, and only text has groups")
+        if self.outside == "other" and (self.categories is UNSET or OTHER not in self.categories):
+            raise ValueError(f"{quoted(self.name)} has no category {OTHER}")
+        if self.outside == "null" and self.nulls is not True:
+            raise ValueError(f"{quoted(self.name)} has no null")
         if (self.type == "continuous") != (self.edges is not UNSET) and self.has_domain:
             raise ValueError(f"{quoted(self.name)}: continuous goes with edges, discrete with categories")
         if self.has_domain and named(self.name, lambda: self.domain.size) != self.N:

@@ -24,8 +24,8 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
+from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.publishing import Publisher
-from ppdm_cli.perturbing.resolving import like
 from ppdm_cli.perturbing.withholding import Withholder
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import decode

@@ -19,6 +19,7 @@ from ppdm_cli.attacks.run import ATTACKS, Passes
 from ppdm_cli.attacks.withheld import Withheld
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.files import one_run
+from ppdm_cli.grouping import Groups
 from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Output, is_stream
@@ -39,6 +40,7 @@ def attack(
     recovered: str | Path | bool = False,
     force: bool = False,
     csv: CsvOptions | None = None,
+    mappings: Sequence[Groups] = (),
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Attacked:
     """Attack a release: a path, "-", or a table that speaks Arrow with its sidecar.
@@ -62,8 +64,7 @@ def attack(
             raise UsageError(
                 "the release has no perturbed attribute: there is nothing to attack", "perturb one"
             )
-        kinds = {a.name: a.kind for a in sidecar.attributes}
-        original = None if truth is None else open_original(truth, kinds, csv)
+        original = None if truth is None else open_original(truth, sidecar.attributes, csv, mappings)
         target = None
         if recovered is not False:
             target = Output(stack, None if recovered is True else recovered, force=force)

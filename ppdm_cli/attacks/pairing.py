@@ -20,7 +20,6 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Partition, Table, loaded
 
 PUBLISHED, ORIGINAL = "published:", "original:"
-SAME = f"{OWN}; where values were clipped or merged for it, do the same to them"
 UNPAIRED = (
     "a release made with --shuffle cannot be paired: leave out --truth, give its own original, or shuffle "
     "the original first and perturb that"

@@ -9,10 +9,11 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes
 from ppdm_cli.attacks.attacked_attribute import Rows, Target, Truth, as_numbers
-from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, SAME
+from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import MismatchError, listed
+from ppdm_cli.releases import OWN
 
 FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
 
@@ -56,7 +57,7 @@ def _codes(batch: Batch, side: str, channel: Channel) -> Codes:
     domain = channel.published if side == PUBLISHED else channel.domain
     found = domain.encode(channel.column(lambda name: batch.column(side + name)))
     if found.outside.size:
-        what, then = ("the release", FETCH_AGAIN) if side == PUBLISHED else ("the original", SAME)
+        what, then = ("the release", FETCH_AGAIN) if side == PUBLISHED else ("the original", OWN)
         raise MismatchError(
             f"the column {listed(channel.attributes)} of {what} has a value outside the sidecar's domain in "
             f"row {batch.first_row + int(found.outside[0]) + 1}",

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth, as_numbers
-from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, SAME, UNPAIRED, Paired
+from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.recipes_audit import RecipesAudit
 from ppdm_cli.attacks.report import Attacked, described, evaluated
 from ppdm_cli.attacks.scoring import Tally, expected
@@ -27,6 +27,7 @@ from ppdm_cli.estimating import Coverage, estimates
 from ppdm_cli.inspection import PRIOR, of_record
 from ppdm_cli.joint import Published, class_of, learn, read
 from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -135,7 +136,7 @@ class Withheld:
             raise MismatchError(
                 f"the column {quoted(name)} of the original has a value outside the sidecar's domain in row "
                 f"{batch.first_row + int(found.outside[0]) + 1}",
-                SAME,
+                OWN,
             )
         numbers = (
             as_numbers(column, domain.kind) if self._targets[place].ordered else np.full(batch.rows, np.nan)

@@ -20,7 +20,7 @@ from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
 from ppdm_cli.channels.exact_draw import checked_gamma, uniform_below_wide
 from ppdm_cli.channels.explicit import Explicit
-from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import best_widths, information
 from ppdm_cli.channels.least_squares import left_inverse
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
@@ -29,7 +29,8 @@ from ppdm_cli.channels.symmetric import SymmetricSpec
 
 __all__ = [
     "DEFAULT", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
-    "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonalSpec",
+    "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonal",
+    "GammaDiagonalSpec",
     "Marginal", "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
     "SymmetricSpec", "best_widths", "checked_gamma", "checked_kind", "continued", "information", "kinds",
     "left_inverse", "register", "schemes", "together", "uniform_below_wide", "within",

@@ -21,6 +21,7 @@ from ppdm_cli.files import Run, one_run
 from ppdm_cli.version import __version__
 
 SUBCOMMANDS = {
+    "plan": "Look at a table and write a plan for perturbing it (the owner).",
     "perturb": "Perturb a table and publish it with its sidecar (the owner).",
     "inspect": "Show what a release promises, and what it does not.",
     "estimate": "Estimate the original distributions from a release (the miner).",

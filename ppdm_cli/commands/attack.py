@@ -52,7 +52,7 @@ says, as far as that many records can show.""",
     "--plot", help="Each attack beside the prior, attribute by attribute: .svg, .png, .pdf or .html."
 )
 @options.sidecar_option
-@options.csv_options
+@options.truth_options
 @options.from_option
 @options.force_option
 @options.json_option

@@ -84,7 +84,7 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
     help="The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
 )
 @options.sidecar_option
-@options.csv_options
+@options.truth_options
 @options.from_option
 @options.to_option
 @options.force_option

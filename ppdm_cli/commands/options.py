@@ -66,15 +66,7 @@ def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str
 
 def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say how to read a CSV; the command gets them as `csv`, the library's options."""
-
-    @wraps(function)
-    def command(
-        *args: Any, types: Any, delimiter: str, encoding: str, nulls: Any, header: bool | None, **settings: Any
-    ) -> Any:
-        return function(*args, csv=_csv_reading(types, delimiter, encoding, nulls, header), **settings)
-
-    wrapped: Callable[..., Any] = command
-    for option in (
+    options = (
         click.option(
             "--header/--no-header",
             default=None,
@@ -88,15 +80,21 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="TEXT",
             help="A CSV cell that means null, besides the empty cell; repeatable.",
         ),
+        click.option("--encoding", metavar="NAME", help="The encoding of a CSV.  [default: utf-8]"),
+        click.option("--delimiter", metavar="CHAR", help="The separator of cells in a CSV.  [default: ,]"),
         click.option(
-            "--encoding", default="utf-8", metavar="NAME", show_default=True, help="The encoding of a CSV."
+            "--decimal",
+            metavar="CHAR",
+            help="The mark before the fraction of a CSV's numbers; with a comma, points may part thousands.  "
+            "[default: .]",
         ),
         click.option(
-            "--delimiter",
-            default=",",
-            metavar="CHAR",
-            show_default=True,
-            help="The separator of cells in a CSV.",
+            "--date-format",
+            "formats",
+            multiple=True,
+            metavar="COL=FORMAT",
+            help="How a CSV column writes its dates, such as born=%d.%m.%Y; of several for one column, the "
+            "first that fits a cell; repeatable.",
         ),
         click.option(
             "--type",
@@ -105,20 +103,56 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
             metavar="COL=TYPE",
             help="The type of a CSV column, such as zip=string; other types are inferred; repeatable.",
         ),
-    ):
+    )
+
+    @wraps(function)
+    def command(*args: Any, **settings: Any) -> Any:
+        names = ("types", "formats", "delimiter", "decimal", "encoding", "nulls", "header")
+        return function(*args, csv=_csv_reading(**{n: settings.pop(n) for n in names}), **settings)
+
+    wrapped: Callable[..., Any] = command
+    for option in options:
         wrapped = option(wrapped)
     return wrapped
 
 
+def truth_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say how an original is read; the command gets them as `csv` and `mappings`."""
+
+    @wraps(function)
+    def command(*args: Any, plan: Path | None, csv: Any, **settings: Any) -> Any:
+        mappings: list[Any] = []
+        if plan is not None:
+            from ppdm_cli.perturbing import read_reading
+
+            planned, mappings = read_reading(plan)
+            csv = csv.laid_over(planned)
+        return function(*args, csv=csv, mappings=mappings, **settings)
+
+    told = "With --truth: the plan of the release, which says how a CSV is read and names the files of groups."
+    return csv_options(file_option("--plan", help=told)(command))
+
+
 def _csv_reading(
-    types: tuple[str, ...], delimiter: str, encoding: str, nulls: tuple[str, ...], header: bool | None
+    types: tuple[str, ...],
+    formats: tuple[str, ...],
+    delimiter: str | None,
+    nulls: tuple[str, ...],
+    **others: Any,
 ) -> Any:
-    """Return the library's options for those of the command."""
+    """Return the library's options for those of the command; what is not given stays as it is there."""
     from ppdm_cli.tables import CsvOptions
 
-    pairs = dict(pair(t, "--type", "zip=string") for t in types)
-    delimiter = "\t" if delimiter in ("\\t", "tab") else delimiter
-    return CsvOptions(delimiter, encoding, ("", *nulls), pairs, header=header)
+    given = {n: v for n, v in others.items() if v is not None}
+    if delimiter is not None:
+        given["delimiter"] = "\t" if delimiter in ("\\t", "tab") else delimiter
+    if nulls:
+        given["nulls"] = ("", *nulls)
+    dated: dict[str, list[str]] = {}
+    for column, form in (pair(f, "--date-format", "born=%d.%m.%Y") for f in formats):
+        dated.setdefault(column, []).append(form)
+    typed = dict(pair(t, "--type", "zip=string") for t in types)
+    return CsvOptions(types=typed, formats=dated, given=frozenset(given), **given)
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:

@@ -184,6 +184,12 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Refuse attributes of which nothing can be learnt: the standard error of a value's count exceeds the "
+    "mean count.",
+)
 @click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (uses temporary files).")
 @click.option(
     "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
@@ -283,13 +289,31 @@ def _print_json(release: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.sidecar import display_json
 
-    done = ("dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled")
+    done = (
+        "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
+        "unlearnable", "padded",
+    )  # fmt: skip
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
     if release.account is not None:
         figures["ledger"] = {"total": release.account.total, "sentences": release.account.sentences}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
     click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
+
+
+def _costs(release: Any) -> list[str]:
+    """Return what the release cannot tell, and what was read as text."""
+    from ppdm_cli.perturbing import WAY_OUT
+
+    found = []
+    if release.unlearnable:
+        found.append(
+            f"Nothing can be learnt of {', '.join(release.unlearnable)}: the standard error of a value's count "
+            f"exceeds the mean count. For each, {WAY_OUT}."
+        )
+    if release.padded:
+        found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")
+    return found
 
 
 def _report(release: Any, output: Path, asked: str | None) -> None:
@@ -307,7 +331,10 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
             "gamma",
             "stays",
             "epsilon",
+            *["error"] * bool(release.errors),
         ]
+        for row in rows:
+            row["error"] = release.errors.get(row["attribute"])
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     copy = release.sidecar.copy
     of_copies = f", in {copy.of} copies" if copy else ""
@@ -325,6 +352,7 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
         sentences.append(
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
+    sentences += _costs(release)
     if release.dropped:
         sentences.append(f"Dropped: {some(release.dropped)}.")
     if release.left_out:

@@ -124,6 +124,11 @@ def cell_text(cell: Any) -> str:
     return one_line(str(cell))
 
 
+def share(value: float | None) -> str:
+    """Return a share that may be above 1."""
+    return "" if value is None else f"{100 * value:.2g}%" if value < 1 else f"{100 * value:.0f}%"
+
+
 WHAT = ["attribute", "type", "N"]
 NOISE = ["noise", "sd", "95% within", "of the domain"]
 _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -133,6 +138,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "published": lambda r: percent(r["published"]),
     "condition": lambda r: r["condition_number"],
     "domain": lambda r: r["domain_from"],
+    "error": lambda r: share(r["error"]),
     "95% within": lambda r: r["interval"],
     "of the domain": lambda r: f"{100 * r['interval_share']:.3g}%",
     "becomes": lambda r: at_most(r["worst_posterior"]),

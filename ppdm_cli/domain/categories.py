@@ -13,6 +13,9 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.domain.base import MOST_VALUES, TABLE, Domain, Extents, checked_numeric, steps_above, unit
 
+OTHER = "(other)"
+"""The value that stands for all text that a domain does not name."""
+
 
 class Categories(Domain):
     """A domain of single values, sorted."""

@@ -6,9 +6,10 @@ intervals that cover what they say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,9 +37,11 @@ from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.files import one_run
+from ppdm_cli.grouping import Groups
 from ppdm_cli.releases import OWN, open_original, open_releases
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.stats import Z
 from ppdm_cli.tables import CsvOptions, Table
 
@@ -52,6 +55,10 @@ __all__ = [
     "forward", "joint_codes", "largest_remainder", "matrices_of", "maximum_likelihood", "project", "shares",
     "tabulated", "with_kept",
 ]  # fmt: skip
+
+
+Original = Callable[[Sequence[Attribute]], Table] | None
+"""What opens the original with some of its columns, where there is one."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,6 +160,7 @@ def estimate(
     population: bool = False,
     truth: Any = None,
     csv: CsvOptions | None = None,
+    mappings: Sequence[Groups] = (),
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Estimate:
     """Estimate the original counts of a release, or of several with the same plan.
@@ -164,7 +172,9 @@ def estimate(
     """
     if estimator not in ESTIMATORS:
         raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
-    coverage = Coverage(level, simultaneous, population)
+    coverage, original = Coverage(level, simultaneous, population), None
+    if truth is not None:
+        original = partial(open_original, truth, csv=csv, mappings=mappings)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         check_names(sidecar, attributes, by, joint)
@@ -172,11 +182,11 @@ def estimate(
         table, sidecar = with_kept(table, sidecar, crossed, bins, stack)
         asked = groups_of(sidecar, attributes, by, joint)
         if sidecar.withholding:
-            return _of_several(table, sidecar, asked, by is not None, estimator, coverage, truth, csv)
+            return _of_several(table, sidecar, asked, by is not None, estimator, coverage, original)
         groups = [axes_of(sidecar, names) for names in asked]
         observed = count(table, groups)
     records = int(observed[0].sum())
-    true = _true_counts(truth, groups, records, csv)
+    true = _true_counts(original, sidecar, groups, records)
     tables = [
         _estimated(g, names, by is not None, y, estimator, coverage, x)
         for g, names, y, x in zip(groups, asked, observed, true, strict=True)
@@ -191,13 +201,12 @@ def _of_several(
     by: bool,
     estimator: str,
     coverage: Coverage,
-    truth: Any,
-    csv: CsvOptions | None,
+    original: Original,
 ) -> Estimate:
     """Estimate tables of a release with several recipes."""
     done, records = estimates(table, sidecar, asked, estimator, coverage)
     groups = [tuple(axis_of(sidecar, n) for n in names) for names in asked]
-    true = _true_counts(truth, groups, records, csv)
+    true = _true_counts(original, sidecar, groups, records)
     tables = [
         Estimated(g, names, by, d.observed, d.estimate, d.interval, x, d.records, d.all_records)
         for g, names, d, x in zip(groups, asked, done, true, strict=True)
@@ -237,13 +246,13 @@ def _estimated(
 
 
 def _true_counts(
-    truth: Any, groups: Sequence[Group], records: int, csv: CsvOptions | None
+    original: Original, sidecar: Sidecar, groups: Sequence[Group], records: int
 ) -> Sequence[np.ndarray | None]:
-    if truth is None:
+    if original is None:
         return [None] * len(groups)
-    original = open_original(truth, {n: p.kind for g in groups for c in g for n, p in c.each()}, csv)
-    same = f"{OWN}; where values were clipped or merged for it, do the same to them"
-    counts = count(original, groups, original=True, outside=same)
+    names = dict.fromkeys(n for g in groups for c in g for n, _ in c.each())
+    table = original([sidecar.by_name[n] for n in names])
+    counts = count(table, groups, original=True, outside=OWN)
     rows = int(counts[0].sum())
     if rows != records:
         raise MismatchError(f"the original has {counted(rows, 'record')}, the release {records}", OWN)

@@ -22,17 +22,21 @@ from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.ledger import Account, Entering
+from ppdm_cli.perturbing.attribute_plan import AttributePlan
+from ppdm_cli.perturbing.costs import WAY_OUT, relative_error
 from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.noise_report import NoiseReport, report
 from ppdm_cli.perturbing.order import Sample as OrderSample
-from ppdm_cli.perturbing.order import telling
+from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.order_digest import with_order
 from ppdm_cli.perturbing.persons import left_out
-from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.plan_file import read_toml
+from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
 from ppdm_cli.perturbing.planning import (
+    asked_of,
     csv_options,
     earlier_sidecar,
+    grouped,
     in_all_rounds,
     release_id,
     resolved,
@@ -52,7 +56,22 @@ from ppdm_cli.trees import Tree
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["AttributePlan", "OrderSample", "Plan", "Release", "describe", "perturb", "read_toml", "telling"]
+__all__ = [
+    "QUESTION",
+    "WAY_OUT",
+    "AttributePlan",
+    "OrderSample",
+    "Plan",
+    "Release",
+    "describe",
+    "in_order",
+    "perturb",
+    "questions",
+    "read_reading",
+    "read_toml",
+    "relative_error",
+    "telling",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +91,12 @@ class Release(Shown):
     in_order_of: str | None
     """The dropped identifier that the rows are in the order of."""
     clipped: bool
+    errors: dict[str, float | None]
+    """The standard error to expect of a value's count, over the mean count, by attribute."""
+    unlearnable: list[str]
+    """Attributes of which that is above 1."""
+    padded: list[str]
+    """Columns of digits that were read as text, because of their leading zeros."""
     shuffled: bool
     sized: bool
     """The number of bins was chosen (--bins auto)."""
@@ -97,6 +122,7 @@ def perturb(
     clip: bool = False,
     shuffle: bool = False,
     keep_order: bool = False,
+    strict: bool = False,
     copies: int = 1,
     tree: Any = None,
     seed: int | None = None,
@@ -126,14 +152,16 @@ def perturb(
         settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
         noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
         return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
-    asked = Plan.of(plan, **settings)
-    earlier = earlier_sidecar(like, asked)
-    table = _original(data, csv_options(csv, asked, earlier, id), from_)
+    asked = asked_of(plan, like, settings | {"clip": clip or None})
+    earlier = earlier_sidecar(like)
+    shuffle, keep_order = shuffle or (asked.shuffle and not keep_order), keep_order or asked.keep_order
+    _check_ways(shuffle and keep_order, False)
+    table = grouped(_original(data, csv_options(csv, asked, earlier, id), from_), asked, earlier)
     with ExitStack() as stack:
         targets = [Output(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         settled = resolved(table, asked, earlier, id)
         out = _left_out(table, key, asked, id)
-        publishing = partial(Substituter, key=key, clip=clip, identifier=id, shuffle=shuffle, left_out=out)
+        publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
         kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
@@ -142,7 +170,7 @@ def perturb(
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
-            review = Review(table, settled, clip, keep_order, left)
+            review = Review(table, settled, asked.clip, keep_order, strict, left)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
         publish(*kept, *shared, *targets)

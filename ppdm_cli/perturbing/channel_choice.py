@@ -14,7 +14,8 @@ from msgspec import UnsetType
 from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Request, Spec
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.attribute_plan import AttributePlan
+from ppdm_cli.perturbing.plan import Plan
 
 
 def in_order(domain: Domain, own: AttributePlan) -> bool:

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats
-from ppdm_cli.domain import Bins, Categories, Domain, Representative
+from ppdm_cli.domain import CALENDAR, Bins, Categories, Domain, Representative, is_dated, starts
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.perturbing.plan import AttributePlan
+from ppdm_cli.perturbing.attribute_plan import AttributePlan
 
 _FROM: dict[str, Callable[[float], float]] = {"sqrt": lambda x: x * x, "log": exp}
 _TO: dict[str, Callable[[float], float]] = {"sqrt": sqrt, "log": log}
@@ -46,6 +46,11 @@ def cut(
             "such as domain=0:1000000,core=0:5000",
         )
     whole = dtypes.is_whole(kind)
+    if own.scale in CALENDAR:
+        if not is_dated(kind):
+            raise no_calendar(name, kind, own.scale)
+        inner_edges = [e for e in starts(low, high, CALENDAR[str(own.scale)], kind) if low < e < high]
+        return Bins(kind, [low, *inner_edges, high], own.nulls, representative)
     if whole and high - low < bins:
         return Categories(kind, list(range(low, high + 1)), own.nulls)
     inner = bins - (low < first) - (last < high)
@@ -71,6 +76,13 @@ def cut(
             f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
             "widen it, or give fewer bins",
         ) from None
+
+
+def no_calendar(name: str, kind: pa.DataType, scale: str | None) -> UsageError:
+    return UsageError(
+        f"the column {quoted(name)} is of type {kind}, which has no {scale}s",
+        "leave the scale out, or read the column as dates",
+    )
 
 
 def _check_scale(name: str, kind: pa.DataType, scale: str, first: Any) -> None:

@@ -9,20 +9,32 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative, nice_edges
+from ppdm_cli.domain import (
+    CALENDAR,
+    MOST_VALUES,
+    OTHER,
+    Bins,
+    Categories,
+    Domain,
+    Representative,
+    calendar_edges,
+    is_dated,
+    nice_edges,
+)
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted, word
 from ppdm_cli.facts import Facts
-from ppdm_cli.perturbing.cutting import cut
-from ppdm_cli.perturbing.plan import AttributePlan, Rare
+from ppdm_cli.perturbing.attribute_plan import AttributePlan
+from ppdm_cli.perturbing.cutting import cut, no_calendar
+from ppdm_cli.perturbing.plan import Rare
 
 FEW = 10
 """A category of fewer records is rare."""
-OTHER = "(other)"
 
 
 @dataclass(frozen=True)
@@ -38,8 +50,9 @@ def declared(
 ) -> Domain:
     """Return the domain that the owner declared; the data are not looked at."""
     try:
-        if own.categories is not None:
-            values = sorted({_value(v, kind) for v in own.categories})
+        listed = own.categories if own.mapping is None else tuple(own.mapping.names)
+        if listed is not None:
+            values = sorted({_value(v, kind) for v in listed} | ({OTHER} if own.other else set()))
             if len(values) > MOST_VALUES:
                 raise RefusedError(
                     f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
@@ -65,29 +78,42 @@ def declared(
 
 
 def from_data(
-    name: str, kind: pa.DataType, facts: Facts, bins: int, representative: Representative, rare: Rare
+    name: str,
+    kind: pa.DataType,
+    facts: Facts,
+    bins: int,
+    representative: Representative,
+    rare: Rare,
+    own: AttributePlan | None = None,
 ) -> ResolvedDomain:
     """Return the domain that the data show, safe to publish."""
-    nulls = facts.nulls > 0
+    own = own or AttributePlan()
+    nulls = facts.nulls > 0 or own.nulls
     if facts.values is not None and not facts.values:
         raise RefusedError(
             f"the column {quoted(name)} has no values, only nulls",
             f"--drop {word(name)}, or declare its domain with --domain",
         )
     _check_writable(name, kind, facts)
-    if rare == "merge" and _few_nulls(facts):
+    if rare == "merge" and _few_nulls(facts) and not own.nulls:
         raise RefusedError(
             f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
             f"declare its domain with them (--attribute {word(name, ':domain=...,nulls=true')}), or mend the "
             "data",
         )
-    if facts.values is None:
-        return ResolvedDomain(Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls, representative))
+    if facts.values is None or own.scale in CALENDAR:
+        make = partial(calendar_edges, period=own.scale) if is_dated(kind) else nice_edges
+        if own.scale is not None and not is_dated(kind):
+            raise no_calendar(name, kind, own.scale)
+        return ResolvedDomain(Bins(kind, make(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
         raise RefusedError(
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
             f"--drop {word(name)}, or --keep it if it is public",
         )
+    if own.other and pa.types.is_string(kind):
+        values = sorted({OTHER, *_common(facts.values)})
+        return ResolvedDomain(Categories(kind, values, nulls), merges=_rare(facts) > 0)
     if rare == "publish" or not _rare(facts):
         return ResolvedDomain(Categories(kind, sorted(facts.values), nulls))
     values = _pooled(facts.values) if pa.types.is_string(kind) else _common(facts.values)
@@ -109,9 +135,18 @@ def _few_nulls(facts: Facts) -> bool:
     return 0 < facts.nulls < FEW
 
 
-def refuse_rare(facts: Mapping[str, Facts]) -> None:
-    """Refuse all columns with rare categories at once; the message names columns and numbers, no labels."""
-    found = {n: f for n, f in facts.items() if _rare(f) or _few_nulls(f)}
+def refuse_rare(facts: Mapping[str, Facts], asked: Mapping[str, AttributePlan] | None = None) -> None:
+    """Refuse all columns with rare categories at once; the message names columns and numbers, no labels.
+
+    What is `asked` may have a place for them.
+    """
+    places = {n: (w.other, w.nulls) for n, w in (asked or {}).items()}
+    found = {
+        n: f
+        for n, f in facts.items()
+        for other, null in [places.get(n, (False, False))]
+        if (_rare(f) and not other) or (_few_nulls(f) and not null)
+    }
     if found:
         first = next(iter(found))
         which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())

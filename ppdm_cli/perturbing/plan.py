@@ -6,168 +6,23 @@ Nothing here looks at data. `resolving` turns a plan into the attributes of a si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, schemes
-from ppdm_cli.domain import MOST_VALUES, Representative
-from ppdm_cli.errors import DataError, UsageError, listed, quoted
-from ppdm_cli.files import content
-from ppdm_cli.perturbing.plan_file import read_toml
+from ppdm_cli.channels import KINDS, SUBSTITUTION, schemes
+from ppdm_cli.errors import UsageError, listed, quoted
+from ppdm_cli.perturbing.attribute_plan import SHARED, AttributePlan, Settings
+from ppdm_cli.perturbing.plan_file import answered, csv_settings, read_toml
 from ppdm_cli.perturbing.publishing import check_publishing, read_publish
-from ppdm_cli.privacy import gamma_from_rhos
-from ppdm_cli.settings import decimal, names, real, truth, whole, whole_or_auto
+from ppdm_cli.settings import names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
-Scale = Literal["log", "sqrt"]
-_DOMAIN = ("interval", "categories", "edges", "scale", "core")
-LARGEST_DOMAIN = 64 << 20
-"""Bytes of a file of values that are read at most."""
 
 
 @dataclass(frozen=True)
-class _Settings:
-    """What may be asked for all attributes, or for one of them; None is not given."""
-
-    gamma: Decimal | None = None
-    rho1: float | None = None
-    rho2: float | None = None
-    bins: int | Literal["auto"] | None = None
-    representative: Representative | None = None
-    matrix: str | None = None
-    """The kind of channel: of an attribute, or of all that it suits."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of that kind, or of the scheme."""
-
-    def __post_init__(self) -> None:
-        self.own_gamma()
-        if self.representative not in (None, *get_args(Representative)):
-            raise UsageError(
-                f"unknown representative {quoted(self.representative)}",
-                f"one of {', '.join(get_args(Representative))}",
-            )
-        if isinstance(self.bins, int) and not 2 <= self.bins <= MOST_VALUES:
-            raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
-        if self.matrix is not None:
-            checked_kind(self.matrix)
-
-    def own_gamma(self) -> Decimal | float | None:
-        """Return the gamma that is given, or the largest that the rhos allow; None without either."""
-        if (self.rho1 is None) != (self.rho2 is None):
-            raise UsageError("rho1 and rho2 go together", "such as --rho1 0.05 --rho2 0.5")
-        if self.gamma is not None and self.rho1 is not None:
-            raise UsageError("both gamma and rho1, rho2 are given", "give one of them")
-        if self.gamma is not None:
-            return checked_gamma(self.gamma)
-        if self.rho1 is None or self.rho2 is None:
-            return None
-        return gamma_from_rhos(self.rho1, self.rho2)
-
-
-@dataclass(frozen=True)
-class AttributePlan(_Settings):
-    """What is asked for one attribute."""
-
-    bins: int | None = None
-    interval: tuple[Any, Any] | None = None
-    categories: tuple[Any, ...] | None = None
-    edges: tuple[Any, ...] | None = None
-    scale: Scale | None = None
-    """The steps of its interval are equal on this scale."""
-    core: tuple[Any, Any] | str | None = None
-    """The part of its interval that is cut; one bin holds what lies to either side."""
-    nulls: bool = False
-
-    @property
-    def declares_domain(self) -> bool:
-        return (self.interval, self.categories, self.edges) != (None, None, None)
-
-    @property
-    def cut(self) -> tuple[Any, Any]:
-        """Return how its interval is cut, if not into equal widths."""
-        return self.scale, self.core
-
-    @property
-    def asks_for_channel(self) -> bool:
-        return self.own_gamma() is not None or self.matrix is not None or bool(self.options)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.interval, self.categories, self.edges).count(None) < 2:
-            raise UsageError("a domain is declared in two ways", "give an interval, categories or edges")
-        if self.nulls and not self.declares_domain:
-            raise UsageError(
-                "nulls are declared without a domain", "declare the domain too, or leave both to the data"
-            )
-        if self.cut != (None, None) and self.interval is None:
-            raise UsageError(
-                "a scale or a core cuts an interval, and none is declared",
-                "declare it too, such as domain=0:1000000",
-            )
-        if self.scale not in (None, *get_args(Scale)):
-            raise UsageError(f"unknown scale {quoted(self.scale)}", f"one of {', '.join(get_args(Scale))}")
-        if self.matrix is not None:
-            if self.own_gamma() is not None and not KINDS[self.matrix].takes_gamma:
-                raise UsageError(
-                    f"a {self.matrix} matrix is given whole, and no gamma can be asked of it",
-                    "leave out one of the two",
-                )
-            strange = [o for o in self.options if o not in KINDS[self.matrix].options]
-            if strange:
-                raise UsageError(
-                    f"a {self.matrix} matrix has no {strange[0].replace('_', '-')}", "leave out one of the two"
-                )
-
-    @property
-    def kind(self) -> str | None:
-        """Return the kind that is asked for, by name or by a setting that it alone has."""
-        if self.matrix is None and self.options:
-            return next(k for k, spec in KINDS.items() if set(self.options) <= set(spec.options))
-        return self.matrix
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any] | AttributePlan) -> AttributePlan:
-        """Return a plan from settings as an option, a plan file or a notebook writes them.
-
-        `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` are lists.
-        """
-        if isinstance(given, AttributePlan):
-            return given
-        own: dict[str, Any] = {}
-        of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
-        for key, value in given.items():
-            if key in _READERS:
-                own[key] = _READERS[key](value)
-            elif key in of_kinds:
-                own["options"] = own.get("options", {}) | {key: of_kinds[key](value)}
-            elif key in ("categories", "edges"):
-                if not isinstance(value, (list, tuple)) or not value:
-                    raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
-                own[key] = tuple(value)
-            elif key == "domain":
-                own |= _domain(value)
-            else:
-                known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
-                raise UsageError(f"unknown setting {quoted(key)} of an attribute", f"settings: {listed(known)}")
-        return cls(**own)
-
-    def laid_over(self, planned: AttributePlan) -> AttributePlan:
-        """Return a column's settings from a plan, with these instead where they are given."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("nulls", "options")}
-        changes = {k: v for k, v in own.items() if v is not None}
-        if self.declares_domain:
-            changes = {**dict.fromkeys(_DOMAIN), "nulls": self.nulls} | changes
-        if self.gamma is not None or self.rho1 is not None:
-            changes = {"gamma": None, "rho1": None, "rho2": None} | changes
-        changes["options"] = self.options if self.matrix is not None else {**planned.options, **self.options}
-        return replace(planned, **changes)
-
-
-@dataclass(frozen=True)
-class Plan(_Settings):
+class Plan(Settings):
     """What is asked for the whole release."""
 
     record_epsilon: float | None = None
@@ -188,15 +43,20 @@ class Plan(_Settings):
     person: str | None = None
     """The column that says whose a record is."""
     rows_per_person: int | None = None
+    clip: bool = False
+    shuffle: bool = False
+    keep_order: bool = False
+    csv: Mapping[str, Any] = field(default_factory=dict)
+    """How a CSV is read, as fields of `CsvOptions`."""
 
     @classmethod
     def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
         """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
+        over = _read(settings)
         if isinstance(plan, (str, Path)):
             plan = read_toml(Path(plan))
         if not isinstance(plan, Plan):
-            plan = cls(**_read(plan or {}))
-        over = _read(settings)
+            plan = cls(**_read(answered(plan or {}, over)))
         if {"gamma", "rho1", "record_epsilon"} & set(over):
             plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
         keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})
@@ -268,51 +128,20 @@ class Plan(_Settings):
                 reader(None)  # raises the option's own error
 
     @property
+    def reading(self) -> Plan:
+        """Return what it says of reading alone: how a CSV is read, and the files of groups."""
+        mapped = {n: AttributePlan(mapping=w.mapping) for n, w in self.attributes.items() if w.mapping}
+        return Plan(csv=self.csv, attributes=mapped)
+
+    @property
     def bins_for_all(self) -> int:
         """Return the number of bins for all attributes, known once `sized` has replaced "auto"."""
         assert self.bins != "auto"
         return self.bins or 10
 
 
-def _interval(value: Any) -> Any:
-    """Return both ends, or their text; None where there are none."""
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return tuple(value)
-    return value if isinstance(value, str) and ":" in value else None
-
-
-def _core(value: Any) -> Any:
-    if (found := _interval(value)) is None:
-        raise UsageError("a core is not an interval", "such as core=0:5000")
-    return found
-
-
-def _domain(value: Any) -> dict[str, Any]:
-    if isinstance(value, str) and value.startswith("@"):
-        return {"categories": tuple(_lines(Path(value[1:])))}
-    if isinstance(value, str) and "|" in value:
-        return {"categories": tuple(value.split("|"))}
-    if (interval := _interval(value)) is not None:
-        return {"interval": interval}
-    raise UsageError(
-        "a domain is neither an interval nor a list of values",
-        "such as domain=0:120, domain=low|middle|high or domain=@file",
-    )
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = content(path, "the domain file ", LARGEST_DOMAIN).decode("utf-8-sig")
-    except UnicodeError:
-        raise DataError(f"the domain file {quoted(path)} is not in UTF-8", "convert it") from None
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
-
-
 def _read(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings for all as the fields of a plan; None is not given."""
-    if not isinstance(given, Mapping):
-        raise UsageError("a plan is a Plan, a mapping of settings or a file", "such as plan={'gamma': 9}")
     given = {k: v for k, v in given.items() if v is not None}
     of_schemes = {o: reader for spec in KINDS.values() for o, reader in spec.shared_options.items()}
     found: dict[str, Any] = {"options": {k: of_schemes[k](v) for k, v in given.items() if k in of_schemes}}
@@ -375,9 +204,7 @@ def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str])
     return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
 
 
-_SHARED: dict[str, Any] = {"gamma": decimal, "rho1": real, "rho2": real, "representative": str, "matrix": str}
-_READERS = _SHARED | {"bins": whole, "scale": str, "core": _core, "nulls": truth}
-_FOR_ALL = _SHARED | {
+_FOR_ALL = SHARED | {
     "record_epsilon": real,
     "bins": whole_or_auto,
     "scheme": str,
@@ -392,4 +219,8 @@ _FOR_ALL = _SHARED | {
     "rounds": whole,
     "person": str,
     "rows_per_person": whole,
+    "clip": truth,
+    "shuffle": truth,
+    "keep_order": truth,
+    "csv": csv_settings,
 }

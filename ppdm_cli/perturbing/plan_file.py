@@ -1,14 +1,33 @@
-"""Plan files: TOML, read within bounds, and never quoted in a message."""
+"""Plan files: TOML, read within bounds, and never quoted in a message; what one leaves open is named."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError, listed, quoted
 from ppdm_cli.files import content
+from ppdm_cli.grouping import Groups, read_mapping
+from ppdm_cli.tables import CsvOptions
+
+QUESTION = "?"
+"""What a plan says where only its owner knows the answer."""
+_PRIVACY = {"gamma", "rho1", "record_epsilon"}
+_CSV = {
+    "delimiter": "delimiter",
+    "encoding": "encoding",
+    "decimal": "decimal",
+    "header": "header",
+    "null": "nulls",
+    "types": "types",
+    "formats": "formats",
+    "decimals": "decimals",
+    "null_of": "nulls_of",
+}
+"""Settings of a plan's table `csv`, and the fields of `CsvOptions` that they are."""
 
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
@@ -33,3 +52,95 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
             f"{what}{quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
             "mend that line",
         ) from None
+
+
+def read_reading(path: Path) -> tuple[dict[str, Any], list[Groups]]:
+    """Return what a plan says of reading: how a CSV is read, and its files of groups."""
+    plan = read_toml(path)
+    own = plan.get("attributes")
+    tables = [w for w in own.values() if isinstance(w, Mapping)] if isinstance(own, Mapping) else []
+    return csv_settings(plan.get("csv", {})), [
+        read_mapping(str(w["mapping"])) for w in tables if "mapping" in w
+    ]
+
+
+def csv_settings(value: Any) -> dict[str, Any]:
+    """Return how a CSV is to be read, as fields of `CsvOptions`."""
+    if not isinstance(value, Mapping) or not set(value) <= set(_CSV):
+        strange = next((k for k in value if k not in _CSV), value) if isinstance(value, Mapping) else value
+        raise UsageError(f"unknown setting {quoted(strange)} of csv", f"settings: {listed(_CSV)}")
+    found = {_CSV[k]: v for k, v in value.items()}
+    tables = [found.get(f, {}) for f in ("types", "formats", "decimals", "nulls_of")]
+    texts = [found.get(f, "") for f in ("delimiter", "encoding", "decimal")]
+    if not all(isinstance(t, Mapping) for t in tables) or not all(isinstance(t, str) for t in texts):
+        raise UsageError(
+            "a setting of csv is not of its kind", 'such as delimiter = ";" and types.zip = "string"'
+        )
+    lists = [found.get("nulls", ()), *tables[1].values(), *tables[3].values()]
+    plain = [*tables[0].values(), *tables[2].values()]
+    if not all(_is_texts(v) for v in lists) or not all(isinstance(v, str) for v in plain):
+        raise UsageError("a setting of csv is no text or list of texts", 'such as null = ["NA", "."]')
+    if "nulls" in found:
+        found["nulls"] = ("", *([found["nulls"]] if isinstance(found["nulls"], str) else found["nulls"]))
+    checked = CsvOptions(**found)
+    return {name: getattr(checked, name) for name in found} | {"types": checked.types}
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
+    )
+
+
+def questions(plan: Mapping[str, Any]) -> list[str]:
+    """Return what a plan leaves open, as dotted keys."""
+    found = [k for k, v in plan.items() if v == QUESTION]
+    csv, attributes = plan.get("csv"), plan.get("attributes")
+    formats = csv.get("formats") if isinstance(csv, Mapping) else None
+    found += [f"csv.formats.{n}" for n, v in _items(formats) if v == QUESTION]
+    return found + [f"attributes.{n}.{k}" for n, w in _items(attributes) for k, v in _items(w) if v == QUESTION]
+
+
+def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan's settings without its question marks, all of which the settings laid over it answer.
+
+    An empty answer to a question about a column is that there is none.
+    """
+    if not isinstance(plan, Mapping):
+        raise UsageError("a plan is a Plan, a mapping of settings or a file", "such as plan={'gamma': 9}")
+    left = [q for q in questions(plan) if not _answers(q, over)]
+    if left:
+        raise UsageError(
+            f"the plan leaves open {listed(left)}",
+            "answer its question marks from what is publicly known, or by options such as --gamma 9",
+        )
+    found: dict[str, Any] = {k: v for k, v in plan.items() if v != QUESTION}
+    found |= {k: over[k] for k in plan if k not in found and k in over and k not in _PRIVACY}
+    if found.get("person") == "":
+        found = {k: v for k, v in found.items() if k not in ("person", "rows_per_person")}
+    if isinstance(found.get("attributes"), Mapping):
+        found["attributes"] = {
+            n: {k: v for k, v in w.items() if v != QUESTION} if isinstance(w, Mapping) else w
+            for n, w in found["attributes"].items()
+        }
+    if isinstance(found.get("csv"), Mapping) and isinstance(found["csv"].get("formats"), Mapping):
+        formats = {n: v for n, v in found["csv"]["formats"].items() if v != QUESTION}
+        found["csv"] = {**found["csv"], "formats": formats}
+    return found
+
+
+def _answers(question: str, over: Mapping[str, Any]) -> bool:
+    """Return whether settings laid over a plan answer one of its questions."""
+    if question in _PRIVACY:
+        return bool(_PRIVACY & set(over))
+    if question in over:
+        return True
+    for name in (*over.get("keep", ()), *over.get("drop", ())):
+        if question.startswith((f"attributes.{name}.", f"csv.formats.{name}")):
+            return True
+    declared = (n for n, w in over.get("attributes", {}).items() if w.declares_domain or w.data)
+    return any(question.startswith(f"attributes.{n}.") for n in declared)
+
+
+def _items(value: Any) -> Any:
+    return value.items() if isinstance(value, Mapping) else ()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from msgspec import UNSET
@@ -15,8 +16,10 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
+from ppdm_cli.grouping import Grouped, like_release
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.bin_count import number_of_records, sized
+from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.publishing import few
@@ -24,7 +27,6 @@ from ppdm_cli.perturbing.resolving import (
     MOST_LABELS,
     ResolvedPlan,
     check_columns,
-    like,
     privacy,
     resolve,
     undeclared,
@@ -36,17 +38,12 @@ from ppdm_cli.sidecar_recipes import in_rounds
 from ppdm_cli.tables import CsvOptions, Table, sidecar_path
 
 
-def earlier_sidecar(like: str | Path | Sidecar | None, asked: Plan) -> Sidecar | None:
+def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
     """Return the sidecar of an earlier release, named by itself or by its data file."""
     if isinstance(like, (str, Path)):
         path = Path(like)
         files.reading(path)
         like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
-    if like is not None and asked != Plan():
-        raise UsageError(
-            "--like takes the whole plan of an earlier release",
-            "leave out the other settings, or give a --plan",
-        )
     return like
 
 
@@ -54,9 +51,10 @@ def csv_options(
     csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifier: str | None
 ) -> CsvOptions:
     """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
-    csv = csv or CsvOptions()
+    csv = (csv or CsvOptions()).laid_over(asked.csv)
     known: dict[str, pa.DataType] = {}
     only: frozenset[str] | None = None
+    known |= {n: pa.string() for n, w in asked.attributes.items() if w.group is not UNSET}
     if identifier is not None:
         known[identifier] = pa.string()
     if earlier is not None:
@@ -65,12 +63,34 @@ def csv_options(
     return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
 
 
+def asked_of(plan: Any, like: Any, settings: Mapping[str, Any]) -> Plan:
+    """Return what is asked for; beside an earlier release only how the data are read, and whether to clip."""
+    asked = Plan.of(plan, **settings)
+    if like is None:
+        return asked
+    if {k for k, v in settings.items() if v is not None and v not in ((), [], {})} - {"clip"}:
+        raise UsageError(
+            "--like takes the whole plan of an earlier release",
+            "leave out the other settings; a --plan beside it says how the data are read, and no more",
+        )
+    return replace(asked.reading, clip=asked.clip)
+
+
+def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
+    """Return the table with the values of columns grouped as they are asked for, or were before."""
+    if earlier is not None:
+        mappings = [w.mapping for w in asked.attributes.values() if w.mapping is not None]
+        return like_release(table, earlier.attributes, mappings, moved=False)
+    rules = {n: [r] for n, w in asked.attributes.items() if (r := w.rule(n)) is not None}
+    return Grouped(table, rules) if rules else table
+
+
 def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
     """Return what is asked of a table, resolved by the data as far as it leaves domains to them."""
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:
-        return like(earlier, table.schema)
+        return like(earlier, table.schema, asked.clip)
     check_columns(table.schema, asked, identifier)
     asked = sized(asked, table, identifier)
     unknown = undeclared(table.schema, asked, identifier)

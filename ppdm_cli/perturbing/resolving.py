@@ -20,18 +20,19 @@ from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Spec
-from ppdm_cli.domain import Bins, Categories, Domain, Product
-from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
+from ppdm_cli.errors import PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
 from ppdm_cli.joint import Tells
+from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request
-from ppdm_cli.perturbing.domain_from_data import OTHER, ResolvedDomain, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.domain_from_data import ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.keys import attribute_facts
-from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.publishing import Publisher, digested, few
 from ppdm_cli.perturbing.rounds import Rounds
-from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy
+from ppdm_cli.sidecar_attributes import Attribute, Outside
 from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt, in_rounds
 
 MOST_TOGETHER = 1 << 20
@@ -181,9 +182,9 @@ def resolve(
     """Return the plan; `facts` has the columns of `undeclared`, and a kept class."""
     perturbed = perturbed_columns(schema, plan, identifier)
     if not perturbed:
-        raise _nothing_perturbed()
+        raise nothing_perturbed()
     if plan.rare == "refuse":
-        refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)})
+        refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)}, perturbed)
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
     specs, several, beyond = list[Spec](), tuple[Recipe, ...](), dict[str, Any]()
     rounds: Rounds | None = None
@@ -204,12 +205,14 @@ def resolve(
         several, specs = (tuple(made), []) if len(made) > 1 or made[0].members > 1 else ((), made[0].specs)
     else:
         specs, beyond = _specs(schema, plan, perturbed, {n: d.domain for n, d in domains.items()})
-    attributes = []
+    attributes = list[Attribute]()
     for name in schema.names:
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
-            attributes.append(described(name, domains[name].domain, origin, beyond.get(name, UNSET)))
+            told = described(name, domains[name].domain, origin, beyond.get(name, UNSET))
+            outside = _outside(domains[name], perturbed[name], plan.clip)
+            attributes.append(msgspec.structs.replace(told, group=perturbed[name].group, outside=outside))
         elif name in plan.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
     aside = {*plan.drop, *({identifier, plan.person} - {*plan.keep})}
@@ -259,7 +262,7 @@ def _domain(
     if own.declares_domain:
         settled = ResolvedDomain(declared(name, kind, own, bins, representative))
     else:
-        settled = from_data(name, kind, facts[name], bins, representative, plan.rare)
+        settled = from_data(name, kind, facts[name], bins, representative, plan.rare, own)
     if name == plan.class_ and isinstance(settled.domain, Bins):
         raise RefusedError(
             f"the class {quoted(name)} has more than {MOST_LABELS} values, and a class is never binned",
@@ -324,6 +327,22 @@ def described(
     return Attribute(name=name, role="perturbed", domain_from=origin, beyond=beyond, **told)
 
 
+def _outside(settled: ResolvedDomain, own: AttributePlan, clip: bool) -> Outside | UnsetType:
+    """Return what becomes of values outside a domain; unset where they are refused."""
+    pools = own.other or settled.merges
+    if pools and isinstance(settled.domain, Categories) and OTHER in settled.domain.values:
+        return "other"
+    if settled.merges:
+        return "nearest"
+    return clipped(settled.domain) if clip else UNSET
+
+
+def clipped(domain: Domain) -> Outside | UnsetType:
+    if not dtypes.is_discrete(domain.kind):
+        return "nearest"
+    return "null" if domain.nulls else UNSET
+
+
 def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
     """Return a kept column; a class says its labels, which are public with it."""
     if facts is not None and facts.values:
@@ -333,40 +352,7 @@ def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
     return Attribute(name=name, role="kept", type="continuous" if continuous else "discrete", dtype=str(kind))
 
 
-def like(earlier: Sidecar, schema: pa.Schema) -> ResolvedPlan:
-    """Return an earlier release's plan for the next batch; columns that it does not name are dropped."""
-    if earlier.stage != "perturbed":
-        raise MismatchError(
-            f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan",
-            "name the sidecar of a perturbed release",
-        )
-    for attribute in earlier.attributes:
-        if attribute.name not in schema.names:
-            raise MismatchError(
-                f"the earlier release has the column {quoted(attribute.name)}, which the data does not have",
-                "give the next batch of the same table",
-            )
-        found = schema.field(attribute.name).type
-        if str(found) != attribute.dtype:
-            raise MismatchError(
-                f"the column {quoted(attribute.name)} is of type {found}, in the earlier "
-                f"release {attribute.dtype}",
-                "cast it, or declare it with --type",
-            )
-    names = {a.name: a for a in earlier.attributes}
-    attributes = [names[n] for n in schema.names if n in names]
-    if not any(a.role == "perturbed" for a in attributes):
-        raise _nothing_perturbed()
-    class_ = earlier.class_ if isinstance(earlier.class_, str) else None
-    pooled = (a for a in attributes if a.role == "perturbed" and a.domain_from == "data")
-    merging = frozenset(a.name for a in pooled if a.categories is not UNSET and OTHER in a.categories)
-    several = tuple(earlier.recipes) if earlier.withholding else ()
-    specs = [] if several else [s for d in earlier.dealt for c in d.channels if (s := c.spec) is not None]
-    dropped = [n for n in schema.names if n not in names]
-    return ResolvedPlan(attributes, specs, class_, dropped, merging, several)
-
-
-def _nothing_perturbed() -> RefusedError:
+def nothing_perturbed() -> RefusedError:
     return RefusedError(
         "every column is kept or dropped: nothing would be perturbed",
         "leave at least one attribute to be perturbed",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted
+from ppdm_cli.perturbing.costs import expected_errors, refuse_unlearnable, unlearnable
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.substitution import Checks, Done
@@ -23,6 +24,7 @@ class Review:
     plan: ResolvedPlan
     clip: bool
     keep_order: bool
+    strict: bool = False
     left_out: int = 0
     """How many rows are not published, because their person has enough."""
     checks: Checks = field(default_factory=Checks)
@@ -35,12 +37,19 @@ class Review:
             self.checks.merge(one.checks)
             yield one
 
+    @property
+    def errors(self) -> dict[str, float | None]:
+        """Return the error to expect of each channel's counts; none where records differ in their channels."""
+        return {} if self.plan.several else expected_errors(self.plan.channels, self.checks.rows)
+
     def judge(self) -> int:
         """Return the number of rows, or refuse."""
         if self.checks.rows == 0:
             raise DataError("the table has no records", "there is nothing to perturb")
         self._check_outside()
         self._check_identifiers()
+        if self.strict:
+            refuse_unlearnable(self.errors)
         if self.checks.order is not None:
             kept = [a.name for a in self.plan.attributes if a.role == "kept"]
             hidden = [a.name for a in self.plan.attributes if a.role != "kept"]
@@ -68,6 +77,9 @@ class Review:
             "telling_order": self.telling,
             "in_order_of": identifier if ordered else None,
             "clipped": self.clip,
+            "errors": self.errors,
+            "unlearnable": unlearnable(self.errors),
+            "padded": list(getattr(self.table, "padded", ())),
         }
 
     def _check_outside(self) -> None:

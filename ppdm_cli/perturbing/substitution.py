@@ -14,13 +14,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes
 from ppdm_cli.channels import Cells
 from ppdm_cli.coins import CELLS, Coins, Key
-from ppdm_cli.domain import Categories, Domain
+from ppdm_cli.domain import OTHER, Categories, Domain
 from ppdm_cli.engine import Batch
-from ppdm_cli.perturbing.domain_from_data import OTHER
 from ppdm_cli.perturbing.keys import Ready, prepared
 from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.persons import addresses, thinned
@@ -98,13 +96,13 @@ class Substituter:
         plan: ResolvedPlan,
         key: Key,
         *,
-        clip: bool,
         identifier: str | None,
         shuffle: bool,
         left_out: np.ndarray | None = None,
     ) -> None:
         """Take the numbers of rows that are `left_out`, where persons have at most so many."""
-        self._plan, self._key, self._clip, self._identifier = plan, key, clip, identifier
+        self._plan, self._key, self._identifier = plan, key, identifier
+        self._outside = {a.name: a.outside for a in plan.attributes}
         self._left_out = left_out
         # under a key file too, fresh places: with the same ones two releases could be laid side by side
         places = key if key.origin == "seeded" else Key.fresh()
@@ -205,10 +203,10 @@ class Substituter:
 
     def _encoded(self, name: str, domain: Domain, batch: Batch, checks: Checks) -> Codes:
         array = batch.column(name)
-        encoded = domain.encode(array, self._clip)
+        encoded = domain.encode(array, self._outside[name] in ("nearest", "null"))
         codes, outside = encoded.codes, encoded.outside
-        if outside.size and name in self._plan.merging:
-            outside = _merge(domain, array, codes, outside)
+        if outside.size and self._outside[name] == "other":
+            outside = _to_other(domain, array, codes, outside)
         if outside.size:
             row = int(outside[0])
             null = bool(not array[row].is_valid)
@@ -238,13 +236,9 @@ def places_of(coins: Coins, addresses: Addresses) -> Addresses:
     return places
 
 
-def _merge(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
-    """Merge rare values into the category for others or the nearest number; return what is left outside."""
+def _to_other(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
+    """Give values outside a domain the code of all others; return what is left, which is null."""
     assert isinstance(domain, Categories)
     valid = array.is_valid().to_numpy(zero_copy_only=False)[outside]
-    rows, left = outside[valid], outside[~valid]
-    if OTHER in domain.values:
-        codes[rows] = domain.values.index(OTHER)
-        return left
-    codes[rows] = domain.nearest(dtypes.carrier(array)[rows])
-    return left
+    codes[outside[valid]] = domain.values.index(OTHER)
+    return outside[~valid]

@@ -31,7 +31,19 @@ from ppdm_cli.tables import (
     writing,
 )
 
-_COMPARED = ("name", "role", "type", "dtype", "N", "edges", "categories", "nulls", "representative", "beyond")
+_COMPARED = (
+    "name",
+    "role",
+    "type",
+    "dtype",
+    "N",
+    "edges",
+    "categories",
+    "nulls",
+    "representative",
+    "beyond",
+    "group",
+)
 
 
 class Concatenated:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.grouping import Groups, like_release
 from ppdm_cli.releases.sidecars import read_sidecar
 from ppdm_cli.sidecar import SEVERAL, Sidecar
+from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import (
     CsvOptions,
     Partition,
@@ -130,9 +131,14 @@ def is_promised(table: Table) -> bool:
     return table.sidecar is not None or has_sidecar_beside(table.files)
 
 
-def open_original(data: Any, kinds: Mapping[str, pa.DataType], csv: CsvOptions | None) -> Table:
-    """Open a release's original, which must have these columns in their types."""
+def open_original(
+    data: Any, attributes: Sequence[Attribute], csv: CsvOptions | None, mappings: Sequence[Groups] = ()
+) -> Table:
+    """Open a release's original, which must have these columns in their types; what was done to its values
+    for the release is done to them here."""
+    kinds = {a.name: a.kind for a in attributes}
     original = open_table(data, csv=replace(csv or CsvOptions(), known=kinds))
+    original = like_release(original, attributes, mappings)
     if is_promised(original):
         raise MismatchError(f"{quoted(original.name)} has a sidecar: it is not an original", OWN)
     missing = [n for n in kinds if n not in original.schema.names]

@@ -23,35 +23,34 @@ from ppdm_cli.errors import DataError, quoted, unknown_column, word
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
 from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
-from ppdm_cli.tables.csv_blocks import chain, first_record, opened, record_start, stray_quote, whole_records
+from ppdm_cli.tables.csv_blocks import (
+    chain,
+    first_record,
+    has_padding,
+    opened,
+    record_start,
+    stray_quote,
+    whole_records,
+)
+from ppdm_cli.tables.csv_cells import COMMA, converted
 from ppdm_cli.tables.csv_header import PAIR_UP, column_names
 from ppdm_cli.tables.csv_options import CsvOptions
+from ppdm_cli.tables.csv_types import (
+    WIDENING,
+    WIDEST,
+    Guess,
+    all_fit,
+    any_fits,
+    family,
+    family_of,
+    plain,
+    unzoned,
+)
 from ppdm_cli.tables.csv_writing import CsvWriter
 from ppdm_cli.tables.formats import Format
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
-_FAMILIES = {
-    "int64": "number",
-    "double": "number",
-    "bool": "boolean",
-    "date32[day]": "time",
-    "timestamp[ms]": "time",
-    "timestamp[us]": "time",
-    "timestamp[ms, tz=UTC]": "time with zone",
-    "timestamp[us, tz=UTC]": "time with zone",
-    "time32[s]": "time of day",
-}
-_WIDEST = {
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "time": pa.timestamp("us"),
-    "time with zone": pa.timestamp("us", "UTC"),
-    "time of day": pa.time32("s"),
-    "text": pa.string(),
-}
-_WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
-"""Of two types of a family the later one holds the values of both."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,10 @@ class _Parser:
                 PAIR_UP,
             )
         names, options = self.names, self.options
+        odd = {n: t for n, t in types.items() if t is not None and self._is_odd(n, t)}
+        types = {**types, **dict.fromkeys(odd, pa.string())}
         try:
-            return pacsv.read_csv(
+            table = pacsv.read_csv(
                 pa.py_buffer(block),
                 pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
                 pacsv.ParseOptions(
@@ -91,10 +92,30 @@ class _Parser:
                     null_values=list(options.nulls),
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
+                    decimal_point=options.decimal,
                 ),
             )
         except pa.ArrowException as error:
             raise self._unconverted(str(error), types) from None
+        for name, kind in odd.items():
+            column = converted(
+                name,
+                table.column(name),
+                kind,
+                comma=options.decimal_of(name) == ",",
+                formats=options.formats.get(name, ()),
+                nulls=options.nulls_of.get(name, ()),
+            )
+            table = table.set_column(table.schema.get_field_index(name), name, column)
+        return table
+
+    def _is_odd(self, name: str, kind: pa.DataType) -> bool:
+        """Return whether a column's cells are not as pyarrow reads them."""
+        options, number = self.options, pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        comma = options.decimal_of(name) == "," and (number or pa.types.is_decimal(kind))
+        other = options.decimal_of(name) != options.decimal and pa.types.is_floating(kind)
+        dated = name in options.formats and pa.types.is_temporal(kind)
+        return comma or other or dated or name in options.nulls_of
 
     def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
         """Return what pyarrow's message says of the place, never what it says of the cell."""
@@ -118,6 +139,13 @@ class _Parser:
                 row,
                 f"the column {quoted(name)} is not in {self.options.encoding} there",
                 "name its encoding, such as --encoding latin-1",
+            )
+        if kind is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+            return RowTrouble(
+                row,
+                f"the column {quoted(name)} is not written as a {kind} there",
+                f"say how its dates are written, such as --date-format {word(name, '=%d.%m.%Y')}, or --null "
+                "for what is no value",
             )
         return RowTrouble(
             row,
@@ -146,9 +174,12 @@ class CsvTable:
         for column in options.types:
             if column not in self._names:
                 raise unknown_column(column, self._names, "--type")
-        self._unread = options.unread | (frozenset(self._names) - (options.only or frozenset(self._names)))
+        only = frozenset(self._names) if options.only is None else options.only
+        self._unread = options.unread | (frozenset(self._names) - only)
         known = {n: pa.string() for n in self._unread} | dict(options.known) | dict(options.types)
         self.rows: int | None = None
+        self.padded: list[str] = []
+        """Columns of digits that begin with a zero somewhere: text, where no type was declared."""
         if any(n not in known for n in self._names):
             known = self._infer(known)
         self.schema = normal_schema(pa.schema([(n, known[n]) for n in self._names]), name)
@@ -247,7 +278,7 @@ class CsvTable:
             self._pending = chain(first, records)
             blocks = iter([(self.name, first)] if first else [])
         guessed: dict[str, pa.DataType] = {}
-        rows, file, in_file = 0, "", 0
+        rows, file, in_file, padded = 0, "", 0, set[str]()
         with workers() as executor:
             for label, guess in ordered(executor, blocks, lambda b: (b[0], self._guess(b[1], wanted))):
                 if label != file:
@@ -262,22 +293,33 @@ class CsvTable:
                     raise DataError(f"row {row} of {quoted(file)}: {trouble.what}", trouble.next_step) from None
                 rows += guess.rows
                 in_file += guess.rows
+                padded |= guess.padded
         if self.rewindable:
             self.rows = rows
+        self.padded = [n for n in self._names if n in padded and guessed[n] == pa.int64()]
+        guessed |= dict.fromkeys(self.padded, pa.string())
         inferred = {n: guessed.get(n, pa.null()) for n in self._names}
         texts = {n: pa.string() if pa.types.is_null(t) else t for n, t in inferred.items()}
         return texts | declared
 
-    def _guess(self, block: bytes, wanted: Mapping[str, pa.DataType | None]) -> _Guess | RowTrouble:
+    def _guess(self, block: bytes, wanted: Mapping[str, pa.DataType | None]) -> Guess | RowTrouble:
         try:
             table = self._parse(block, wanted)
-            types = {f.name: _plain(f.type) for f in table.schema if wanted[f.name] is None}
+            types = {f.name: plain(f.type) for f in table.schema if wanted[f.name] is None}
             for name, kind in types.items():
                 if pa.types.is_binary(kind):
                     self._parse(block, {name: pa.string()})  # says where it is not text
+                comma = pa.types.is_string(kind) and self._options.decimal_of(name) == ","
+                if comma and all_fit(table.column(name), COMMA):
+                    types[name] = pa.float64()
+            padded = frozenset[str]()
+            whole = [n for n, t in types.items() if pa.types.is_int64(t)]
+            if whole and has_padding(block, self._options.delimiter):
+                texts = self._parse(block, dict.fromkeys(whole, pa.string()))
+                padded = frozenset(n for n in whole if any_fits(texts.column(n), r"^[+-]?0\d"))
         except RowTrouble as trouble:
             return trouble
-        return _Guess(types, table.num_rows, block)
+        return Guess(types, table.num_rows, block, padded)
 
     def _merged(self, name: str, before: pa.DataType, now: pa.DataType, block: bytes) -> pa.DataType:
         """Merge the type so far with a block's: what a column's first value is, all must be.
@@ -285,53 +327,22 @@ class CsvTable:
         So a number that text follows is trouble and not text, wherever the blocks are cut.
         """
         if pa.types.is_null(before):
-            first = self._first_family(block, name) if _family(now) in ("text", "boolean") else _family(now)
-            if first == _family(now):
+            first = self._first_family(block, name) if family(now) in ("text", "boolean") else family(now)
+            if first == family(now):
                 return now
-            before = _WIDEST[first]
-        if pa.types.is_null(now) or before == now or _family(before) == "text":
+            before = WIDEST[first]
+        if pa.types.is_null(now) or before == now or family(before) == "text":
             return before
-        if _family(before) == _family(now):
-            return max(before, now, key=lambda kind: _WIDENING.index(_unzoned(kind)))
-        self._parse(block, {name: _WIDEST[_family(before)]})
+        if family(before) == family(now):
+            return max(before, now, key=lambda kind: WIDENING.index(unzoned(kind)))
+        self._parse(block, {name: WIDEST[family(before)]})
         return before
 
     def _first_family(self, block: bytes, name: str) -> str:
         """Return what a column's first value would be taken for if it were alone."""
         column = self._parse(block, {name: pa.string()}).column(name)
         first = next((v.as_py() for v in column if v.is_valid), "")
-        cell = '"' + first.replace('"', '""') + '"\n'
-        alone = pacsv.read_csv(
-            pa.py_buffer(cell.encode()),
-            pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=len(cell.encode()) + 1),
-            pacsv.ParseOptions(newlines_in_values=True),
-            pacsv.ConvertOptions(null_values=[], quoted_strings_can_be_null=False),
-        )
-        return _family(_plain(alone.schema.field("x").type))
-
-
-@dataclass(frozen=True)
-class _Guess:
-    """The types that one block shows."""
-
-    types: dict[str, pa.DataType]
-    rows: int
-    block: bytes
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return instants to the microsecond or, where they are whole seconds, the millisecond."""
-    if not pa.types.is_timestamp(kind):
-        return kind
-    return pa.timestamp("us" if kind.unit == "ns" else "ms", kind.tz)
-
-
-def _unzoned(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
-
-
-def _family(kind: pa.DataType) -> str:
-    return _FAMILIES.get(str(kind), "text")
+        return family_of(first, self._options.decimal)
 
 
 CSV = Format(
@@ -342,4 +353,5 @@ CSV = Format(
     sidecar="beside",
     open_stream=CsvTable,
     parts="several",
+    sniffed=True,
 )

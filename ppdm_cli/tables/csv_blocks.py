@@ -97,6 +97,14 @@ def _ends(data: bytes, start: int, stop: int, quotes: int) -> np.ndarray:
     return start + newlines
 
 
+def has_padding(records: bytes, delimiter: str) -> bool:
+    """Return whether some cell may begin with a zero and another digit; never False where one does."""
+    data = np.frombuffer(b"\n" + records, np.uint8)
+    zeros = np.flatnonzero(data[1:-1] == ord("0")) + 1
+    digit = (data[zeros + 1] >= ord("0")) & (data[zeros + 1] <= ord("9"))
+    return bool((digit & np.isin(data[zeros - 1], [ord(c) for c in f'{delimiter}"\n+-'])).any())
+
+
 def stray_quote(records: bytes, delimiter: str) -> int | None:
     """Return where the first quote is that neither opens nor closes a cell, nor is one of two in a row."""
     if b'"' not in records:

@@ -64,6 +64,8 @@ class Format:
     """From a stream and its name, where the format can be read once from its start to its end."""
     parts: Literal["one", "several", "folder"] = "one"
     """Whether a table is one file, one or several, or may be a folder of them too."""
+    sniffed: bool = False
+    """Whether how a file of it is written must be found out first."""
     text_as_dictionaries: bool = False
     """Whether all text columns of its partitions are dictionaries."""
 

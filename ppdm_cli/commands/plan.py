@@ -1,0 +1,87 @@
+"""`ppdm plan`: look at a table, say what troubles it, and write a plan for `ppdm perturb`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ppdm_cli.commands.options import FILE, csv_options, file_option, force_option, json_option
+
+
+@click.command(
+    "plan",
+    epilog="""\b
+Examples:
+  ppdm plan export.csv -o plan.toml
+  ppdm perturb export.csv -o release.parquet --plan plan.toml --gamma 9
+
+\b
+Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 the data is a release already.
+Memory: constant, but for some values' hashes and blocks of rows of each column.""",
+)
+@click.argument("data", nargs=-1, type=FILE)
+@file_option("-o", "--output", required=True, help="The plan, a .toml.")
+@click.option("--gamma", metavar="G", help="The amplification of each attribute; else a question in the plan.")
+@click.option("--rho1", type=float, metavar="P", help="With --rho2, instead of gamma: see ppdm perturb.")
+@click.option("--rho2", type=float, metavar="P", help="See --rho1.")
+@click.option("--record-epsilon", type=float, metavar="E", help="Instead of gamma: a budget for the record.")
+@csv_options
+@force_option
+@json_option
+def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
+    """Look at DATA, list all its troubles at once, and write a plan that ppdm perturb runs.
+
+    Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading
+    zeros), identifiers and free text, columns whose values repeat as persons' do, outliers, rare
+    values, columns that give each other away, an order of rows that tells, and what gamma leaves to be
+    learnt of each column. Nothing is published. The plan has names of columns and choices out of fixed
+    lists, no value and no count; what only its owner can know is a question mark in it. The figures
+    that are shown are private: they were counted from the data. Without DATA, the plan is of the
+    columns that --type declares.
+    """
+    from ppdm_cli.commands import show
+    from ppdm_cli.proposing import plan
+    from ppdm_cli.sidecar import display_json
+
+    with show.progress():
+        done = plan([str(d) for d in data] or None, output, **settings)
+    if as_json:
+        shown = {
+            "private": "counted from the data: not for publication",
+            "records": done.records,
+            "columns": done.columns,
+            "budgets": done.budgets,
+            "first_rows": done.first_rows,
+            "questions": done.questions,
+            "sentences": done.sentences,
+            "plan": done.text,
+        }
+        click.echo(display_json(shown))
+        return
+    out = show.console(stderr=True)
+    if done.columns:
+        gammas = [f"{b['gamma']:g}" for b in done.budgets]
+        show.table(
+            out,
+            f"Private, of {done.records} records: not for publication",
+            ["column", "type", "values", "no value", "proposal", "N", *(f"error at {g}" for g in gammas)],
+            [
+                [
+                    c["column"], c["type"], _about(c), c["without_value"], c["proposal"], c["N"],
+                    *(show.share(c["errors"][g]) for g in gammas),
+                ]
+                for c in done.columns
+            ],
+        )  # fmt: skip
+    show.say(out, done.sentences)
+    left = f"answer {', '.join(done.questions)}" if done.questions else "nothing is open in it"
+    show.say(out, [f"The plan is in {output}: {left}, then ppdm perturb --plan."])
+
+
+def _about(column: dict[str, Any]) -> str:
+    """Return the number of values; of many an estimate."""
+    if column["values"] is None:
+        return ""
+    return str(column["values"]) if column["values_exact"] else f"about {column['values']:.2g}"

@@ -1,0 +1,273 @@
+"""Looks at a table with its owner, before anything is published, and writes a plan for `perturb`.
+
+The plan has names of columns and choices out of fixed lists: no value and no count of the data. What was
+counted is private and stays with whoever asked, and holds no cell. A CSV is read twice, another table once.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from math import exp, isinf, log
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ppdm_cli import dtypes
+from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.files import one_run
+from ppdm_cli.percentages import at_most
+from ppdm_cli.perturbing import Plan, questions, relative_error
+from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.proposing.advice import Advice, advised, determined
+from ppdm_cli.proposing.dialect import Dialect, sniff
+from ppdm_cli.proposing.looks import looks_of
+from ppdm_cli.proposing.texts import CODES, TOKENS, Written, cells_of, figures, written
+from ppdm_cli.proposing.toml import written_plan
+from ppdm_cli.releases import is_promised
+from ppdm_cli.shown import Shown
+from ppdm_cli.tables import CsvOptions, Target, format_of, is_stream, open_table, publish
+
+__all__ = ["Proposal", "plan"]
+
+BUDGETS = (3.0, 9.0, 19.0)
+"""The gammas that are compared where none is given: a belief of 5 % becomes at most 14, 33 or 50 %."""
+
+
+@dataclass(frozen=True, repr=False)
+class Proposal(Shown):
+    """What `plan` gives: the plan, and what it was made from, which is private."""
+
+    text: str
+    columns: list[dict[str, Any]]
+    """What was counted of each column, and what is proposed for it."""
+    budgets: list[dict[str, Any]]
+    """What some gammas promise, and what they leave to be learnt."""
+    sentences: list[str]
+    records: int
+    dialect: Dialect | None = None
+    first_rows: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The first row of each format of dates, in columns of several."""
+
+    @property
+    def questions(self) -> list[str]:
+        """Return what only the owner can answer."""
+        return questions(tomllib.loads(self.text))
+
+    def _words(self) -> list[str]:
+        return [counted(len(self.columns), "column"), *self.sentences]
+
+    def _body(self) -> str:
+        return self.text
+
+
+@one_run()
+def plan(
+    data: Any = None,
+    output: str | Path | None = None,
+    *,
+    gamma: Any = None,
+    rho1: float | None = None,
+    rho2: float | None = None,
+    record_epsilon: float | None = None,
+    csv: CsvOptions | None = None,
+    force: bool = False,
+) -> Proposal:
+    """Propose a plan for a table, or without one for the columns that `csv.types` declares.
+
+    `output` names the plan's file. Privacy that is not given is a question in the plan.
+    """
+    given = {"gamma": gamma, "rho1": rho1, "rho2": rho2, "record_epsilon": record_epsilon}
+    asked = Plan.of(None, **given)
+    privacy = {k: getattr(asked, k) for k, v in given.items() if v is not None}
+    csv = csv or CsvOptions()
+    with ExitStack() as stack:
+        target = None if output is None else stack.enter_context(Target(Path(output), force))
+        done = _declared(csv, privacy) if data is None else _proposed(data, csv, privacy, asked)
+        if target is not None:
+            target.put(done.text.encode())
+            publish(target)
+    return done
+
+
+def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
+    """Return a plan from declared columns alone."""
+    if not csv.types:
+        raise UsageError(
+            "neither a table nor columns are given", "name a table, or declare columns such as --type age=int"
+        )
+    found = [
+        Advice(n, str(t), settings={} if dtypes.is_discrete(t) and str(t) == "bool" else {"domain": "?"})
+        for n, t in csv.types.items()
+        if isinstance(t, pa.DataType)
+    ]
+    types = {a.name: Written(a.kind) for a in found}
+    text = written_plan(found, privacy, True, {"delimiter": csv.delimiter, "encoding": csv.encoding}, types)
+    return Proposal(text, [], [], ["The domain of each column is a question: declare it."], 0)
+
+
+def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Plan) -> Proposal:
+    paths = [data] if isinstance(data, (str, Path)) else data
+    if isinstance(paths, (list, tuple)) and any(map(is_stream, paths)):
+        raise UsageError("a plan needs to read the table more than once", "give it as a file")
+    dialect, types, first_rows, options = None, dict[str, Written](), dict[str, dict[str, int]](), csv
+    if isinstance(paths, (list, tuple)) and _is_sniffed(paths):
+        dialect, types, first_rows, options = _read_as_text(paths, csv)
+    table = open_table(data, csv=options)
+    if is_promised(table):
+        raise RefusedError(f"{quoted(table.name)} is a release already", "plan for its original")
+    unreadable = [f.name for f in table.schema if not _readable(f)]
+    names = [n for n in table.schema.names if n not in unreadable]
+    looks = looks_of(table, names) if names else None
+    if looks is None:
+        raise DataError(f"{quoted(table.name)} has no records, or no column that can be read", "see the table")
+    gamma = asked.own_gamma()
+    found, order = advised(table.schema, looks, None if gamma is None else float(gamma), unreadable)
+    written_as: dict[str, Any] = {}
+    if dialect is not None:
+        written_as = {"delimiter": options.delimiter, "encoding": options.encoding}
+        written_as |= {} if options.header is not False else {"header": False}
+    text = written_plan(found, privacy, bool(order), written_as, types)
+    records = looks.sample.seen
+    budgets = _budgets(found, records, asked)
+    pairs = determined(found, looks)
+    return Proposal(
+        text,
+        [_figures(a, types.get(a.name), budgets) for a in found],
+        budgets,
+        _sentences(found, types, dialect, order, pairs, first_rows, budgets),
+        records,
+        dialect,
+        first_rows,
+    )
+
+
+def _is_sniffed(paths: Any) -> bool:
+    existing = [Path(p) for p in paths if isinstance(p, (str, Path)) and Path(p).is_file()]
+    return bool(existing) and format_of(existing[0]).sniffed
+
+
+def _read_as_text(
+    paths: Any, csv: CsvOptions
+) -> tuple[Dialect, dict[str, Written], dict[str, dict[str, int]], CsvOptions]:
+    """Return how a CSV is written and how its columns are, and the options that say so."""
+    dialect = sniff([Path(p) for p in paths])
+    found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
+    if not dialect.header:
+        found["header"] = False
+    options = csv.laid_over(found | {"nulls": TOKENS})
+    plain = CsvOptions(options.delimiter, options.encoding, header=options.header, only=frozenset())
+    cells = cells_of(open_table(list(paths), csv=plain))
+    comma = options.decimal == "," or any(
+        c.counts["comma"] == c.counts["cells"] > c.counts["point"] for c in cells.values()
+    )
+    types = {n: written(c, comma) for n, c in cells.items()}
+    types |= {n: Written(str(t)) for n, t in csv.types.items() if n in types}
+    options = options.laid_over(
+        {
+            "types": {n: w.type for n, w in types.items()},
+            "formats": {n: w.formats for n, w in types.items() if w.formats},
+            "decimals": {n: "," for n, w in types.items() if w.comma},
+            "nulls_of": {n: CODES for n, w in types.items() if w.coded},
+        }
+    )
+    several = {n: w.formats for n, w in types.items() if len(w.formats) > 1}
+    return dialect, types, figures(cells, several), options
+
+
+def _readable(column: pa.Field) -> bool:
+    try:
+        dtypes.normal(column.type, column.name)
+    except PpdmError:
+        return False
+    return True
+
+
+def _figures(one: Advice, read: Written | None, budgets: list[dict[str, Any]]) -> dict[str, Any]:
+    look = one.look
+    return {
+        "column": one.name,
+        "type": one.kind,
+        "values": None if look is None else look.values,
+        "values_exact": look is not None and look.exact,
+        "without_value": None if look is None else look.nulls,
+        "rare_values": None if look is None else look.values - look.common,
+        "largest_share": None if look is None else look.largest,
+        "fullest_bin": one.full,
+        "records_each": None if look is None else look.each,
+        "proposal": f"drop: {one.drop}" if one.drop else ", ".join(f"{k}={v}" for k, v in one.settings.items()),
+        "notes": [*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
+        "N": None if one.drop else one.N,
+        "errors": {f"{b['gamma']:g}": b["errors"].get(one.name) for b in budgets},
+    }
+
+
+def _budgets(found: list[Advice], records: int, asked: Plan) -> list[dict[str, Any]]:
+    """Return what gammas promise and leave to be learnt: the one that is given, or three."""
+    sizes = {a.name: a.N for a in found if not a.drop and a.N is not None and a.N >= 2}
+    gamma = asked.own_gamma()
+    if gamma is None and asked.record_epsilon is not None:
+        gamma = exp(min(asked.record_epsilon / max(len(sizes), 1), 700.0))
+    rows = []
+    for g in BUDGETS if gamma is None else (float(gamma),):
+        epsilon = log(g) * len(sizes)
+        whole = exp(epsilon) if epsilon < 700 else float("inf")
+        errors = {n: relative_error(g, N, records) for n, N in sizes.items()}
+        rows.append(
+            {
+                "gamma": g,
+                "becomes": worst_posterior(g, 0.05),
+                "record_epsilon": epsilon,
+                "record_becomes": 1.0 if isinf(whole) else worst_posterior(whole, 0.05),
+                "errors": errors,
+                "unlearnable": [n for n, e in errors.items() if e > 1],
+            }
+        )
+    return rows
+
+
+def _sentences(
+    found: list[Advice],
+    types: Mapping[str, Written],
+    dialect: Dialect | None,
+    order: list[str],
+    pairs: list[tuple[str, str]],
+    first_rows: Mapping[str, Mapping[str, int]],
+    budgets: list[dict[str, Any]],
+) -> list[str]:
+    lines = [f"{d[0].upper()}{d[1:]}." for d in (dialect.doubts if dialect else ())]
+    lines += [f"{n}: {w.doubt}." for n, w in types.items() if w.doubt and n not in first_rows]
+    for name, rows in first_rows.items():
+        shown = ", ".join(f"{form} first in row {row}" for form, row in rows.items())
+        lines.append(f"{name}: dates are written as {shown}.")
+    padded = [n for n, w in types.items() if w.padded]
+    if padded:
+        lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")
+    repeating = [a for a in found if a.repeats]
+    for one in repeating:
+        lines.append(
+            f"{one.name} repeats: {one.repeats:.3g} records for each on average. Gamma is for a record: say in "
+            "the plan whose the records are, if they are persons'."
+        )
+    skewed = [a.name for a in found if a.full is not None and "domain" in a.settings]
+    if skewed:
+        lines.append(
+            f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}: say a domain."
+        )
+    if order:
+        lines.append(f"The order of the rows tells of {listed(order)}: the plan shuffles them.")
+    if pairs:
+        shown = "; ".join(f"{quoted(a)} gives away {quoted(b)}" for a, b in pairs[:12])
+        more = f", and {len(pairs) - 12} pairs more" if len(pairs) > 12 else ""
+        lines.append(f"Columns that determine others, so that keeping one tells the other: {shown}{more}.")
+    for row in budgets:
+        useless = f"; nothing can be learnt of {listed(row['unlearnable'])}" if row["unlearnable"] else ""
+        lines.append(
+            f"At gamma {row['gamma']:.4g} a belief of 5% in a value becomes at most {at_most(row['becomes'])}, "
+            f"over all attributes of a record {at_most(row['record_becomes'])} (epsilon "
+            f"{row['record_epsilon']:.4g}){useless}."
+        )
+    return lines

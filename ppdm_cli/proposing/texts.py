@@ -1,0 +1,174 @@
+"""What the cells of a column of text are: numbers, dates, truth values or words. Counted in one fold.
+
+Of each column it is counted how many cells are written in each way. What may be said of it afterwards is one of
+a fixed list of types, marks and formats; no cell is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ppdm_cli.engine import Batch, fold
+from ppdm_cli.tables import COMMA, Table, dates, has_clock
+
+TOKENS = (
+    "", "NA", "N/A", "n/a", "na", "#N/A", "NULL", "Null", "null", "NaN", "nan", "None", "none", "nil", ".", "-",
+    "--", "?", "(null)", "\\N", "k.A.", "k. A.",
+)  # fmt: skip
+"""What is commonly written for no value, whatever a file holds; a plan has all of it."""
+CODES = ("-9", "-99", "-999", "-9999")
+"""Numbers that commonly stand for no value, in columns that have no other numbers below zero."""
+_DAYS = (
+    "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d.%m.%y",
+    "%d/%m/%y", "%m/%d/%y",
+)  # fmt: skip
+FORMATS = tuple(d + clock for d in _DAYS for clock in ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S"))
+_DATED = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2})?)?$"
+_POINT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
+_WHOLE, _PADDED, _BELOW = r"^[+-]?\d{1,18}$", r"^[+-]?0\d", r"^-(\d*[1-9])"
+
+
+@dataclass
+class Cells:
+    """How the cells of one column are written; adds up."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+    """The first row, counted from 0, that has a date of each format."""
+
+    def merge(self, after: Cells) -> Cells:
+        self.counts.update(after.counts)
+        self.first = after.first | self.first
+        return self
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a column's cells are, out of fixed lists."""
+
+    type: str
+    comma: bool = False
+    formats: tuple[str, ...] = ()
+    coded: bool = False
+    """Whether the usual numbers for no value stand for none here."""
+    padded: bool = False
+    doubt: str = ""
+
+
+def cells_of(table: Table) -> dict[str, Cells]:
+    """Return how the cells of each column of a table of text are written."""
+    return fold(table, _seen, _merged, doing="reading") or {n: Cells() for n in table.schema.names}
+
+
+def _merged(a: dict[str, Cells], b: dict[str, Cells]) -> dict[str, Cells]:
+    return {n: a[n].merge(b[n]) for n in a}
+
+
+def _seen(batch: Batch) -> dict[str, Cells]:
+    return {n: seen(batch.column(n), batch.first_row) for n in batch.columns.schema.names}
+
+
+def seen(text: pa.Array, first_row: int = 0) -> Cells:
+    """Count how cells are written; null and what is commonly written for it aside."""
+    told = pc.and_kleene(pc.is_valid(text), pc.invert(pc.is_in(text, value_set=pa.array(TOKENS))))
+    rows = np.flatnonzero(told.to_numpy(zero_copy_only=False)) + first_row
+    text = pc.utf8_trim_whitespace(text.filter(told))
+    cells = Cells(Counter(cells=len(text)))
+    if not len(text):
+        return cells
+    counts = cells.counts
+    if bool(pc.any(pc.starts_with(text, "-")).as_py()):
+        codes = pc.is_in(text, value_set=pa.array(CODES))
+        counts["codes"] = _true(codes)
+        counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
+    counts["whole"] = _fitting(text, _WHOLE)
+    counts["padded"] = _fitting(text, _PADDED) if counts["whole"] else 0
+    if counts["whole"] == len(text):
+        counts["point"] = counts["comma"] = len(text)
+        return cells
+    counts["point"], counts["comma"] = _fitting(text, _POINT), _fitting(text, COMMA)
+    if counts["point"] == len(text):
+        return cells
+    counts["truth"] = _true(pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"])))
+    dated = pc.match_substring_regex(text, _DATED)
+    counts["dated"] = _true(dated)
+    if counts["dated"]:
+        _count_dates(cells, text.filter(dated), rows[dated.to_numpy(zero_copy_only=False)])
+    return cells
+
+
+def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
+    known = np.zeros(len(text), bool)
+    marks = [m for m in "-./:T" if pc.any(pc.match_substring(text, m)).as_py()]
+    bare = bool(pc.any(pc.invert(pc.match_substring(text, ":"))).as_py())
+    for form in FORMATS:
+        own = set(form) & set("-./:T")
+        if not own <= set(marks) or (":" not in own and not bare):
+            continue
+        fits = dates(text, [form]).is_valid().to_numpy(zero_copy_only=False)
+        if fits.any():
+            cells.counts[form] = int(fits.sum())
+            cells.first[form] = int(rows[fits.argmax()])
+            known |= fits
+    cells.counts["dates"] = int(known.sum())
+
+
+def _fitting(text: pa.Array, pattern: str) -> int:
+    return _true(pc.match_substring_regex(text, pattern))
+
+
+def _true(fits: pa.Array) -> int:
+    return int(pc.sum(fits).as_py() or 0)
+
+
+def written(cells: Cells, comma_elsewhere: bool) -> Written:
+    """Return what a column's cells are; `comma_elsewhere`: another column's numbers surely have a comma."""
+    counts, n = cells.counts, cells.counts["cells"]
+    coded = counts["codes"] > 0 and not counts["below"]
+    if n and counts["whole"] == n:
+        if counts["padded"]:
+            return Written("string", padded=True)
+        return Written("int64", coded=coded)
+    if n and counts["point"] == n and not (comma_elsewhere and counts["comma"] == n):
+        return Written("double", coded=coded)
+    if n and counts["comma"] == n:
+        return Written("double", comma=True, coded=coded)
+    if n and counts["truth"] == n:
+        return Written("bool")
+    if n and counts["dates"] == n:
+        return _written_dates(cells)
+    odd = n - max(counts["point"], counts["comma"], counts["dates"])
+    doubt = "nearly all cells are numbers or dates, and some are not" if n and 0 < odd < 0.1 * n else ""
+    return Written("string", doubt=doubt)
+
+
+def _written_dates(cells: Cells) -> Written:
+    """Return the formats of dates; of two that differ in the order of day and month, the one that fits all."""
+    counts = cells.counts
+    formats: list[str] = []
+    open_one = False
+    for form in (f for f in FORMATS if counts[f]):
+        other = form.replace("%d", "%?").replace("%m", "%d").replace("%?", "%m")
+        if form.startswith("%Y") or counts[other] == 0 or counts[form] > counts[other]:
+            formats.append(form)
+        elif counts[form] == counts[other] and form.startswith("%d"):
+            formats.append(form)
+            open_one |= True
+    if sum(counts[f] for f in formats) != counts["dates"]:
+        return Written("string", doubt="dates with day and month in either order, which nobody can tell apart")
+    kind = "timestamp[ms]" if any(map(has_clock, formats)) else "date32[day]"
+    doubt = "day and month may be the other way round in every date" if open_one else ""
+    if len(formats) > 1 and not doubt:
+        doubt = "dates of several formats"
+    plain = formats == ["%Y-%m-%d"]
+    return Written(kind, formats=() if plain else tuple(formats), doubt=doubt)
+
+
+def figures(cells: dict[str, Cells], several: dict[str, tuple[str, ...]]) -> dict[str, dict[str, int]]:
+    """Return by column the first row of each format of dates, counted from 1, where there are several."""
+    return {n: {f: cells[n].first[f] + 1 for f in formats} for n, formats in several.items()}
