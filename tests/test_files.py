@@ -39,6 +39,17 @@ READS: dict[str, tuple[str, str, str]] = {
         "in.csv flip.csv my.key",
         "-o --sidecar",
     ),
+    "perturb by groups": (
+        "perturb in.csv --gamma 9 --drop id --attribute region:mapping=groups.csv",
+        "in.csv groups.csv",
+        "-o --sidecar",
+    ),
+    "plan": ("plan in.csv more.csv", "in.csv more.csv", "-o"),
+    "estimate --plan": (
+        "estimate r.csv --truth original.csv --plan plan.toml",
+        "r.csv r.csv.ppdm.json original.csv plan.toml",
+        "-o --plot",
+    ),
     "perturb a folder": ("perturb parts --gamma 9", "parts/0.parquet parts/1.parquet", "-o --sidecar"),
     "estimate": (
         "estimate r.csv r2.csv --truth twice.csv",
@@ -134,6 +145,7 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in (0, 1):
         people(300, part).write_parquet(folder / f"parts/{part}.parquet")
     (folder / "plan.toml").write_text("gamma = 9\n")
+    (folder / "groups.csv").write_text("region,half\nnorth,a\nsouth,b\neast,b\n")
     (folder / "region.csv").write_text("north\nsouth\neast\n")
     (folder / "flip.csv").write_text(",False,True\nFalse,0.9,0.2\nTrue,0.1,0.8\n")
     (folder / "describing.toml").write_text(DESCRIBING)

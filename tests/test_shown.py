@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree
@@ -56,6 +57,7 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
     release, tree = f"{out}.parquet", f"{out}.json"
     calls = [
         ("perturb", data, "-o", release, "--gamma", "50", "--class", CLASS, "--keep", f"kept {HOSTILE}"),
+        ("plan", data, "-o", f"{out}.toml"),
         ("inspect", release),
         ("estimate", release, "--truth", data),
         ("estimate", release, "--by", CLASS),
@@ -90,10 +92,12 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
         done = here(*call)
         assert done.stdout or done.stderr or call[0] == "generate", call
         printable(done.stdout + done.stderr)
-        if call[0] in ("inspect", "estimate", "query", "entropy", "attack", "train-bayes"):
+        if call[0] in ("plan", "inspect", "estimate", "query", "entropy", "attack", "train-bayes"):
             shown = here(*call, "--json", *(["--force"] * ("-o" in call))).stdout
             printable(shown)
             assert json.dumps(HOSTILE)[1:-1] in json.dumps(json.loads(shown)), "data is as it was"
+    plan = tomllib.loads((folder / f"{out}.toml").read_text())
+    assert {CLASS, NAME} <= {*plan["attributes"], *plan.get("drop", [])}
 
 
 def test_nor_does_what_an_error_quotes(folder: Path, here: Run) -> None:

@@ -33,6 +33,7 @@ CALLS = [
     ["train-bayes", "r.parquet", "--network", "net.txt", "-o", "learned.bif", "--force"],
     ["query", "r.parquet", "select count(), mean(age), share(region = 'north') as north group by group"],
     ["generate", "--network", "learned.bif", "--records", "2000", "-o", "drawn.parquet", "--force"],
+    ["plan", "p.csv", "-o", "proposed.toml", "--force"],
 ]
 SILENT = [["inspect", "r.parquet"], CALLS[7], CALLS[14], CALLS[15]]
 """They make no pass over a table of records."""

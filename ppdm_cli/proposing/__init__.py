@@ -25,7 +25,7 @@ from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.proposing.advice import Advice, advised, determined
 from ppdm_cli.proposing.dialect import Dialect, sniff
 from ppdm_cli.proposing.looks import looks_of
-from ppdm_cli.proposing.texts import CODES, TOKENS, Written, cells_of, figures, written
+from ppdm_cli.proposing.texts import TOKENS, Written, cells_of, figures, written
 from ppdm_cli.proposing.toml import written_plan
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
@@ -159,7 +159,8 @@ def _read_as_text(
     if not dialect.header:
         found["header"] = False
     options = csv.laid_over(found | {"nulls": TOKENS})
-    plain = CsvOptions(options.delimiter, options.encoding, header=options.header, only=frozenset())
+    header = options.header
+    plain = CsvOptions(options.delimiter, options.encoding, TOKENS, header=header, only=frozenset())
     cells = cells_of(open_table(list(paths), csv=plain))
     comma = options.decimal == "," or any(
         c.counts["comma"] == c.counts["cells"] > c.counts["point"] for c in cells.values()
@@ -171,7 +172,7 @@ def _read_as_text(
             "types": {n: w.type for n, w in types.items()},
             "formats": {n: w.formats for n, w in types.items() if w.formats},
             "decimals": {n: "," for n, w in types.items() if w.comma},
-            "nulls_of": {n: CODES for n, w in types.items() if w.coded},
+            "nulls_of": {n: w.nulls for n, w in types.items() if w.nulls},
         }
     )
     several = {n: w.formats for n, w in types.items() if len(w.formats) > 1}

@@ -7,7 +7,7 @@ a fixed list of types, marks and formats; no cell is kept.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +57,14 @@ class Written:
     coded: bool = False
     """Whether the usual numbers for no value stand for none here."""
     padded: bool = False
+    quoted: bool = False
+    """Whether what is commonly written for no value is in quotes."""
     doubt: str = ""
+
+    @property
+    def nulls(self) -> tuple[str, ...]:
+        """Return the cells that mean null in this column, besides those that do in every one."""
+        return (*(TOKENS if self.quoted else ()), *(CODES if self.coded else ()))
 
 
 def cells_of(table: Table) -> dict[str, Cells]:
@@ -74,11 +81,12 @@ def _seen(batch: Batch) -> dict[str, Cells]:
 
 
 def seen(text: pa.Array, first_row: int = 0) -> Cells:
-    """Count how cells are written; null and what is commonly written for it aside."""
-    told = pc.and_kleene(pc.is_valid(text), pc.invert(pc.is_in(text, value_set=pa.array(TOKENS))))
+    """Count how cells are written; null aside, and what is commonly written for it, which is in quotes here."""
+    quoted = pc.is_in(text, value_set=pa.array(TOKENS))
+    told = pc.and_(pc.is_valid(text), pc.invert(quoted))
     rows = np.flatnonzero(told.to_numpy(zero_copy_only=False)) + first_row
     text = pc.utf8_trim_whitespace(text.filter(told))
-    cells = Cells(Counter(cells=len(text)))
+    cells = Cells(Counter(cells=len(text), quoted=_true(quoted)))
     if not len(text):
         return cells
     counts = cells.counts
@@ -128,6 +136,10 @@ def _true(fits: pa.Array) -> int:
 
 def written(cells: Cells, comma_elsewhere: bool) -> Written:
     """Return what a column's cells are; `comma_elsewhere`: another column's numbers surely have a comma."""
+    return replace(_written(cells, comma_elsewhere), quoted=cells.counts["quoted"] > 0)
+
+
+def _written(cells: Cells, comma_elsewhere: bool) -> Written:
     counts, n = cells.counts, cells.counts["cells"]
     coded = counts["codes"] > 0 and not counts["below"]
     if n and counts["whole"] == n:

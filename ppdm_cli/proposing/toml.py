@@ -8,7 +8,7 @@ from typing import Any
 
 from ppdm_cli.perturbing import QUESTION
 from ppdm_cli.proposing.advice import BINS, Advice
-from ppdm_cli.proposing.texts import CODES, TOKENS, Written
+from ppdm_cli.proposing.texts import TOKENS, Written
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WHY = {
@@ -89,8 +89,8 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
             lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
         if w.comma:
             lines.append(f'decimals.{_key(name)} = ","')
-        if w.coded:
-            lines.append(f"null_of.{_key(name)} = {_value(list(CODES))}  # common numbers for no value")
+        if w.nulls:
+            lines.append(f"null_of.{_key(name)} = {_value(w.nulls)}  # for no value, in this column")
     return lines
 
 

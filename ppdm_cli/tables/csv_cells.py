@@ -18,7 +18,7 @@ from ppdm_cli.tables.base import RowTrouble
 
 COMMA = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
 """A number with a decimal comma, and points between all its thousands or none."""
-_DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"\d{1,2}"}
+_DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"(?P<day>\d{1,2})"}
 _CLOCK = {"H": r"\d{1,2}", "M": r"\d{2}", "S": r"\d{2}"}
 _DIRECTIVE = re.compile("%(.)")
 
@@ -52,9 +52,11 @@ def dates(text: pa.Array, formats: Sequence[str]) -> pa.Array:
     """Return instants in seconds by the first format that fits each cell; null where none does."""
     found = pa.nulls(len(text), pa.timestamp("s"))
     for form in formats:
-        fits = pc.and_(pc.match_substring_regex(text, pattern(form)), pc.is_null(found))
-        some = pc.if_else(fits, text, None)
-        found = pc.coalesce(found, pc.strptime(some, format=form, unit="s", error_is_null=True))
+        parts = pc.extract_regex(text, pattern(form))
+        some = pc.if_else(pc.and_(pc.is_valid(parts), pc.is_null(found)), text, None)
+        read = pc.strptime(some, format=form, unit="s", error_is_null=True)
+        day = pc.cast(pc.struct_field(parts, "day"), pa.int64())  # the 31st of a shorter month is read on
+        found = pc.coalesce(found, pc.if_else(pc.equal(pc.day(read), day), read, None))
     return found
 
 

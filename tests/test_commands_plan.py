@@ -1,0 +1,219 @@
+"""`ppdm plan`: from a messy export to a release in two commands, and nothing of the data in the plan."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ppdm_cli import CsvOptions, perturb, plan
+from ppdm_cli.errors import PpdmError, RefusedError, UsageError
+from ppdm_cli.proposing.dialect import dialect_of, encoding_of
+from tests.conftest import Run, people
+from tests.made_exports import Made, made_export
+from tests.messy_export import export
+
+ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000")
+
+
+def test_a_messy_export_takes_two_commands_and_no_refusal(tmp_path: Path, here: Run) -> None:
+    """The trial's file: fourteen failed runs before, and a useless release; three answers are asked for."""
+    (tmp_path / "export.csv").write_bytes(export(3000))
+    said = here("plan", "export.csv", "-o", "plan.toml").stderr.decode()
+    assert "answer gamma, person, attributes.Kosten EUR.domain" in said
+    assert "Digits that begin with zeros stay text: PLZ." in said and "Patient repeats" in said
+    assert "%Y-%m-%d first in row" in said and "%d/%m/%Y first in row" in said
+    left = here("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", code=2).stderr.decode()
+    assert "leaves open 'gamma', 'person', 'attributes.Kosten EUR.domain'" in left
+    here("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", *ANSWERS, "--strict")
+    release = pl.read_parquet(tmp_path / "r.parquet")
+    kinds = dict(zip(release.columns, release.dtypes, strict=True))
+    assert {"Fall-Nr", "Patient", "Name", "Bemerkung"}.isdisjoint(kinds)
+    assert kinds["Gewicht"] == pl.Float64 and kinds["Entlassen am"] == pl.Date and kinds["Alter"] == pl.Int64
+    assert set(release["PLZ"].cast(pl.String)) <= {*"0123456789", "(other)"}
+    assert release["Alter"].null_count() and release["Kosten EUR"].max() < 20_000
+    assert 40 < release["Gewicht"].mean() < 120
+
+
+def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, here: Run) -> None:
+    (tmp_path / "export.csv").write_bytes(export(2000))
+    here("plan", "export.csv", "-o", "plan.toml", "--gamma", "9")
+    text = (tmp_path / "plan.toml").read_text().replace('person = "?"', 'person = ""')
+    (tmp_path / "plan.toml").write_text(text.replace('domain = "?"', 'domain = "0:20000"'))
+    here("perturb", "export.csv", "-o", "r.csv", "--plan", "plan.toml")
+    original = pl.read_csv(tmp_path / "export.csv", separator=";", encoding="latin-1", infer_schema=False)
+    done = json.loads(
+        here("estimate", "r.csv", "--truth", "export.csv", "--plan", "plan.toml", "--json").stdout
+    )
+    true = {(r["attribute"], r["label"]): r["true"] for r in done["rows"]}
+    zips = original["PLZ"].str.head(1).value_counts()
+    assert all(true["PLZ", z] == n for z, n in zips.iter_rows() if n >= 10)
+    costs = original["Kosten EUR"].str.replace_all(".", "", literal=True).str.replace(",", ".").cast(float)
+    high = [n for (a, label), n in true.items() if a == "Kosten EUR" and label.endswith("]")]
+    assert high == [(costs >= 18_000).sum()], "clipped to the last bin"
+    here(
+        "attack",
+        "r.csv",
+        "--truth",
+        "export.csv",
+        "--plan",
+        "plan.toml",
+        "--with",
+        "posterior",
+        "--with",
+        "audit",
+    )
+    refused = here("estimate", "r.csv", "--truth", "export.csv", code=1)
+    assert b"export.csv" in refused.stderr
+
+
+# -- nothing of the data
+
+CANARY = re.compile("canary|7313|31337", re.I)
+
+
+def test_no_cell_reaches_the_plan_the_terminal_or_json(tmp_path: Path, here: Run) -> None:
+    rng, n = np.random.default_rng(1), 400
+    rows = {
+        "name": [f"Canary{i} Canary" for i in range(n)],
+        "town": rng.choice(["CanaryTown", "Canaryville", "canary"], n).tolist(),
+        "code": [f"CANARY{i}" for i in rng.integers(0, 300, n)],
+        "pay": ["7313.5"] * (n - 1) + ["31337000"],
+        "age": rng.integers(20, 90, n).astype(str).tolist(),
+        "day": [
+            f"{d:02d}.{m:02d}.2020" for d, m in zip(rng.integers(1, 28, n), rng.integers(1, 12, n), strict=True)
+        ],
+    }
+    pl.DataFrame(rows).write_csv(tmp_path / "c.csv")
+    told = here("plan", "c.csv", "-o", "plan.toml")
+    shown = told.stdout + told.stderr
+    told = here("plan", "c.csv", "-o", "plan.toml", "--json", "--force")
+    shown += told.stdout + told.stderr
+    assert json.loads(told.stdout)["private"].startswith("counted from the data")
+    for text in (shown.decode(), (tmp_path / "plan.toml").read_text()):
+        assert not CANARY.search(text), CANARY.search(text)
+    for wrong in ('name = "Canary', "at 7313"):
+        assert CANARY.search(wrong), "the test of the test"
+
+
+def test_a_plan_does_not_change_with_values_or_counts(tmp_path: Path) -> None:
+    """Other values of the same kind, in other numbers: the same plan to the letter."""
+    texts = set()
+    for seed, rows in ((1, 3000), (2, 3000), (3, 4500)):
+        (tmp_path / "export.csv").write_bytes(export(rows, seed))
+        texts.add(plan(tmp_path / "export.csv").text)
+    assert len(texts) == 1
+    (tmp_path / "export.csv").write_bytes(export(3000).replace(b";Y;", b";012;").replace(b";N;", b";0;"))
+    assert plan(tmp_path / "export.csv").text not in texts, "the test of the test"
+
+
+# -- sixty made-up exports
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(SEEDS)
+def test_every_plan_parses_and_publishes_or_names_what_is_open(tmp_path_factory: Any, seed: int) -> None:
+    folder = tmp_path_factory.mktemp("made")
+    made = made_export(seed)
+    (folder / "export.csv").write_bytes(made.data)
+    proposal = plan(folder / "export.csv", folder / "plan.toml", gamma=9)
+    parsed = tomllib.loads((folder / "plan.toml").read_text("utf-8"))
+    assert set(parsed.get("attributes", {})) | set(parsed.get("drop", [])) == set(made.types)
+    if proposal.questions:
+        with pytest.raises(UsageError, match="leaves open"):
+            perturb(folder / "export.csv", plan=folder / "plan.toml")
+        over = {
+            "attributes": {q.split(".")[1]: {"domain": "0:1000"} for q in proposal.questions if q[0] == "a"}
+        }
+        over["drop"] = [q.removeprefix("csv.formats.") for q in proposal.questions if q.startswith("csv.")]
+        over["attributes"] = {n: w for n, w in over["attributes"].items() if n not in over["drop"]}
+        text = (folder / "plan.toml").read_text("utf-8").replace('person = "?"', 'person = ""')
+        (folder / "plan.toml").write_text(text, "utf-8")
+        release = perturb(folder / "export.csv", plan=folder / "plan.toml", **over)
+    else:
+        release = perturb(folder / "export.csv", plan=folder / "plan.toml")
+    assert release.frame.height == made.rows
+
+
+def test_sniffing_is_right_on_nineteen_of_twenty(tmp_path: Path) -> None:
+    wrong: list[tuple[int, str]] = []
+    told = 0
+    for seed in range(60):
+        made = made_export(seed)
+        (tmp_path / "export.csv").write_bytes(made.data)
+        told += len(made.types) + 2
+        wrong += [(seed, w) for w in _mistakes(tmp_path / "export.csv", made)]
+    assert len({seed for seed, _ in wrong}) <= 3 and len(wrong) <= 0.05 * told, wrong
+
+
+def _mistakes(path: Path, made: Made) -> list[str]:
+    proposal = plan(path)
+    dialect = proposal.dialect
+    assert dialect is not None
+    found = ["delimiter"] * (dialect.delimiter != made.delimiter)
+    found += ["encoding"] * (path.read_bytes().decode(dialect.encoding) != made.data.decode(made.encoding))
+    types = {c["column"]: c["type"] for c in proposal.columns}
+    return found + [n for n, t in made.types.items() if types.get(n) != t]
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        ("a,b\nä,1\n".encode(), "utf-8"),
+        ("\ufeffa,b\nä,1\n".encode(), "utf-8"),
+        ("a,b\nä,1\n".encode("latin-1"), "latin-1"),
+        ("a,b\n\u20ac,1\n".encode("cp1252"), "cp1252"),
+        ("a,b\nä,1\n".encode("utf-16"), "utf-16"),
+        ("a,b\nä,1\n".encode("utf-16-le"), "utf-16-le"),
+        (b"a,b\nx,1\n" + b"y,2\n" * 2_000_000 + b"\xe4,3\n", "latin-1"),
+    ],
+)
+def test_encodings(data: bytes, encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_bytes(data)
+    assert encoding_of(tmp_path / "e.csv") == encoding
+
+
+def test_a_doubtful_delimiter_is_said() -> None:
+    assert dialect_of(b"a;b\n1;2\n3;4\n", "utf-8").sure
+    doubtful = dialect_of(b"a;b,c\n1;2,3\n4;5,6\n", "utf-8")
+    assert not doubtful.sure and "two delimiters" in doubtful.doubts[0]
+    assert not dialect_of(b"1;2\n3;4\n", "utf-8").header
+
+
+def test_other_tables_and_declared_columns(tmp_path: Path, here: Run) -> None:
+    people(600).write_parquet(tmp_path / "p.parquet")
+    here("plan", "p.parquet", "-o", "plan.toml", "--gamma", "9")
+    assert "csv" not in tomllib.loads((tmp_path / "plan.toml").read_text())
+    here("perturb", "p.parquet", "-o", "r.parquet", "--plan", "plan.toml")
+    here("plan", "-o", "declared.toml", "--type", "age=int", "--type", "day=date", "--gamma", "5")
+    left = here("perturb", "p.parquet", "-o", "x.parquet", "--plan", "declared.toml", code=2).stderr
+    assert b"'attributes.age.domain', 'attributes.day.domain'" in left
+    for args, code in (
+        (("plan", "-o", "x.toml"), 2),
+        (("plan", "r.parquet", "-o", "x.toml"), 4),
+        (("plan", "-", "-o", "x.toml"), 2),
+        (("plan", "absent.csv", "-o", "x.toml"), 1),
+    ):
+        assert here(*args, code=code).stderr.startswith(b"ppdm: ")
+    assert not (tmp_path / "x.toml").exists()
+
+
+def test_what_a_plan_cannot_say_is_refused(tmp_path: Path) -> None:
+    frame = people(300)
+    for wrong in ({"csv": {"comma": 1}}, {"csv": {"delimiter": 5}}, {"csv": {"types": {"a": 1}}}, {"csv": 3}):
+        with pytest.raises(PpdmError):
+            perturb(frame, plan={"gamma": 9, **wrong})
+    with pytest.raises(RefusedError, match="nothing can be learnt of 'age'"):
+        perturb(frame, gamma=1.5, strict=True, drop=["income", "since"], bins=80)
+    with pytest.raises(UsageError, match="own cells for null and no type"):
+        CsvOptions(nulls_of={"x": ["-9"]})
