@@ -152,8 +152,8 @@ def perturb(
         settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
         noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
         return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
-    asked = asked_of(plan, like, settings | {"clip": clip or None})
     earlier = earlier_sidecar(like)
+    asked = asked_of(plan, like, settings | {"clip": clip or None})
     shuffle, keep_order = shuffle or (asked.shuffle and not keep_order), keep_order or asked.keep_order
     _check_ways(shuffle and keep_order, False)
     table = grouped(_original(data, csv_options(csv, asked, earlier, id), from_), asked, earlier)
