@@ -170,7 +170,7 @@ def test_what_pythons_csv_writes_is_read_back(
         ("1,a|2,b|CANARY,c|4,d", 3, "column 'n' is not of type double there"),
         ('1,a||2,"x|y"|CANARY,c', 3, "column 'n' is not of type double there"),
         ("true,a|false,b|0,c|2,d", 4, "column 'n' is not of type bool there"),
-        ("2020-01-31,a|2020-02-31,b", 2, "column 'n' is not of type timestamp"),
+        ("2020-01-31,a|2020-02-31,b", 2, "column 'n' is not written as a timestamp"),
         ('1,a|2,"b CANARY|3,c|4,"d"|5,"e"', 2, "quote that does not pair up"),
         ('1,a|2,5" CANARY|3,c', 2, "quote that does not pair up"),
         ('1,a|2,"x" CANARY|3,c', 2, "quote that does not pair up"),

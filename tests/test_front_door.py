@@ -65,6 +65,7 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
     release, age = ppdm_cli.perturb(people(600), gamma=9, **given), Network.of([Node("age")])
     return {
         "perturb": lambda t: ppdm_cli.perturb(t, gamma=9),
+        "plan": lambda t: ppdm_cli.plan(t),
         "estimate": lambda t: ppdm_cli.estimate(t, sidecar=sidecar),
         "estimate truth": lambda t: ppdm_cli.estimate(release.frame, sidecar=sidecar, truth=t),
         "query": lambda t: ppdm_cli.query(t, sidecar=sidecar).count(),
@@ -360,7 +361,7 @@ def test_no_result_prints_over_300_characters() -> None:
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught), learnt, learnt.network,
+               ppdm_cli.plan(data), asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught), learnt, learnt.network,
                ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")]  # fmt: skip
     assert fitted.tree.size > 10
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}

@@ -60,8 +60,8 @@ class Proposal(Shown):
     def _words(self) -> list[str]:
         return [counted(len(self.columns), "column"), *self.sentences]
 
-    def _body(self) -> str:
-        return self.text
+    def _body(self) -> list[str]:
+        return self.sentences
 
 
 @one_run()
