@@ -361,7 +361,8 @@ def test_no_result_prints_over_300_characters() -> None:
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               ppdm_cli.plan(data), asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught), learnt, learnt.network,
+               ppdm_cli.plan(data),
+               asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught), learnt, learnt.network,
                ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")]  # fmt: skip
     assert fitted.tree.size > 10
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
