@@ -356,8 +356,13 @@ def test_the_command_line_makes_shows_and_refuses(ppdm: Run, here: Run, tmp_path
         <= shown["record"]["worst_posterior"]
     )
     assert shown["attributes"][0]["published"] == 0.5
-    left = here("entropy", "r.csv", code=4)
-    assert left.stderr.decode().count("\n") == 1 and "several recipes" in left.stderr.decode()
+    rows = json.loads(here("entropy", "r.csv", "--json").stdout)["rows"]
+    by_attribute = {r["attribute"]: r for r in rows}
+    assert set(by_attribute) == {"age", "pay", "town"} | {"level"} & set(by_attribute)
+    for name in by_attribute:
+        published = sum(r["published"] for r in rows if r["attribute"] == name)
+        assert published == pytest.approx(0.5), "a row for each way in which it is published"
+    assert all(0 < r["gamma"] < np.exp(2) and r["records"] == 4000 * r["published"] for r in rows)
     header = (tmp_path / "r.csv").read_text().split("\n")
     assert header[0].endswith(f",ill,{COLUMN}") and ",," in "".join(header[1:5])
 

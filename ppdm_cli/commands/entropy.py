@@ -13,9 +13,9 @@ from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
 _SHOWN = (
-    "attribute", "gamma", "N", "half_width", "entropy", "entropy_share", "information", "condition_number",
-    "epsilon", "staying", "neighbourhood", "rho2", "expected_error", "kang_bound", "copies", "gamma_together",
-    "accuracy",
+    "attribute", "published", "gamma", "N", "half_width", "entropy", "entropy_share", "information",
+    "condition_number", "epsilon", "staying", "neighbourhood", "rho2", "expected_error", "kang_bound", "copies",
+    "gamma_together", "accuracy",
 )  # fmt: skip
 _TITLES = {
     "half_width": "half-width", "entropy": "H(M)", "entropy_share": "of max", "information": "bits told",

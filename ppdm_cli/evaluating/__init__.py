@@ -98,7 +98,7 @@ def entropy(
                 "a release has its own gammas, bins, matrices, prior and records",
                 "leave out --gamma, --bins, --matrix, --prior and --records",
             )
-        table, sidecar = open_release(release, sidecar)
+        table, sidecar = open_release(release, sidecar, withholding=True)
         return Entropy(of_release(table, sidecar, rho1=rho1), sidecar)
     sizes = BINS if bins is None and prior is None else () if bins is None else _several(bins)
     rows = of_grid(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from math import log2
 from typing import Any
@@ -14,7 +14,8 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Request, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.errors import UsageError
-from ppdm_cli.estimating import count, maximum_likelihood
+from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
+from ppdm_cli.estimating import Coverage, count, estimates, maximum_likelihood
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -91,7 +92,12 @@ def of_grid(
 
 
 def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[dict[str, Any]]:
-    """Return a row for every perturbed attribute, under the prior estimated from the release itself."""
+    """Return a row for every perturbed attribute, under the prior estimated from the release itself.
+
+    Of several recipes a row for each way in which an attribute is published.
+    """
+    if sidecar.withholding:
+        return _told(list(_of_several(table, sidecar, rho1)))
     if any(c.noise is not None for c in sidecar.channels):
         raise UsageError(
             "additive noise publishes numbers, not values of a domain: it has no H(M)",
@@ -104,6 +110,23 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
         prior = maximum_likelihood(counts, [channel.matrix]) / n if n else None
         rows.append({"attribute": channel.name} | row(channel, rho1, n, prior))
     return _told(rows)
+
+
+def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[str, Any]]:
+    names = [a.name for a in sidecar.perturbed]
+    done, records = estimates(table, sidecar, [(n,) for n in names], DEFAULT_ESTIMATOR, Coverage())
+    total = sum(d.weight for d in sidecar.dealt)
+    for name, found in zip(names, done, strict=True):
+        prior = np.maximum(found.estimate, 0) + 1e-12
+        ways: dict[tuple[float, ...], tuple[Channel, int]] = {}
+        for recipe in (d for d in sidecar.dealt if name in d.through):
+            if (axis := recipe.marginal([name])) is not None:
+                key = (axis.matrix.outputs, axis.matrix.amplification, axis.matrix.staying)
+                ways[key] = (axis, ways.get(key, (axis, 0))[1] + recipe.weight)
+        for axis, weight in ways.values():
+            n = records * weight / total
+            own = row(axis, rho1, n, prior / prior.sum())
+            yield {"attribute": name, "published": weight / total} | own
 
 
 def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
