@@ -359,11 +359,11 @@ def test_no_result_prints_over_300_characters() -> None:
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
     asked = ppdm_cli.query(frame, sidecar=sidecar)
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
+    designs = ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               ppdm_cli.plan(data),
-               asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught), learnt, learnt.network,
-               ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")]  # fmt: skip
+               ppdm_cli.plan(data), asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught),
+               learnt, learnt.network, designs]  # fmt: skip
     assert fitted.tree.size > 10
     assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
     for result in results:
@@ -381,16 +381,14 @@ def subclasses(kind: type) -> Iterator[type]:
 
 def test_the_names_of_the_front_door() -> None:
     wanted = {"Sidecar", "PpdmError", "UsageError", "DataError", "MismatchError", "RefusedError", "CsvOptions"}
-    assert (
-        wanted | {"inspect", "entropy", "train_tree", "predict"} <= set(ppdm_cli.__all__) == set(dir(ppdm_cli))
-    )
+    wanted |= {"inspect", "entropy", "train_tree", "predict"}
+    assert wanted <= set(ppdm_cli.__all__) == set(dir(ppdm_cli))
     for name in set(ppdm_cli.__all__) - {"__version__"}:
         found = getattr(ppdm_cli, name)
         assert found is getattr(ppdm_cli, name) and pickle.loads(pickle.dumps(found)) is found, name
     for function in FUNCTIONS:
         assert getattr(ppdm_cli, function).__doc__ and "self" not in [p.name for p in parameters(function)]
-    for kind in (Release, ppdm_cli.Reconstructed):
-        assert kind.__annotations__["frame"] == "pl.DataFrame | None"
+    assert all(k.__annotations__["frame"] == "pl.DataFrame | None" for k in (Release, ppdm_cli.Reconstructed))
     assert inspection.signature(ppdm_cli.predict).return_annotation == "pl.DataFrame"
 
 

@@ -138,12 +138,10 @@ def perturb(
     to: Literal["arrow", "csv"] | None = None,
     **settings: Any,
 ) -> Release:
-    """Perturb a table: a path, several, "-", or anything that speaks Arrow.
+    """Perturb a table, a path, several, "-", or anything that speaks Arrow, into `output`, or else a frame.
 
-    `output` names the release's file, or "-"; without it the release comes back as a polars frame. `plan` is a
-    `Plan`, a mapping of its settings, or a TOML file; settings named besides are laid over it, attributes such
-    as `{"age": {"gamma": 5, "bins": 24, "domain": [0, 120]}}`. Of several `copies` the first comes back. Some
-    schemes keep a `tree`. A `ledger` gets an entry about its `people` before the release appears.
+    `plan` is a `Plan`, a mapping or a TOML file; settings are laid over it, such as
+    attributes={"age": {"gamma": 5}}. Of `copies` the first comes back. A `ledger` gets its entry before.
     """
     entering = Entering(ledger, people)
     key, key_path, known_design = _key(seed, key_file, id, order_key)
@@ -154,8 +152,7 @@ def perturb(
         return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
     earlier = earlier_sidecar(like)
     asked = asked_of(plan, like, settings | {"clip": clip or None})
-    shuffle, keep_order = shuffle or (asked.shuffle and not keep_order), keep_order or asked.keep_order
-    _check_ways(shuffle and keep_order, False)
+    shuffle, keep_order = _order(asked, shuffle, keep_order)
     table = grouped(_original(data, csv_options(csv, asked, earlier, id), from_), asked, earlier)
     with ExitStack() as stack:
         targets = [Output(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
@@ -174,8 +171,8 @@ def perturb(
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
         publish(*kept, *shared, *targets)
-    found = review.found(id) | {"sized": asked.bins == "auto", "account": entering.account}
-    return Release(filled[0], targets[0].frame, **found, shuffled=shuffle)
+    found = review.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "shuffled": shuffle}
+    return Release(filled[0], targets[0].frame, **found)
 
 
 def _sidecars(
@@ -266,6 +263,13 @@ def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:
         raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
     if no_place_for_sidecar:
         raise UsageError("CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE")
+
+
+def _order(asked: Plan, shuffle: bool, keep_order: bool) -> tuple[bool, bool]:
+    """Return whether rows are shuffled, or their order kept: as said here, else as the plan says."""
+    shuffle, keep_order = shuffle or (asked.shuffle and not keep_order), keep_order or asked.keep_order
+    _check_ways(shuffle and keep_order, False)
+    return shuffle, keep_order
 
 
 def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None) -> Table:

@@ -48,7 +48,7 @@ def attacks(rows: list[dict[str, Any]], target: Target) -> None:
         axis = None if orient is None else alt.Axis(format=form, orient=orient, tickCount=6)
         return alt.X(f"{field}:Q", title=title if orient else None, axis=axis, scale=alt.Scale(zero=True))
 
-    bars = base.mark_bar(height={"band": 0.9}).encode(x=x("value", "bottom"), yOffset=apart)
+    bars = base.mark_bar(height=alt.RelativeBandSize(band=0.9)).encode(x=x("value", "bottom"), yOffset=apart)
     interval = base.mark_rule(color="black").encode(x=x("low"), x2="high:Q", yOffset=apart)
     prior = base.mark_tick(thickness=2).encode(x=x("prior", "top"), yOffset=apart)
     layers = [
