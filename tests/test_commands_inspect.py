@@ -97,7 +97,7 @@ def test_without_a_command_the_help_is_shown_line_by_line(here: Run) -> None:
 def test_what_is_misspelt_gets_a_suggestion(release: Path, here: Run) -> None:
     ppdm = here
     assert b"Did you mean 'perturb'?" in ppdm("pertub", "x", code=2).stderr
-    assert b"Commands: perturb, inspect" in ppdm("xyz", code=2).stderr
+    assert b"Commands: plan, perturb, inspect" in ppdm("xyz", code=2).stderr
     people().write_csv(release / "data.csv")
     base = ("perturb", "data.csv", "-o", "x.csv", "--gamma", "9")
     for option in ("--keep", "--drop", "--class"):

@@ -143,8 +143,8 @@ def test_ctrl_c_in_the_middle_of_the_work_leaves_what_was_there(millions: Path, 
 def test_a_second_ctrl_c_while_stopping_changes_nothing(tmp_path: Path) -> None:
     code = (
         "import os, signal, ppdm_cli.commands as c\n"
-        "say = c._say\n"
-        "c._say = lambda text: (os.kill(os.getpid(), signal.SIGINT), say(text))\n"
+        "fail = c.fail\n"
+        "c.fail = lambda *told: (os.kill(os.getpid(), signal.SIGINT), fail(*told))[1]\n"
         "def work(**_): raise KeyboardInterrupt\n"
         "c.cli.main = work\n"
         "c.main()"

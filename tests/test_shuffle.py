@@ -29,7 +29,7 @@ def places(rows: int, seed: int, identifiers: list[str] | None = None) -> np.nda
         [described("x", domain, "declared")], [GammaDiagonalSpec(attributes=["x"], gamma=9)], None, []
     )
     who = None if identifiers is None else "id"
-    work = Substituter(plan, Key.from_seed(seed), clip=False, identifier=who, shuffle=True)
+    work = Substituter(plan, Key.from_seed(seed), identifier=who, shuffle=True)
     batch = pa.RecordBatch.from_pydict({"x": [0] * rows, "id": identifiers or [""] * rows})
     done = work(Batch(batch, 0, 0, "here", 0))
     assert done.places is not None

@@ -33,7 +33,7 @@ CALLS = [
     ["train-bayes", "r.parquet", "--network", "net.txt", "-o", "learned.bif", "--force"],
     ["query", "r.parquet", "select count(), mean(age), share(region = 'north') as north group by group"],
     ["generate", "--network", "learned.bif", "--records", "2000", "-o", "drawn.parquet", "--force"],
-    ["plan", "p.csv", "-o", "proposed.toml", "--force"],
+    ["plan", "o.csv", "-o", "proposed.toml", "--force"],
 ]
 SILENT = [["inspect", "r.parquet"], CALLS[7], CALLS[14], CALLS[15]]
 """They make no pass over a table of records."""
@@ -70,6 +70,7 @@ def stocked(folder: Path) -> Path:
     """All that the calls read."""
     table().write_parquet(folder / "p.parquet")
     table().write_csv(folder / "p.csv")
+    table().write_csv(folder / "o.csv")
     (folder / "plan.toml").write_text(PLAN)
     (folder / "net.txt").write_text("region -> group\nmember -> group\n")
     (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")

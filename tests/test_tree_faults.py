@@ -92,7 +92,7 @@ def test_ctrl_c_while_predicting_leaves_what_was_there(noise: Path, here: Run) -
         command = [sys.executable, "-m", "ppdm_cli", *args, "--from", "csv", "--force"]
         running = subprocess.Popen(command, cwd=noise, stdin=-1, stdout=-1, stderr=-1)
         with pytest.raises(subprocess.TimeoutExpired):
-            running.wait(1.5)
+            running.wait(4)
         running.send_signal(2)
         out, err = running.communicate(timeout=20)
         assert (running.returncode, out) == (130, b"")

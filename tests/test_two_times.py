@@ -31,7 +31,7 @@ def released(codes: np.ndarray, gamma: int, N: int, key: Key = KEY) -> np.ndarra
     domain = Categories(pa.int64(), list(range(N)), False)
     spec = GammaDiagonalSpec(attributes=["x"], gamma=gamma)
     plan = ResolvedPlan([described("x", domain, "declared")], [spec], None, [])
-    work = Substituter(plan, key, clip=False, identifier=None, shuffle=False)
+    work = Substituter(plan, key, identifier=None, shuffle=False)
     batch = pa.RecordBatch.from_arrays([pa.array(codes, pa.int64())], names=["x"])
     return work(Batch(batch, 0, 0, "here", 0)).batch.column("x").to_numpy()
 

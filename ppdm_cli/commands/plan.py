@@ -15,6 +15,7 @@ from ppdm_cli.commands.options import FILE, csv_options, file_option, force_opti
     epilog="""\b
 Examples:
   ppdm plan export.csv -o plan.toml
+  ppdm plan --type age=int --type city=string -o plan.toml
   ppdm perturb export.csv -o release.parquet --plan plan.toml --gamma 9
 
 \b

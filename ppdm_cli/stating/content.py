@@ -246,7 +246,7 @@ def _utility(m: Material) -> list[Part]:
         known = {r["attribute"] for r in m.attributes if r.get("condition_number") is not None}
         rows = []
         for channel in m.sidecar.channels:
-            if channel.name in known and channel.noise is None:
+            if channel.name in known and channel.noise is None and channel.matrix.invertible:
                 N, error = channel.domain.size, channel.matrix.expected_error(records) / records
                 rows.append([channel.name, percent(1 / N), f"{100 * error / sqrt(N):.2g} points"])
         if rows:
