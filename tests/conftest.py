@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,15 @@ from ppdm_cli.tables import CsvOptions, Table, format_of, open_table
 
 Coins(bytes(32))  # loads the cipher, which takes longer than the deadline of an example
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
+@pytest.fixture(autouse=True)
+def _interrupts() -> Iterator[None]:
+    """A run that was interrupted ignores the next ^C; the test after it, and its children, must not."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if signal.getsignal(signal.SIGINT) is not before:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
