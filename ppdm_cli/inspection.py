@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
-from ppdm_cli.errors import UsageError, listed, some
+from ppdm_cli.errors import UsageError, counted, listed, some
 from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.privacy import epsilon, worst_posterior
 from ppdm_cli.releases import open_release, read_sidecar
@@ -275,7 +275,7 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
         return [f"Over a record no gamma holds, because none holds for {names}."] * bool(names)
     many = len(sidecar.perturbed)
     attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
-    whose = f"the {record['rows']} records of a person" if record["unit"] == "person" else "a record"
+    whose = f"the {counted(record['rows'], 'record')} of a person" if record["unit"] == "person" else "a record"
     of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
     worst = at_most(record["worst_posterior"])
     worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves

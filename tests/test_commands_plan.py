@@ -217,3 +217,13 @@ def test_what_a_plan_cannot_say_is_refused(tmp_path: Path) -> None:
         perturb(frame, gamma=1.5, strict=True, rare="publish", bins=80)
     with pytest.raises(UsageError, match="own cells for null and no type"):
         CsvOptions(nulls_of={"x": ["-9"]})
+
+
+def test_nobodys_records_are_an_answer_too(tmp_path: Path, here: Run) -> None:
+    people(200).with_columns(who=pl.Series([f"p{i // 2}" for i in range(200)])).write_csv(tmp_path / "d.csv")
+    (tmp_path / "p.toml").write_text('gamma = 9\nperson = "?"\nrows_per_person = 1\ndrop = ["who"]\n')
+    args = ("perturb", "d.csv", "-o", "r.csv", "--plan", "p.toml", "--shuffle")
+    assert b"--person COLUMN, or '' for none" in here(*args, code=2).stderr
+    assert b"200 records to r.csv" in here(*args, "--person", "").stderr
+    said = here(*args, "--person", "who", "--force").stderr
+    assert b"100 records to r.csv" in said and b"the 1 record of a person" in said.replace(b"\n", b" ")

@@ -57,6 +57,8 @@ class Plan(Settings):
             plan = read_toml(Path(plan))
         if not isinstance(plan, Plan):
             plan = cls(**_read(answered(plan or {}, over)))
+        if over.get("person") == "":  # nobody's: the answer to a plan that asks
+            over |= {"person": None, "rows_per_person": None}
         if {"gamma", "rho1", "record_epsilon"} & set(over):
             plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
         keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})

@@ -101,6 +101,12 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
     return found + [f"attributes.{n}.{k}" for n, w in _items(attributes) for k, v in _items(w) if v == QUESTION]
 
 
+_EXAMPLES = {
+    "gamma": ", or by an option such as --gamma 9",
+    "person": ", or by an option: --person COLUMN, or '' for none",
+}
+
+
 def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
     """Return a plan's settings without its question marks, all of which the settings laid over it answer.
 
@@ -112,7 +118,7 @@ def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
     if left:
         raise UsageError(
             f"the plan leaves open {listed(left)}",
-            "answer its question marks from what is publicly known, or by options such as --gamma 9",
+            f"answer its question marks from what is publicly known{_EXAMPLES.get(left[0], '')}",
         )
     found: dict[str, Any] = {k: v for k, v in plan.items() if v != QUESTION}
     found |= {k: over[k] for k in plan if k not in found and k in over and k not in _PRIVACY}
