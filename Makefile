@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test bench faults fuzz papers peers docs clean
+.PHONY: demo test long bench faults fuzz papers peers docs clean
 
 demo: $(READY)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -14,6 +14,9 @@ test: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest
+
+long: $(READY)
+	$(BIN)/pytest -m long
 
 faults: $(READY)
 	$(BIN)/python -m tests.faults
@@ -25,7 +28,7 @@ fuzz: $(READY)
 	$(BIN)/python -m tests.costs
 	$(BIN)/python -m tests.fuzz 10000
 
-papers: $(READY)
+papers: long
 	$(BIN)/python -m tests.papers.fig2
 	$(BIN)/python -m tests.papers.one_value
 	$(BIN)/python -m tests.papers.by_class

@@ -142,7 +142,6 @@ def check(folder: Path, old: dict[str, bytes], new: dict[str, bytes], ran: Ran, 
     assert not left or kind == "unlink", "nobody can tidy up where removing fails, but only there"
     after = {n: b for n, b in after.items() if n not in left}
     mixed = [n for n in {*after, *old} if after.get(n) not in (old.get(n), new.get(n))]
-    mixed = [n for n in {*after, *old} if after.get(n) not in (old.get(n), new.get(n))]
     assert _plain(after) in (_plain(old), _plain(new)), mixed
     assert (code == 0) == (_plain(after) == _plain(new)) or "'standard output'" in said, (code, said)
     if code:
@@ -184,7 +183,7 @@ def _traced(folder: Path, log: Path, args: tuple[str, ...]) -> Points:
         for at in range(1, 1000):
             inject = f"inject={calls}:error={code}:when={at}"
             ran = _run(folder, *args, before=("strace", "-f", "-y", "-o", str(log), "-e", inject))
-            failed = re.findall(r".*\(INJECTED\)", log.read_text())
+            failed = _injected(log.read_text())
             if ran[0] == HUNG or any("anon_inode" in line for line in failed):
                 ran = (1, "ppdm: threads; they wake each other by writing, to what is no file\n")
             else:
@@ -193,6 +192,18 @@ def _traced(folder: Path, log: Path, args: tuple[str, ...]) -> Points:
             if not failed and ran[0] == 0:
                 break
     return points
+
+
+def _injected(log: str) -> list[str]:
+    """Return the calls that were made to fail, whole where strace tells of one in two lines."""
+    begun, failed = dict[str, str](), []
+    for line in log.splitlines():
+        thread = line.partition(" ")[0]
+        if line.endswith("<unfinished ...>"):
+            begun[thread] = line
+        elif line.endswith("(INJECTED)"):
+            failed.append(begun.get(thread, "") + line if " resumed>" in line else line)
+    return failed
 
 
 def main() -> None:

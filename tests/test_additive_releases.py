@@ -275,15 +275,15 @@ def test_a_class_under_noise_is_reconstructed_first() -> None:
 
 @pytest.mark.parametrize("method", ["by-class", "global"])
 @pytest.mark.parametrize("noise", ["uniform", "normal"])
-def test_the_papers_comparison_runs_end_to_end(noise: str, method: str, here: Run, tmp_path: Path) -> None:
-    here("generate", "--function", "2", "--records", "20000", "--seed", "7", "-o", "t.parquet")
-    here("generate", "--function", "2", "--records", "5000", "--seed", "8", "-o", "test.parquet")
+def test_the_papers_comparison_runs_end_to_end(noise: str, method: str, ppdm: Run, tmp_path: Path) -> None:
+    ppdm("generate", "--function", "2", "--records", "20000", "--seed", "7", "-o", "t.parquet")
+    ppdm("generate", "--function", "2", "--records", "5000", "--seed", "8", "-o", "test.parquet")
     wanted = ["--scheme", "additive", "--noise", noise, "--sd", "25%", "--bins", "20", "--seed", "3"]
-    done = here("perturb", "t.parquet", "-o", "r.parquet", *wanted, "--class", "group", "--keep", "group")
+    done = ppdm("perturb", "t.parquet", "-o", "r.parquet", *wanted, "--class", "group", "--keep", "group")
     assert b"Additive noise promises nothing" in done.stderr and b"of the domain" in done.stderr
-    assert b"Additive noise promises nothing" in here("inspect", "r.parquet").stdout
-    assert b"E, the paper's error" in here("estimate", "r.parquet", "--truth", "t.parquet").stdout
-    here("reconstruct", "r.parquet", "-o", "back.parquet", "--method", method)
+    assert b"Additive noise promises nothing" in ppdm("inspect", "r.parquet").stdout
+    assert b"E, the paper's error" in ppdm("estimate", "r.parquet", "--truth", "t.parquet").stdout
+    ppdm("reconstruct", "r.parquet", "-o", "back.parquet", "--method", method)
     tree = [
         "train-tree",
         "back.parquet",
@@ -295,31 +295,31 @@ def test_the_papers_comparison_runs_end_to_end(noise: str, method: str, here: Ru
         "-o",
         "t.json",
     ]
-    accuracy = json.loads(here(*tree).stdout)["test"]["accuracy"]
+    accuracy = json.loads(ppdm(*tree).stdout)["test"]["accuracy"]
     test = pl.read_parquet(tmp_path / "test.parquet")["group"]
     guessing = max((test == label).mean() for label in "AB")  # type: ignore[type-var]
     assert accuracy > guessing + (0.05 if method == "by-class" else -0.05), (accuracy, guessing)
 
 
-def test_a_plan_file_and_options_and_the_next_batch(here: Run, tmp_path: Path) -> None:
+def test_a_plan_file_and_options_and_the_next_batch(ppdm: Run, tmp_path: Path) -> None:
     people(2000).write_parquet(tmp_path / "p.parquet")
     (tmp_path / "plan.toml").write_text(
         'scheme = "additive"\nnoise = "uniform"\nsd = "20%"\nbins = 20\nkeep = ["group"]\nrare = "publish"\n'
         "[attributes.age]\ndomain = [0, 100]\nsd = 7\n"
     )
-    said = json.loads(here("perturb", "p.parquet", "-o", "r.parquet", "--plan", "plan.toml", "--json").stdout)
+    said = json.loads(ppdm("perturb", "p.parquet", "-o", "r.parquet", "--plan", "plan.toml", "--json").stdout)
     assert [a["sd"] for a in said["attributes"]][:2] == [7, 80] and said["record"]["perturbed_gamma"] == "inf"
-    here("perturb", "p.parquet", "-o", "s.parquet", "--like", "r.parquet")
+    ppdm("perturb", "p.parquet", "-o", "s.parquet", "--like", "r.parquet")
     assert (
         open_release(tmp_path / "s.parquet")[1].perturbed == open_release(tmp_path / "r.parquet")[1].perturbed
     )
-    assert b"4000 records" in here("estimate", "r.parquet", "s.parquet").stdout
-    here("perturb", "p.parquet", "-o", "u.parquet", "--plan", "plan.toml", "--attribute", "age:sd=8")
-    stderr = here("estimate", "r.parquet", "u.parquet", code=3).stderr
+    assert b"4000 records" in ppdm("estimate", "r.parquet", "s.parquet").stdout
+    ppdm("perturb", "p.parquet", "-o", "u.parquet", "--plan", "plan.toml", "--attribute", "age:sd=8")
+    stderr = ppdm("estimate", "r.parquet", "u.parquet", code=3).stderr
     assert b"differs in matrix: uniform noise of sd 7 and uniform noise of sd 8" in stderr
-    stderr = here("entropy", "r.parquet", code=2).stderr
+    stderr = ppdm("entropy", "r.parquet", code=2).stderr
     assert b"it has no H(M)" in stderr
-    here("estimate", "r.parquet", "--attribute", "age", "--plot", "age.html")
+    ppdm("estimate", "r.parquet", "--attribute", "age", "--plot", "age.html")
     assert "estimate" in (tmp_path / "age.html").read_text()
 
 

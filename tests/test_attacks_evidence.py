@@ -76,7 +76,7 @@ def test_what_a_guess_is_worth_has_the_mean_of_what_will_be_measured(shape: str,
     guess = target.guessed(likely * M)
     measures = ("exact", "exact_prior", "near", "near_prior", "numbers", "e2", "b2", "away")
     places = [SUMS.index(k) for k in measures]
-    one = [told(target, likely[None], np.array([y]), np.ones(1)).sums[places] for y in range(len(M))]
+    one = [told(target, likely[None], np.array([y])).sums[places] for y in range(len(M))]
     found = M.T @ np.array(one)
     for x in range(n):
         is_near = [bool(target.is_near(np.array(g), np.array(x))) for g in guess.near]
@@ -89,6 +89,7 @@ def test_what_a_guess_is_worth_has_the_mean_of_what_will_be_measured(shape: str,
         ], abs=1e-9)  # fmt: skip
 
 
+@pytest.mark.long
 def test_intervals_of_expectations_hold_what_is_measured() -> None:
     """At most a tenth may miss, where a twentieth is meant: figures of one release miss together."""
     total = 0

@@ -69,17 +69,17 @@ def test_bins_that_fit_may_be_fewer_where_records_are_few(matrix: str) -> None:
     assert best_bins(5, KINDS[matrix], 10**6, fits=True) == best_bins(5, KINDS[matrix], 10**6)
 
 
-def test_what_is_said_of_a_column_wins(tmp_path: Path, here: Run) -> None:
+def test_what_is_said_of_a_column_wins(tmp_path: Path, ppdm: Run) -> None:
     table().write_csv(tmp_path / "t.csv")
     args = ("perturb", "t.csv", "--gamma", "5", "--bins", "auto", "--domain", "x=0:100", "--domain", "y=0:100")
-    here(*args, "-o", "r.csv", "--attribute", "y:bins=33")
+    ppdm(*args, "-o", "r.csv", "--attribute", "y:bins=33")
     assert (of(tmp_path / "r.csv")["x"], of(tmp_path / "r.csv")["y"]) == (7, 33)
     (tmp_path / "p.toml").write_text(
         'gamma = 5\nbins = "auto"\n[attributes]\nx = { edges = [0, 10, 100] }\ny = { domain = [0, 100] }\n'
     )
-    here("perturb", "t.csv", "-o", "p.csv", "--plan", "p.toml")
+    ppdm("perturb", "t.csv", "-o", "p.csv", "--plan", "p.toml")
     assert (of(tmp_path / "p.csv")["x"], of(tmp_path / "p.csv")["y"]) == (2, 7)
-    here("perturb", "t.csv", "-o", "like.csv", "--like", "p.csv")
+    ppdm("perturb", "t.csv", "-o", "like.csv", "--like", "p.csv")
     assert of(tmp_path / "like.csv") == of(tmp_path / "p.csv")
 
 

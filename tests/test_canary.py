@@ -71,12 +71,12 @@ OPTIONS = {
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("fault", CSVS)
 @pytest.mark.parametrize("first", [True, False])
-def test_a_faulty_csv_tells_no_cell(fault: str, options: str, first: bool, tmp_path: Path, here: Run) -> None:
+def test_a_faulty_csv_tells_no_cell(fault: str, options: str, first: bool, tmp_path: Path, ppdm: Run) -> None:
     rows = CSVS[fault] + ROWS if first else ROWS + CSVS[fault]
     (tmp_path / "in.csv").write_bytes(b"n,s,d\n" + rows.encode("latin-1"))
     args = ("perturb", "in.csv", "-o", "r.csv", "--gamma", "9", *OPTIONS[options])
     expected_code: Any = Anything()
-    done = here(*args, code=expected_code)
+    done = ppdm(*args, code=expected_code)
     assert not seen(done.stdout + done.stderr), done.stderr
     assert b"inside ppdm" not in done.stderr
     if expected_code.code:
@@ -210,15 +210,15 @@ def test_a_private_value_is_in_no_output_and_no_message(
         assert name == "in.parquet" or not seen(content), name
 
 
-def test_neither_seed_nor_key_is_in_any_output(tmp_path: Path, here: Run) -> None:
+def test_neither_seed_nor_key_is_in_any_output(tmp_path: Path, ppdm: Run) -> None:
     people(400).with_row_index("id").write_csv(tmp_path / "in.csv")
     (tmp_path / "k.key").write_text(WORD.encode().hex().ljust(64, "a"))
     (tmp_path / "k.key").chmod(0o600)
     key = bytes.fromhex((tmp_path / "k.key").read_text())
     for suffix in ("csv", "arrow", "parquet"):
         for options in (("--key-file", "k.key", "--id", "id"), ("--seed", str(NUMBER), "--drop", "id")):
-            done = here("perturb", "in.csv", "-o", f"r.{suffix}", "--gamma", "9", "--force", *options)
-            done = here("inspect", f"r.{suffix}", "--json")
+            done = ppdm("perturb", "in.csv", "-o", f"r.{suffix}", "--gamma", "9", "--force", *options)
+            done = ppdm("inspect", f"r.{suffix}", "--json")
             for name, content in listing(tmp_path).items():
                 if name.startswith("r."):
                     assert not seen(content) and key not in content and key.hex().encode() not in content

@@ -47,18 +47,18 @@ def test_what_is_learnt_of_it_are_the_ten_digits() -> None:
     assert set(guessed) == set(range(10)) and (guessed == digits()["digit"]).mean() > 0.3
 
 
-def test_the_command_takes_the_rule_from_a_plan_and_from_an_earlier_release(here: Run, tmp_path: Path) -> None:
+def test_the_command_takes_the_rule_from_a_plan_and_from_an_earlier_release(ppdm: Run, tmp_path: Path) -> None:
     data = digits()
     data[:3_000].write_parquet(tmp_path / "a.parquet")
     data[3_000:].write_csv(tmp_path / "b.csv")
     strokes = "".join(f"[attributes.stroke{j}]\ndomain = [0, 100]\n" for j in range(3))
     (tmp_path / "plan.toml").write_text(f'gamma = 9\nbins = "auto"\nclass = "digit"\n{strokes}')
-    here("perturb", "a.parquet", "-o", "ra.parquet", "--plan", "plan.toml")
-    here("perturb", "b.csv", "-o", "rb.csv", "--like", "ra.parquet", "--type", "digit=int64")
+    ppdm("perturb", "a.parquet", "-o", "ra.parquet", "--plan", "plan.toml")
+    ppdm("perturb", "b.csv", "-o", "rb.csv", "--like", "ra.parquet", "--type", "digit=int64")
     assert set(pl.read_parquet(tmp_path / "ra.parquet")["digit"]) == set(range(10))
-    here("reconstruct", "ra.parquet", "rb.csv", "-o", "both.csv")
+    ppdm("reconstruct", "ra.parquet", "rb.csv", "-o", "both.csv")
     assert set(pl.read_csv(tmp_path / "both.csv")["digit"]) == set(range(10))
-    here("train-tree", "ra.parquet", "-o", "tree.json")
+    ppdm("train-tree", "ra.parquet", "-o", "tree.json")
 
 
 def numbers(values: int) -> pl.DataFrame:
@@ -72,7 +72,7 @@ def test_a_thousand_labels_are_the_most() -> None:
 
 
 @pytest.mark.parametrize("domain", ["0:1000", "2020-01-01:2024-01-01", "0:1"])
-def test_a_declared_range_of_too_many_labels_is_refused(domain: str, here: Run, tmp_path: Path) -> None:
+def test_a_declared_range_of_too_many_labels_is_refused(domain: str, ppdm: Run, tmp_path: Path) -> None:
     columns = {
         "0:1000": pl.int_range(50, eager=True),
         "0:1": pl.int_range(50, eager=True) / 50,
@@ -91,7 +91,7 @@ def test_a_declared_range_of_too_many_labels_is_refused(domain: str, here: Run, 
         "--domain",
         f"y={domain}",
     ]
-    said = here(*wanted, code=4).stderr.decode()
+    said = ppdm(*wanted, code=4).stderr.decode()
     assert said.count("\n") == 1 and "a class is never binned" in said and "make a column of its groups" in said
     assert not (tmp_path / "r.parquet").exists()
 

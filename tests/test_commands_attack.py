@@ -53,9 +53,9 @@ def test_json_is_what_the_library_gives(here_made: Path, ppdm: Run) -> None:
 
 @pytest.mark.parametrize("release", ["r.csv", "r.arrow", "r.parquet"])
 @pytest.mark.parametrize("truth", ["original.csv", "original.parquet"])
-def test_the_formats_give_the_same(release: str, truth: str, here_made: Path, here: Run) -> None:
+def test_the_formats_give_the_same(release: str, truth: str, here_made: Path, ppdm: Run) -> None:
     args = ("--truth", truth, "--with", "posterior", "--with", "audit", "--json")
-    found = json.loads(here("attack", release, *args).stdout)
+    found = json.loads(ppdm("attack", release, *args).stdout)
     base = attack(str(here_made / release), truth=str(here_made / truth), attacks=["audit", "posterior"])
     assert found["attacks"] == base.rows and found["audit"] == base.audit
     assert {r["attribute"] for r in found["attacks"]} == {"age", "income", "region", "member", "since"}
@@ -119,22 +119,22 @@ def test_noise_from_end_to_end(tmp_path: Path, ppdm: Run) -> None:
     assert b"has no gamma" in ppdm("attack", "n.parquet", "--with", "posterior").stdout
 
 
-def test_usage(here_made: Path, here: Run) -> None:
-    assert b"--truth" in here("attack", "r.parquet", "--with", "audit", code=2).stderr
+def test_usage(here_made: Path, ppdm: Run) -> None:
+    assert b"--truth" in ppdm("attack", "r.parquet", "--with", "audit", code=2).stderr
     assert (
         b"none of the attacks"
-        in here("attack", "r.parquet", "--with", "repeat", "--recovered", "x.csv", code=2).stderr
+        in ppdm("attack", "r.parquet", "--with", "repeat", "--recovered", "x.csv", code=2).stderr
     )
-    assert b"never spooled" in here("attack", "r.parquet", "--truth", "-", code=2).stderr
-    assert b"'nothing' is not one of" in here("attack", "r.parquet", "--with", "nothing", code=2).stderr
+    assert b"never spooled" in ppdm("attack", "r.parquet", "--truth", "-", code=2).stderr
+    assert b"'nothing' is not one of" in ppdm("attack", "r.parquet", "--with", "nothing", code=2).stderr
 
 
-def test_a_release_that_lies_ends_with_3(here_made: Path, here: Run) -> None:
+def test_a_release_that_lies_ends_with_3(here_made: Path, ppdm: Run) -> None:
     table = pl.read_parquet(here_made / "r.parquet")
     lie = table.with_columns(pl.read_parquet(here_made / "original.parquet")["member"])
     lie.write_parquet(here_made / "lie.parquet")
     shutil.copy(here_made / "r.parquet.ppdm.json", here_made / "lie.parquet.ppdm.json")
-    done = here("attack", "lie.parquet", "--truth", "original.parquet", "--with", "audit", code=3)
+    done = ppdm("attack", "lie.parquet", "--truth", "original.parquet", "--with", "audit", code=3)
     assert b"rejected" in done.stdout and b"member did not go through" in done.stdout
     assert b"the audit rejects the release" in done.stderr
 
@@ -165,18 +165,18 @@ CASES.remove(("another type", "csv"))  # a CSV is read in the release's types, s
 
 @pytest.mark.parametrize(("wrong", "suffix"), CASES)
 def test_a_truth_that_does_not_fit_is_exit_3_with_the_difference(
-    wrong: str, suffix: str, here_made: Path, here: Run
+    wrong: str, suffix: str, here_made: Path, ppdm: Run
 ) -> None:
     change, said = WRONG[wrong]
     table = change(people(4000))
     table.write_csv(here_made / "t.csv") if suffix == "csv" else table.write_parquet(here_made / "t.parquet")
-    done = here("attack", "r.parquet", "--truth", f"t.{suffix}", code=3)
+    done = ppdm("attack", "r.parquet", "--truth", f"t.{suffix}", code=3)
     assert said in done.stderr.decode() and not seen(done.stdout + done.stderr)
 
 
-def test_releases_that_do_not_fit(here: Run, tmp_path: Path) -> None:
+def test_releases_that_do_not_fit(ppdm: Run, tmp_path: Path) -> None:
     for case, (args, code, said) in damaged(made(tmp_path)).items():
-        done = here("attack", *args, code=code)
+        done = ppdm("attack", *args, code=code)
         assert said in done.stderr.decode(), case
         assert not seen(done.stdout + done.stderr), case
 
@@ -240,8 +240,8 @@ def test_numbers_whose_squares_are_none_are_still_guessed(size: float) -> None:
         assert any("too large or too small" in r for r in done.remarks)
 
 
-def test_no_empty_table_or_picture_is_written(here_made: Path, here: Run) -> None:
+def test_no_empty_table_or_picture_is_written(here_made: Path, ppdm: Run) -> None:
     for option in (("-o", "none.csv"), ("--plot", "none.svg")):
-        done = here("attack", "r.parquet", "--with", "repeat", *option, code=2)
+        done = ppdm("attack", "r.parquet", "--with", "repeat", *option, code=2)
         assert b"no table to write or draw" in done.stderr
     assert not list(here_made.glob("none*"))

@@ -116,8 +116,8 @@ def test_pictures_are_drawn_and_written_whole_or_not_at_all(tmp_path: Path, ppdm
         ("--gamma 2:9000 -o e.csv", 2),
     ],
 )
-def test_numbers_that_mean_nothing_are_refused(args: str, code: int, tmp_path: Path, here: Run) -> None:
-    done = here("entropy", *args.split(), code=code)
+def test_numbers_that_mean_nothing_are_refused(args: str, code: int, tmp_path: Path, ppdm: Run) -> None:
+    done = ppdm("entropy", *args.split(), code=code)
     assert done.stdout == b"" and b"inside ppdm" not in done.stderr
     assert listing(tmp_path) == {}
 

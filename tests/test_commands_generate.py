@@ -32,12 +32,12 @@ def test_every_format_holds_the_same_table(tmp_path: Path, ppdm: Run) -> None:
     assert ppdm(*args, "-o", "-", "--to", "csv").stdout == (tmp_path / "t.csv").read_bytes()
 
 
-def test_the_seed_decides_and_without_one_tables_differ(here: Run) -> None:
+def test_the_seed_decides_and_without_one_tables_differ(ppdm: Run) -> None:
     args = ("generate", "--function", "1", "--records", "50", "-o", "-", "--to", "csv")
-    ones = [here(*args, "--seed", "1").stdout for _ in range(2)]
+    ones = [ppdm(*args, "--seed", "1").stdout for _ in range(2)]
     assert ones[0] == ones[1]
-    assert len({ones[0], here(*args, "--seed", "2").stdout, here(*args).stdout, here(*args).stdout}) == 4
-    assert here(*args[:4], "0", *args[5:]).stdout.count(b"\n") == 1
+    assert len({ones[0], ppdm(*args, "--seed", "2").stdout, ppdm(*args).stdout, ppdm(*args).stdout}) == 4
+    assert ppdm(*args[:4], "0", *args[5:]).stdout.count(b"\n") == 1
 
 
 def test_balanced_makes_both_classes_equally_many() -> None:
@@ -58,7 +58,7 @@ def test_the_class_is_what_the_function_says(function: int) -> None:
     assert set(columns["zipcode"]) == set(range(9)) and set(columns["elevel"]) == set(range(5))
 
 
-def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path: Path, here: Run) -> None:
+def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "t.csv").write_text("mine")
     (tmp_path / "s.csv.ppdm.json").write_text("mine")
     before = listing(tmp_path)
@@ -71,7 +71,7 @@ def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path: Path, here: Run)
         ("--function 1 --records 5 -o no/x.csv", 1),
         ("--records 5 -o x.csv", 2),
     ):
-        assert here("generate", *args.split(), code=code).stdout == b""
+        assert ppdm("generate", *args.split(), code=code).stdout == b""
     assert listing(tmp_path) == before
 
 

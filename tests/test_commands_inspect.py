@@ -58,7 +58,7 @@ def test_people_read_a_table_and_sentences(release: Path, ppdm: Run) -> None:
         assert words in text, words
 
 
-def test_what_does_not_fit_or_is_not_there_has_its_exit_code(release: Path, here: Run) -> None:
+def test_what_does_not_fit_or_is_not_there_has_its_exit_code(release: Path, ppdm: Run) -> None:
     (release / "r.csv").write_bytes((release / "r.csv").read_bytes()[:-1])
     (release / "plain.csv").write_text("a,b\n1,2\n")
     (release / "broken.ppdm.json").write_text("{}")
@@ -72,7 +72,7 @@ def test_what_does_not_fit_or_is_not_there_has_its_exit_code(release: Path, here
         (("r.csv", "--prior=0"), 2, "between 0 and 1"),
         (("r.csv", "--prior=nan"), 2, "between 0 and 1"),
     ):
-        done = here("inspect", *args, code=code)
+        done = ppdm("inspect", *args, code=code)
         assert done.stdout == b"" and said in done.stderr.decode() and done.stderr.count(b"\n") == 1
 
 
@@ -89,13 +89,12 @@ def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
         )
 
 
-def test_without_a_command_the_help_is_shown_line_by_line(here: Run) -> None:
-    said = here(code=2).stderr.decode()
+def test_without_a_command_the_help_is_shown_line_by_line(ppdm: Run) -> None:
+    said = ppdm(code=2).stderr.decode()
     assert "\\n" not in said and said.startswith("Usage: ppdm") and "\n  perturb " in said
 
 
-def test_what_is_misspelt_gets_a_suggestion(release: Path, here: Run) -> None:
-    ppdm = here
+def test_what_is_misspelt_gets_a_suggestion(release: Path, ppdm: Run) -> None:
     assert b"Did you mean 'perturb'?" in ppdm("pertub", "x", code=2).stderr
     assert b"Commands: plan, perturb, inspect" in ppdm("xyz", code=2).stderr
     people().write_csv(release / "data.csv")
@@ -108,14 +107,14 @@ def test_what_is_misspelt_gets_a_suggestion(release: Path, here: Run) -> None:
     assert b"No such option" in ppdm(*base, "--gama", "9", code=2).stderr
 
 
-def test_an_identifier_that_is_not_there_is_said_to_be_one(release: Path, here: Run) -> None:
+def test_an_identifier_that_is_not_there_is_said_to_be_one(release: Path, ppdm: Run) -> None:
     people().write_csv(release / "data.csv")
     people().write_parquet(release / "data.parquet")
     for name in ("data.parquet", "data.csv"):
         args = ("perturb", name, "-o", "x.csv", "--key-file", "k", "--id", "incone")
-        said = here(*args, "--gamma", "9", code=2).stderr.decode()
+        said = ppdm(*args, "--gamma", "9", code=2).stderr.decode()
         assert "--id names the column 'incone'" in said and "did you mean 'income'?" in said
-    said = here(*args, "--like", "r.parquet", code=2).stderr.decode()
+    said = ppdm(*args, "--like", "r.parquet", code=2).stderr.decode()
     assert "--id names the column 'incone'" in said
     assert not (release / "k").exists(), "no key is made for a call that fails"
 
@@ -151,14 +150,14 @@ def test_colours_are_for_terminals_and_no_color_is_honoured(release: Path) -> No
 
 
 def test_a_broken_pipe_is_quiet(release: Path) -> None:
+    people(50_000).write_parquet(release / "r2.parquet")
     for command in (
-        "generate --function 1 --records 2000000 -o - --to csv",
-        "generate --function 1 --records 2000000 -o -",
+        "generate --function 1 --records 300000 -o - --to csv",
+        "generate --function 1 --records 300000 -o -",
         "inspect r.parquet --json",
         "entropy --gamma 2:300 --bins 5:200 --json",
         "perturb r2.parquet -o - --gamma 9",
     ):
-        people(100_000).write_parquet(release / "r2.parquet")
         line = f"{PPDM} {command} 2> err | head -c 1 > /dev/null"
         done = subprocess.run(["bash", "-c", line], cwd=release, capture_output=True)
         said = (release / "err").read_text()

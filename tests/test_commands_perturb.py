@@ -299,11 +299,11 @@ def test_several_parts_are_one_release(data: Path, ppdm: Run) -> None:
         assert pl.from_arrow(read_table(data / name)).equals(whole)
 
 
-def test_a_hint_is_typed_as_it_stands_whatever_the_column_is_called(tmp_path: Path, here: Run) -> None:
+def test_a_hint_is_typed_as_it_stands_whatever_the_column_is_called(tmp_path: Path, ppdm: Run) -> None:
     table = {"Kosten & so": [f"v{i % 40}" for i in range(300)], "x": [i * 7 % 3 for i in range(300)]}
     pl.DataFrame(table).write_csv(tmp_path / "data.csv")
     base = ("perturb", "data.csv", "-o", "r.csv", "--gamma", "9", "--shuffle")
-    said = here(*base, code=4).stderr.decode()
+    said = ppdm(*base, code=4).stderr.decode()
     (hint,) = re.findall(r"of text as (--domain .*=@file\S*)", said)
     (tmp_path / "file").write_text("\n".join(f"v{i}" for i in range(40)))
-    here(*base, *shlex.split(hint))
+    ppdm(*base, *shlex.split(hint))

@@ -24,16 +24,16 @@ from tests.messy_export import export
 ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000")
 
 
-def test_a_messy_export_takes_two_commands_and_no_refusal(tmp_path: Path, here: Run) -> None:
+def test_a_messy_export_takes_two_commands_and_no_refusal(tmp_path: Path, ppdm: Run) -> None:
     """The trial's file: fourteen failed runs before, and a useless release; three answers are asked for."""
     (tmp_path / "export.csv").write_bytes(export(3000))
-    said = here("plan", "export.csv", "-o", "plan.toml").stderr.decode()
+    said = ppdm("plan", "export.csv", "-o", "plan.toml").stderr.decode()
     assert "answer gamma, person, attributes.Kosten EUR.domain" in said
     assert "Digits that begin with zeros stay text: PLZ." in said and "Patient repeats" in said
     assert "%Y-%m-%d first in row" in said and "%d/%m/%Y first in row" in said
-    left = here("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", code=2).stderr.decode()
+    left = ppdm("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", code=2).stderr.decode()
     assert "leaves open 'gamma', 'person', 'attributes.Kosten EUR.domain'" in left
-    here("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", *ANSWERS, "--strict")
+    ppdm("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", *ANSWERS, "--strict")
     release = pl.read_parquet(tmp_path / "r.parquet")
     kinds = dict(zip(release.columns, release.dtypes, strict=True))
     assert {"Fall-Nr", "Patient", "Name", "Bemerkung"}.isdisjoint(kinds)
@@ -43,15 +43,15 @@ def test_a_messy_export_takes_two_commands_and_no_refusal(tmp_path: Path, here: 
     assert 40 < release["Gewicht"].mean() < 120
 
 
-def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, here: Run) -> None:
+def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "export.csv").write_bytes(export(2000))
-    here("plan", "export.csv", "-o", "plan.toml", "--gamma", "9")
+    ppdm("plan", "export.csv", "-o", "plan.toml", "--gamma", "9")
     text = (tmp_path / "plan.toml").read_text().replace('person = "?"', 'person = ""')
     (tmp_path / "plan.toml").write_text(text.replace('domain = "?"', 'domain = "0:20000"'))
-    here("perturb", "export.csv", "-o", "r.csv", "--plan", "plan.toml")
+    ppdm("perturb", "export.csv", "-o", "r.csv", "--plan", "plan.toml")
     original = pl.read_csv(tmp_path / "export.csv", separator=";", encoding="latin-1", infer_schema=False)
     done = json.loads(
-        here("estimate", "r.csv", "--truth", "export.csv", "--plan", "plan.toml", "--json").stdout
+        ppdm("estimate", "r.csv", "--truth", "export.csv", "--plan", "plan.toml", "--json").stdout
     )
     true = {(r["attribute"], r["label"]): r["true"] for r in done["rows"]}
     zips = original["PLZ"].str.head(1).value_counts()
@@ -59,7 +59,7 @@ def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, here
     costs = original["Kosten EUR"].str.replace_all(".", "", literal=True).str.replace(",", ".").cast(float)
     high = [n for (a, label), n in true.items() if a == "Kosten EUR" and label.endswith("]")]
     assert high == [(costs >= 18_000).sum()], "clipped to the last bin"
-    here(
+    ppdm(
         "attack",
         "r.csv",
         "--truth",
@@ -71,7 +71,7 @@ def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, here
         "--with",
         "audit",
     )
-    refused = here("estimate", "r.csv", "--truth", "export.csv", code=1)
+    refused = ppdm("estimate", "r.csv", "--truth", "export.csv", code=1)
     assert b"export.csv" in refused.stderr
 
 
@@ -80,7 +80,7 @@ def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, here
 CANARY = re.compile("canary|7313|31337", re.I)
 
 
-def test_no_cell_reaches_the_plan_the_terminal_or_json(tmp_path: Path, here: Run) -> None:
+def test_no_cell_reaches_the_plan_the_terminal_or_json(tmp_path: Path, ppdm: Run) -> None:
     rng, n = np.random.default_rng(1), 400
     rows = {
         "name": [f"Canary{i} Canary" for i in range(n)],
@@ -93,9 +93,9 @@ def test_no_cell_reaches_the_plan_the_terminal_or_json(tmp_path: Path, here: Run
         ],
     }
     pl.DataFrame(rows).write_csv(tmp_path / "c.csv")
-    told = here("plan", "c.csv", "-o", "plan.toml")
+    told = ppdm("plan", "c.csv", "-o", "plan.toml")
     shown = told.stdout + told.stderr
-    told = here("plan", "c.csv", "-o", "plan.toml", "--json", "--force")
+    told = ppdm("plan", "c.csv", "-o", "plan.toml", "--json", "--force")
     shown += told.stdout + told.stderr
     assert json.loads(told.stdout)["private"].startswith("counted from the data")
     for text in (shown.decode(), (tmp_path / "plan.toml").read_text()):
@@ -190,13 +190,13 @@ def test_a_doubtful_delimiter_is_said() -> None:
     assert not dialect_of(b"1;2\n3;4\n", "utf-8").header
 
 
-def test_other_tables_and_declared_columns(tmp_path: Path, here: Run) -> None:
+def test_other_tables_and_declared_columns(tmp_path: Path, ppdm: Run) -> None:
     people(600).write_parquet(tmp_path / "p.parquet")
-    here("plan", "p.parquet", "-o", "plan.toml", "--gamma", "9")
+    ppdm("plan", "p.parquet", "-o", "plan.toml", "--gamma", "9")
     assert "csv" not in tomllib.loads((tmp_path / "plan.toml").read_text())
-    here("perturb", "p.parquet", "-o", "r.parquet", "--plan", "plan.toml")
-    here("plan", "-o", "declared.toml", "--type", "age=int", "--type", "day=date", "--gamma", "5")
-    left = here("perturb", "p.parquet", "-o", "x.parquet", "--plan", "declared.toml", code=2).stderr
+    ppdm("perturb", "p.parquet", "-o", "r.parquet", "--plan", "plan.toml")
+    ppdm("plan", "-o", "declared.toml", "--type", "age=int", "--type", "day=date", "--gamma", "5")
+    left = ppdm("perturb", "p.parquet", "-o", "x.parquet", "--plan", "declared.toml", code=2).stderr
     assert b"'attributes.age.domain', 'attributes.day.domain'" in left
     for args, code in (
         (("plan", "-o", "x.toml"), 2),
@@ -204,7 +204,7 @@ def test_other_tables_and_declared_columns(tmp_path: Path, here: Run) -> None:
         (("plan", "-", "-o", "x.toml"), 2),
         (("plan", "absent.csv", "-o", "x.toml"), 1),
     ):
-        assert here(*args, code=code).stderr.startswith(b"ppdm: ")
+        assert ppdm(*args, code=code).stderr.startswith(b"ppdm: ")
     assert not (tmp_path / "x.toml").exists()
 
 
@@ -219,11 +219,11 @@ def test_what_a_plan_cannot_say_is_refused(tmp_path: Path) -> None:
         CsvOptions(nulls_of={"x": ["-9"]})
 
 
-def test_nobodys_records_are_an_answer_too(tmp_path: Path, here: Run) -> None:
+def test_nobodys_records_are_an_answer_too(tmp_path: Path, ppdm: Run) -> None:
     people(200).with_columns(who=pl.Series([f"p{i // 2}" for i in range(200)])).write_csv(tmp_path / "d.csv")
     (tmp_path / "p.toml").write_text('gamma = 9\nperson = "?"\nrows_per_person = 1\ndrop = ["who"]\n')
     args = ("perturb", "d.csv", "-o", "r.csv", "--plan", "p.toml", "--shuffle")
-    assert b"--person COLUMN, or '' for none" in here(*args, code=2).stderr
-    assert b"200 records to r.csv" in here(*args, "--person", "").stderr
-    said = here(*args, "--person", "who", "--force").stderr
+    assert b"--person COLUMN, or '' for none" in ppdm(*args, code=2).stderr
+    assert b"200 records to r.csv" in ppdm(*args, "--person", "").stderr
+    said = ppdm(*args, "--person", "who", "--force").stderr
     assert b"100 records to r.csv" in said and b"the 1 record of a person" in said.replace(b"\n", b" ")

@@ -14,13 +14,13 @@ from tests.conftest import Run, listing, people, read_table
 
 
 @pytest.fixture
-def tree(tmp_path: Path, here: Run) -> Path:
+def tree(tmp_path: Path, ppdm: Run) -> Path:
     frame = people(500).with_columns(zip=pl.int_range(500).cast(pl.String).str.zfill(5).str.slice(0, 4))
     label = pl.when(frame["age"] > 50).then(pl.lit("old")).otherwise(pl.lit("young"))
     frame = frame.with_columns(group=label)
     frame.write_parquet(tmp_path / "d.parquet")
     frame.write_csv(tmp_path / "d.csv")
-    here("train-tree", "d.parquet", "--class", "group", "-o", "t.json")
+    ppdm("train-tree", "d.parquet", "--class", "group", "-o", "t.json")
     return tmp_path / "t.json"
 
 
@@ -43,12 +43,12 @@ def test_every_format_and_streams(tree: Path, tmp_path: Path, ppdm: Run) -> None
     assert len(piped.splitlines()) == 3
 
 
-def test_json_and_unknown_labels(tree: Path, tmp_path: Path, here: Run) -> None:
+def test_json_and_unknown_labels(tree: Path, tmp_path: Path, ppdm: Run) -> None:
     pl.DataFrame({"age": [20, 80, 30], "group": ["young", "new", None]}).write_parquet(tmp_path / "n.parquet")
-    found = json.loads(here("predict", "t.json", "n.parquet", "-o", "o.csv", "--json").stdout)["test"]
+    found = json.loads(ppdm("predict", "t.json", "n.parquet", "-o", "o.csv", "--json").stdout)["test"]
     assert (found["records"], found["accuracy"], found["unknown_labels"], found["unlabelled"]) == (2, 0.5, 1, 1)
     pl.DataFrame({"age": [20]}).write_parquet(tmp_path / "m.parquet")
-    assert json.loads(here("predict", "t.json", "m.parquet", "-o", "q.csv", "--json").stdout)["test"] is None
+    assert json.loads(ppdm("predict", "t.json", "m.parquet", "-o", "q.csv", "--json").stdout)["test"] is None
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_json_and_unknown_labels(tree: Path, tmp_path: Path, here: Run) -> None:
         ("t.json d.csv -o no/x.csv", 1),
     ],
 )
-def test_what_is_wrong_leaves_nothing(args: str, code: int, tree: Path, tmp_path: Path, here: Run) -> None:
+def test_what_is_wrong_leaves_nothing(args: str, code: int, tree: Path, tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "broken.json").write_text(tree.read_text()[:-40])
     (tmp_path / "other.csv").write_text("x\n1\n")
     (tmp_path / "clash.csv").write_text("age,predicted\n1,a\n")
     (tmp_path / "t.csv").write_text("mine")
     pl.DataFrame({"age": ["a"]}).write_parquet(tmp_path / "text.parquet")
     before = listing(tmp_path)
-    done = here("predict", *args.split(), code=code)
+    done = ppdm("predict", *args.split(), code=code)
     assert b"inside ppdm" not in done.stderr and done.stdout == b""
     assert listing(tmp_path) == before

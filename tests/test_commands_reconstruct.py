@@ -28,9 +28,9 @@ def held(path: Path, sidecar: Path | None = None) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "arrow", "feather"])
-def test_every_format_holds_what_the_library_makes(suffix: str, release: Path, here: Run) -> None:
+def test_every_format_holds_what_the_library_makes(suffix: str, release: Path, ppdm: Run) -> None:
     name = f"usable.{suffix}"
-    done = here("reconstruct", "r.parquet", "-o", name)
+    done = ppdm("reconstruct", "r.parquet", "-o", name)
     said = f"4000 records to {name}, reconstructed by class 'group' with the ml estimate.\n"
     assert (done.stdout, done.stderr.decode()) == (b"", said)
     expected = reconstruct(release / "r.parquet")
@@ -46,13 +46,13 @@ def test_every_format_holds_what_the_library_makes(suffix: str, release: Path, h
         ROWS,
     )
     assert [(p.stage, p.records) for p in sidecar.history] == [("perturbed", ROWS)]
-    inspected = here("inspect", name).stdout.decode()
+    inspected = ppdm("inspect", name).stdout.decode()
     assert inspected.startswith("reconstructed, 4000 records")
 
 
-def test_the_same_release_gives_the_same_result_whatever_its_format(release: Path, here: Run) -> None:
+def test_the_same_release_gives_the_same_result_whatever_its_format(release: Path, ppdm: Run) -> None:
     for suffix in ("parquet", "csv", "arrow"):
-        here("reconstruct", f"r.{suffix}", "-o", f"u-{suffix}.csv")
+        ppdm("reconstruct", f"r.{suffix}", "-o", f"u-{suffix}.csv")
     files = [(release / f"u-{suffix}.csv").read_bytes() for suffix in ("parquet", "csv", "arrow")]
     assert files[0] == files[1] == files[2]
 
@@ -60,10 +60,10 @@ def test_the_same_release_gives_the_same_result_whatever_its_format(release: Pat
 @pytest.mark.parametrize("method", ["by-class", "global"])
 @pytest.mark.parametrize("estimator", ["set-scale", "simplex", "ml"])
 def test_json_tells_the_totals_and_they_are_the_estimate(
-    method: str, estimator: str, release: Path, here: Run
+    method: str, estimator: str, release: Path, ppdm: Run
 ) -> None:
     args = ("-o", "u.parquet", "--method", method, "--estimator", estimator, "--json")
-    done = here("reconstruct", "r.csv", *args)
+    done = ppdm("reconstruct", "r.csv", *args)
     assert done.stderr == b""
     said = json.loads(done.stdout)
     expected = reconstruct(release / "r.csv", method=method, estimator=estimator)  # type: ignore[arg-type]
@@ -87,9 +87,9 @@ def test_json_tells_the_totals_and_they_are_the_estimate(
     assert found == said["totals"]["region"]
 
 
-def test_spread_fills_the_bins_and_changes_nothing_else(release: Path, here: Run) -> None:
-    here("reconstruct", "r.parquet", "-o", "plain.parquet")
-    here("reconstruct", "r.parquet", "-o", "spread.parquet", "--spread")
+def test_spread_fills_the_bins_and_changes_nothing_else(release: Path, ppdm: Run) -> None:
+    ppdm("reconstruct", "r.parquet", "-o", "plain.parquet")
+    ppdm("reconstruct", "r.parquet", "-o", "spread.parquet", "--spread")
     plain, spread = held(release / "plain.parquet"), held(release / "spread.parquet")
     assert plain["age"].n_unique() <= 12 and plain["income"].n_unique() <= 8
     assert spread["age"].n_unique() > 90 and spread["income"].n_unique() > 3000
@@ -100,23 +100,23 @@ def test_spread_fills_the_bins_and_changes_nothing_else(release: Path, here: Run
     assert read_sidecar(release / "spread.parquet.ppdm.json", None, "s").reconstruction.spread
 
 
-def test_without_a_class_it_is_global_and_by_class_is_refused(tmp_path: Path, here: Run) -> None:
+def test_without_a_class_it_is_global_and_by_class_is_refused(tmp_path: Path, ppdm: Run) -> None:
     perturb(people(ROWS), tmp_path / "r.parquet", gamma=9, drop=["since", "group"])
-    assert b"reconstructed globally" in here("reconstruct", "r.parquet", "-o", "u.csv").stderr
+    assert b"reconstructed globally" in ppdm("reconstruct", "r.parquet", "-o", "u.csv").stderr
     before = listing(tmp_path)
     for args, said in (
         (("--method", "by-class"), "the sidecar names no class; say --method global"),
         (("--method", "joint"), "the sidecar names no class; say --method global"),
         (("--estimator", "inverse"), "--estimator"),
     ):
-        done = here("reconstruct", "r.parquet", "-o", "new.csv", *args, code=2)
+        done = ppdm("reconstruct", "r.parquet", "-o", "new.csv", *args, code=2)
         assert said in done.stderr.decode() and listing(tmp_path) == before
-    assert b"--output" in here("reconstruct", "r.parquet", code=2).stderr
+    assert b"--output" in ppdm("reconstruct", "r.parquet", code=2).stderr
 
 
-def test_a_perturbed_class_is_reconstructed_first(tmp_path: Path, here: Run) -> None:
+def test_a_perturbed_class_is_reconstructed_first(tmp_path: Path, ppdm: Run) -> None:
     perturb(people(ROWS), tmp_path / "r.csv", gamma=9, class_="group", seed=1, attributes=DOMAINS)
-    said = json.loads(here("reconstruct", "r.csv", "-o", "u.csv", "--json").stdout)
+    said = json.loads(ppdm("reconstruct", "r.csv", "-o", "u.csv", "--json").stdout)
     assert said["method"] == "by-class" and sum(said["totals"]["group"]) == ROWS
     wanted = estimate(tmp_path / "r.csv", attributes=["group"]).frame["estimate"]
     assert np.abs(np.array(said["totals"]["group"]) - wanted).max() < 1
@@ -145,9 +145,9 @@ def test_perturb_estimate_and_reconstruct_are_piped(release: Path, ppdm: Run) ->
     assert b"name an output file" in said
 
 
-def test_several_releases_become_one_data_set(release: Path, here: Run) -> None:
-    here("perturb", "original.parquet", "-o", "next.csv", "--like", "r.parquet")
-    here("reconstruct", "r.parquet", "next.csv", "-o", "both.parquet")
+def test_several_releases_become_one_data_set(release: Path, ppdm: Run) -> None:
+    ppdm("perturb", "original.parquet", "-o", "next.csv", "--like", "r.parquet")
+    ppdm("reconstruct", "r.parquet", "next.csv", "-o", "both.parquet")
     assert held(release / "both.parquet").height == 2 * ROWS
     sidecar = read_sidecar(release / "both.parquet.ppdm.json", None, "both")
     assert sidecar.records == 2 * ROWS and [p.records for p in sidecar.history] == [ROWS, ROWS]
@@ -155,21 +155,21 @@ def test_several_releases_become_one_data_set(release: Path, here: Run) -> None:
         people(ROWS), release / "other.parquet", gamma=5, class_="group", keep=["group"], attributes=DOMAINS
     )
     before = listing(release)
-    said = here("reconstruct", "r.parquet", "other.parquet", "-o", "new.csv", code=3).stderr.decode()
+    said = ppdm("reconstruct", "r.parquet", "other.parquet", "-o", "new.csv", code=3).stderr.decode()
     assert "gamma 9 and gamma 5" in said and said.count("\n") == 1 and listing(release) == before
 
 
-def test_what_was_reconstructed_is_no_release(release: Path, here: Run) -> None:
-    here("reconstruct", "r.parquet", "-o", "u.csv")
+def test_what_was_reconstructed_is_no_release(release: Path, ppdm: Run) -> None:
+    ppdm("reconstruct", "r.parquet", "-o", "u.csv")
     before = listing(release)
     for command in ("reconstruct", "estimate"):
-        done = here(command, "u.csv", "-o", "again.csv", code=3)
+        done = ppdm(command, "u.csv", "-o", "again.csv", code=3)
         said = done.stderr.decode()
         assert "is at stage 'reconstructed', not perturbed; give the file of the stage before" in said
         assert said.count("\n") == 1 and listing(release) == before and not seen(done.stderr)
 
 
-def test_an_output_appears_whole_or_not_at_all(release: Path, here: Run) -> None:
+def test_an_output_appears_whole_or_not_at_all(release: Path, ppdm: Run) -> None:
     (release / "old.csv").write_text("old")
     before = listing(release)
     for args, said in (
@@ -179,15 +179,15 @@ def test_an_output_appears_whole_or_not_at_all(release: Path, here: Run) -> None
         (("new.csv", "--output-sidecar", "new.csv"), "two outputs are one file: 'new.csv'"),
         (("new.csv", "--output-sidecar", "r.csv.ppdm.json"), "--force"),
     ):
-        done = here("reconstruct", "r.parquet", "-o", *args, code=2)
+        done = ppdm("reconstruct", "r.parquet", "-o", *args, code=2)
         assert said in done.stderr.decode() and listing(release) == before, args
     text = (release / "r.csv").read_text().splitlines(keepends=True)
     (release / "late.csv").write_text("".join([*text[:-1], "999,", text[-1].partition(",")[2]]))
     promise = (release / "r.csv.ppdm.json").read_text().splitlines(keepends=True)
     (release / "late.csv.ppdm.json").write_text("".join(p for p in promise if '"blake2b"' not in p))
     before = listing(release)
-    done = here("reconstruct", "late.csv", "-o", "old.csv", "--force", code=3)
+    done = ppdm("reconstruct", "late.csv", "-o", "old.csv", "--force", code=3)
     assert b"outside its domain in row 4000" in done.stderr and listing(release) == before
-    here("reconstruct", "r.parquet", "-o", "old.csv", "--force", "--output-sidecar", "s.json")
+    ppdm("reconstruct", "r.parquet", "-o", "old.csv", "--force", "--output-sidecar", "s.json")
     assert held(release / "old.csv", release / "s.json").height == ROWS
     assert not (release / "old.csv.ppdm.json").exists()

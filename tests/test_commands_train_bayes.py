@@ -47,8 +47,8 @@ def near(network: Network, frame: pl.DataFrame) -> bool:
 
 
 @pytest.mark.parametrize("structure", ["net.bif", "net.txt"])
-def test_a_miner_learns_a_release(structure: str, folder: Path, here: Run) -> None:
-    said = here(
+def test_a_miner_learns_a_release(structure: str, folder: Path, ppdm: Run) -> None:
+    said = ppdm(
         *("train-bayes", "r.parquet", "--network", structure, "-o", "l.bif", "-o", "l.json", "-o", "p.csv"),
         *("--export", "n.svg", "--export", "n.dot", "--compare", "net.bif"),
     ).stdout.decode()
@@ -62,42 +62,42 @@ def test_a_miner_learns_a_release(structure: str, folder: Path, here: Run) -> No
     assert (folder / "n.dot").read_text().count("->") == 3
 
 
-def test_json_is_one_object_with_the_library_s_figures(folder: Path, here: Run) -> None:
+def test_json_is_one_object_with_the_library_s_figures(folder: Path, ppdm: Run) -> None:
     args = ("train-bayes", "r.parquet", "--network", "net.bif", "--prior", "1", "--compare", "original.csv")
-    said = json.loads(here(*args, "--json").stdout)
+    said = json.loads(ppdm(*args, "--json").stdout)
     done = train_bayes(folder / "r.parquet", folder / "net.bif", prior=1, compare=folder / "original.csv")
     assert said["records"] == ROWS and said["remarks"] == done.remarks
     assert said["parameters"] == done.frame.to_dicts()
     assert said["compared"]["total"] == pytest.approx(done.distance) and 0 < done.distance < 0.05
 
 
-def test_parties_are_joined_by_row_order_or_by_identifier(folder: Path, here: Run) -> None:
+def test_parties_are_joined_by_row_order_or_by_identifier(folder: Path, ppdm: Run) -> None:
     """Model II: two parties' releases, in the same order or joined by identifier in any."""
-    here("train-bayes", "ra.parquet", "rbc.parquet", "--network", "net.bif", "-o", "1.json")
-    here("train-bayes", "rbc.parquet", "ra.parquet", "--network", "net.bif", "--on", "who", "-o", "2.json")
+    ppdm("train-bayes", "ra.parquet", "rbc.parquet", "--network", "net.bif", "-o", "1.json")
+    ppdm("train-bayes", "rbc.parquet", "ra.parquet", "--network", "net.bif", "--on", "who", "-o", "2.json")
     assert (truth(load(folder / "1.json")) == truth(load(folder / "2.json"))).all()
-    done = here(
+    done = ppdm(
         "train-bayes", "ra.parquet", "mixed.parquet", "--network", "net.bif", "--on", "who", "-o", "p.csv"
     )
     assert near(THREE, pl.read_csv(folder / "p.csv"))
     assert b"in the 2 releases, epsilon is 1.386 + 3.807 = 5.193" in done.stdout
     assert b"order of their files" not in done.stdout
-    done = here("train-bayes", "ra.parquet", "mixed.parquet", "--network", "net.bif", "-o", "q.csv")
+    done = ppdm("train-bayes", "ra.parquet", "mixed.parquet", "--network", "net.bif", "-o", "q.csv")
     assert not near(THREE, pl.read_csv(folder / "q.csv")), "the rows were not of the same people"
     assert b"joined in the order of their files" in done.stdout
 
 
-def test_a_party_learns_its_own_nodes_and_they_are_merged(folder: Path, here: Run) -> None:
+def test_a_party_learns_its_own_nodes_and_they_are_merged(folder: Path, ppdm: Run) -> None:
     """Model I: a is counted exactly by its owner, b and c with a's perturbed column."""
     needs = ("train-bayes", "--network", "net.bif", "--needs", "--nodes")
-    assert json.loads(here(*needs, "b,c", "--json").stdout) == {"needs": {"a": ["b", "c"]}}
-    assert b"need no other" in here(*needs, "a").stdout
-    done = here("train-bayes", "own.csv", "--network", "net.bif", "--nodes", "a", "-o", "a.bif")
+    assert json.loads(ppdm(*needs, "b,c", "--json").stdout) == {"needs": {"a": ["b", "c"]}}
+    assert b"need no other" in ppdm(*needs, "a").stdout
+    done = ppdm("train-bayes", "own.csv", "--network", "net.bif", "--nodes", "a", "-o", "a.bif")
     assert b"exact, and no gamma covers them: 'a'" in done.stdout
     pl.read_csv(folder / "original.csv").select("b", "c").write_csv(folder / "others.csv")
     args = ("train-bayes", "others.csv", "ra.parquet", "--network", "net.bif", "--nodes", "b,c", "-o", "bc.bif")
-    assert b"The tables of 'b', 'c' have original columns too, which no gamma covers" in here(*args).stdout
-    done = here(
+    assert b"The tables of 'b', 'c' have original columns too, which no gamma covers" in ppdm(*args).stdout
+    done = ppdm(
         "train-bayes", "--merge", "a.bif", "bc.bif", "-o", "all.bif", "-o", "p.csv", "--compare", "net.bif"
     )
     whole = load(folder / "all.bif")
@@ -108,21 +108,21 @@ def test_a_party_learns_its_own_nodes_and_they_are_merged(folder: Path, here: Ru
     assert '"exact": true' in (folder / "all.bif").read_text()
 
 
-def test_generated_records_have_the_network_s_distribution(folder: Path, here: Run) -> None:
+def test_generated_records_have_the_network_s_distribution(folder: Path, ppdm: Run) -> None:
     for name in ("g.parquet", "h.parquet"):
-        here("generate", "--network", "net.bif", "--records", "70000", "--seed", "2", "-o", name)
+        ppdm("generate", "--network", "net.bif", "--records", "70000", "--seed", "2", "-o", name)
     assert (folder / "g.parquet").read_bytes() == (folder / "h.parquet").read_bytes()
     done = train_bayes(folder / "g.parquet", folder / "net.bif")
     assert near(done.network, done.frame)
     for args in ((), ("--network", "net.bif", "--function", "1"), ("--network", "net.bif", "--balanced")):
-        here("generate", *args, "--records", "5", "-o", "x.csv", code=2)
+        ppdm("generate", *args, "--records", "5", "-o", "x.csv", code=2)
     assert (
         b"no parameters for 'a', 'b', 'c'"
-        in here("generate", "--network", "net.txt", "--records", "5", "-o", "x.csv", code=2).stderr
+        in ppdm("generate", "--network", "net.txt", "--records", "5", "-o", "x.csv", code=2).stderr
     )
 
 
-def test_numbers_bins_and_nulls_are_states(tmp_path: Path, here: Run) -> None:
+def test_numbers_bins_and_nulls_are_states(tmp_path: Path, ppdm: Run) -> None:
     rng = np.random.default_rng(1)
     age, flu = rng.integers(0, 80, 4000), rng.random(4000) < 0.3
     original = pl.DataFrame({"age": age, "flu": flu}).with_columns(
@@ -132,7 +132,7 @@ def test_numbers_bins_and_nulls_are_states(tmp_path: Path, here: Run) -> None:
     (tmp_path / "net.txt").write_text("age -> flu\n")
     settings: Any = {"age": {"domain": [0, 80], "bins": 4}, "flu": {"categories": [False, True], "nulls": True}}
     perturb(original, tmp_path / "r.parquet", gamma=19, attributes=settings, keep_order=True)
-    here("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", "--compare", "o.parquet")
+    ppdm("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", "--compare", "o.parquet")
     network = load(tmp_path / "l.bif")
     assert network["age"].states == ("[0, 20)", "[20, 40)", "[40, 60)", "[60, 80]")
     assert network["flu"].states == ("False", "True", "null")
@@ -209,17 +209,17 @@ def troubles(folder: Path) -> Path:
     return folder
 
 
-def test_what_is_wrong_is_told_in_a_line(troubles: Path, here: Run) -> None:
-    here("reconstruct", "r.parquet", "--method", "global", "-o", "d.parquet")
+def test_what_is_wrong_is_told_in_a_line(troubles: Path, ppdm: Run) -> None:
+    ppdm("reconstruct", "r.parquet", "--method", "global", "-o", "d.parquet")
     before = listing(troubles)
     for name, (args, code, said) in WRONG.items():
-        done = here("train-bayes", *args.split(), *([] if "-o" in args else ["-o", "l.json"]), code=code)
+        done = ppdm("train-bayes", *args.split(), *([] if "-o" in args else ["-o", "l.json"]), code=code)
         lines = done.stderr.decode().splitlines()
         assert len(lines) == 1 and said in lines[0], (name, lines)
         assert listing(troubles) == before, name
 
 
-def test_a_singular_matrix_is_refused_unless_em_is_asked_for(tmp_path: Path, here: Run) -> None:
+def test_a_singular_matrix_is_refused_unless_em_is_asked_for(tmp_path: Path, ppdm: Run) -> None:
     rng = np.random.default_rng(1)
     original = pl.DataFrame({"x": rng.normal(50, 10, 3000), "y": rng.integers(0, 2, 3000)})
     settings: Any = {
@@ -235,7 +235,7 @@ def test_a_singular_matrix_is_refused_unless_em_is_asked_for(tmp_path: Path, her
         keep_order=True,
     )
     (tmp_path / "net.txt").write_text("y -> x\n")
-    done = here("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", code=4)
+    done = ppdm("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", code=4)
     assert b"the matrix of 'x' is as good as singular" in done.stderr and b"--estimator em" in done.stderr
-    said = here("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", "--estimator", "em").stdout
+    said = ppdm("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", "--estimator", "em").stdout
     assert b"No standard errors for 'x' where y = 0" in said

@@ -40,38 +40,38 @@ def test_a_tree_in_every_form(table: Path, tmp_path: Path, ppdm: Run) -> None:
         assert read_table(tmp_path / name)["test"].to_pylist() == ["age", None, None], "a row a node"
 
 
-def test_json_has_every_figure(table: Path, here: Run) -> None:
+def test_json_has_every_figure(table: Path, ppdm: Run) -> None:
     args = ("train-tree", "people.parquet", "--class", "group", "--json")
-    found = json.loads(here(*args, "-o", "t.json", "--test", "people.parquet").stdout)
+    found = json.loads(ppdm(*args, "-o", "t.json", "--test", "people.parquet").stdout)
     assert (found["leaves"], found["size"], found["depth"]) == (2, 3, 1)
     assert found["train"]["accuracy"] == found["test"]["accuracy"] == 1
     assert found["test"]["low"] < found["test"]["high"] == 1
     assert np.sum(found["test"]["confusion"]) == 600 and found["importance"]["age"] == 1
     options = ("--drop", "age", "--no-prune", "--no-mdl", "--criterion", "gain", "--max-depth", "2")
-    other = json.loads(here(*args, "-o", "u.json", *options).stdout)
+    other = json.loads(ppdm(*args, "-o", "u.json", *options).stdout)
     assert other["depth"] <= 2 and "age" not in other["importance"] and other["test"] is None
 
 
-def test_a_release_and_its_reconstruction_are_both_taken(table: Path, tmp_path: Path, here: Run) -> None:
+def test_a_release_and_its_reconstruction_are_both_taken(table: Path, tmp_path: Path, ppdm: Run) -> None:
     for name in ("r.parquet", "r.csv"):
         perturb(str(table), tmp_path / name, gamma=19, class_="group", seed=1)
-        said = here("train-tree", name, "-o", "t.json", "--force").stdout.decode()
+        said = ppdm("train-tree", name, "-o", "t.json", "--force").stdout.decode()
         assert "Learnt from 600 perturbed records" in said and "Expected accuracy" in said
         assert load(tmp_path / "t.json").class_name == "group", "the class of the sidecar"
         reconstruct(str(tmp_path / name), tmp_path / f"u{name}")
-        here("train-tree", f"u{name}", "-o", "t.json", "--force")
+        ppdm("train-tree", f"u{name}", "-o", "t.json", "--force")
         assert load(tmp_path / "t.json").class_name == "group", "the class of the sidecar"
 
 
-def test_hostile_names_and_labels(tmp_path: Path, here: Run) -> None:
+def test_hostile_names_and_labels(tmp_path: Path, ppdm: Run) -> None:
     words = [h for h in HOSTILE if h and h != "\ufffe"]
     pl.DataFrame(
         {w: np.arange(60) % (i + 2) for i, w in enumerate(words)} | {"c": (words * 9)[:60]}
     ).write_parquet(tmp_path / "h.parquet")
     exports = [a for s in ("txt", "dot", "svg") for a in ("--export", f"t.{s}")]
-    done = here("train-tree", "h.parquet", "--class", "c", "-o", "t.json", "--min-records", "1", *exports)
+    done = ppdm("train-tree", "h.parquet", "--class", "c", "-o", "t.json", "--min-records", "1", *exports)
     assert b"\x07" not in done.stdout and "\u202e" not in done.stdout.decode()
-    here("predict", "t.json", "h.parquet", "-o", "p.arrow")
+    ppdm("predict", "t.json", "h.parquet", "-o", "p.arrow")
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,22 @@ def test_hostile_names_and_labels(tmp_path: Path, here: Run) -> None:
         ("people.parquet -o x.json --class group --test bare.csv", 3),
     ],
 )
-def test_what_is_wrong_leaves_nothing(args: str, code: int, table: Path, tmp_path: Path, here: Run) -> None:
+def test_what_is_wrong_leaves_nothing(args: str, code: int, table: Path, tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "kept.json").write_text("mine")
     (tmp_path / "bare.csv").write_text("region\nnorth\n")
     before = listing(tmp_path)
-    done = here("train-tree", *args.split(), code=code)
+    done = ppdm("train-tree", *args.split(), code=code)
     assert b"inside ppdm" not in done.stderr and done.stdout == b""
     assert listing(tmp_path) == before
 
 
-def test_test_records_may_have_columns_that_no_tree_could_read(tmp_path: Path, here: Run) -> None:
+def test_test_records_may_have_columns_that_no_tree_could_read(tmp_path: Path, ppdm: Run) -> None:
     original = people(2000)
     perturb(original, tmp_path / "r.parquet", gamma=9, keep=["group"], drop=[], class_="group", seed=1)
     length = pl.Series("length", [None] * 2000, pl.Duration)
     original.with_columns(length).write_parquet(tmp_path / "new.parquet")
-    done = here("train-tree", "r.parquet", "-o", "t.json", "--test", "new.parquet", "--json")
+    done = ppdm("train-tree", "r.parquet", "-o", "t.json", "--test", "new.parquet", "--json")
     assert json.loads(done.stdout)["test"]["records"] == 2000
     args = ("--test", "new.parquet", "--predicted", "p.csv")
-    done = here("train-tree", "r.parquet", "-o", "u.json", *args, code=4)
+    done = ppdm("train-tree", "r.parquet", "-o", "u.json", *args, code=4)
     assert b"'length' has the type duration" in done.stderr

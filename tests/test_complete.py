@@ -58,13 +58,13 @@ def release(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("records", [999, 1001])
-def test_an_edited_number_of_records_is_refused(records: int, release: Path, here: Run) -> None:
+def test_an_edited_number_of_records_is_refused(records: int, release: Path, ppdm: Run) -> None:
     promise = read_sidecar(release / "r.csv.ppdm.json", None, "r.csv")
     edited = msgspec.structs.replace(promise, records=records)
     (release / "r.csv.ppdm.json").write_bytes(edited.encode())
     before = listing(release)
     for command in ("estimate", "reconstruct"):
-        said = here(command, "r.csv", "-o", "new.csv", code=3).stderr.decode()
+        said = ppdm(command, "r.csv", "-o", "new.csv", code=3).stderr.decode()
         assert f"'r.csv' has 1000 records, its sidecar says {records}; " in said
         assert said.count("\n") == 1 and listing(release) == before
 
@@ -79,14 +79,14 @@ def test_a_stream_that_was_cut_is_refused(release: Path, ppdm: Run) -> None:
         ppdm(command, *args, f"{command}.csv", stdin=b"".join(whole))
 
 
-def test_a_release_is_not_counted_twice(release: Path, here: Run) -> None:
+def test_a_release_is_not_counted_twice(release: Path, ppdm: Run) -> None:
     for command in ("estimate", "reconstruct"):
-        said = here(command, "r.csv", "./r.csv", "-o", "new.csv", code=2).stderr.decode()
+        said = ppdm(command, "r.csv", "./r.csv", "-o", "new.csv", code=2).stderr.decode()
         assert "'./r.csv' is named twice; name each release once" in said or "'r.csv' is named twice" in said
 
 
-def test_a_table_of_estimates_says_how_many_records_it_is_from(release: Path, here: Run) -> None:
-    here("estimate", "r.csv", "-o", "e.csv", "--attribute", "region")
+def test_a_table_of_estimates_says_how_many_records_it_is_from(release: Path, ppdm: Run) -> None:
+    ppdm("estimate", "r.csv", "-o", "e.csv", "--attribute", "region")
     said = read_sidecar(release / "e.csv.ppdm.json", None, "e.csv")
     assert said.records == 3
     assert [(p.stage, p.release, p.records) for p in said.history] == [("perturbed", said.release, 1000)]

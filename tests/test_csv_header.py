@@ -97,37 +97,37 @@ def test_other_first_lines_that_name_nothing_lead_to_the_same_way_out(text: str,
     assert read_table([tmp_path / "t.csv"], header=False).num_rows == 2
 
 
-def test_names_that_are_known_are_names(tmp_path: Path, here: Run) -> None:
+def test_names_that_are_known_are_names(tmp_path: Path, ppdm: Run) -> None:
     """Years as columns: what a sidecar, a tree or --type names needs no word."""
     frame = pl.DataFrame({"2019": [1, 2, 3] * 100, "2020": [3, 2, 1] * 100, "class": ["a", "b", "b"] * 100})
     frame.write_csv(tmp_path / "years.csv")
     asked = ["--gamma", 9, "--class", "class", "--keep-order"]
-    said = here("perturb", "years.csv", "-o", "r.csv", *asked, code=4).stderr.decode()
+    said = ppdm("perturb", "years.csv", "-o", "r.csv", *asked, code=4).stderr.decode()
     assert said.count("\n") == 1 and "--no-header" in said and "--header" in said and "2019" not in said
-    here("perturb", "years.csv", "-o", "r.csv", "--header", *asked)
-    here("perturb", "years.csv", "-o", "s.csv", "--type", "2019=int64", "--type", "2020=int64", *asked)
-    here("estimate", "r.csv", "--truth", "years.csv")
-    here("reconstruct", "r.csv", "-o", "back.csv")
-    here("train-tree", "back.csv", "--class", "class", "-o", "tree.json", "--test", "years.csv")
-    here("predict", "tree.json", "years.csv", "-o", "p.csv")
-    here("perturb", "years.csv", "-o", "next.csv", "--like", "r.csv", "--keep-order")
+    ppdm("perturb", "years.csv", "-o", "r.csv", "--header", *asked)
+    ppdm("perturb", "years.csv", "-o", "s.csv", "--type", "2019=int64", "--type", "2020=int64", *asked)
+    ppdm("estimate", "r.csv", "--truth", "years.csv")
+    ppdm("reconstruct", "r.csv", "-o", "back.csv")
+    ppdm("train-tree", "back.csv", "--class", "class", "-o", "tree.json", "--test", "years.csv")
+    ppdm("predict", "tree.json", "years.csv", "-o", "p.csv")
+    ppdm("perturb", "years.csv", "-o", "next.csv", "--like", "r.csv", "--keep-order")
 
 
-def test_a_file_without_header_goes_all_the_way(tmp_path: Path, here: Run) -> None:
+def test_a_file_without_header_goes_all_the_way(tmp_path: Path, ppdm: Run) -> None:
     rows = "".join(f"CANARY {i % 3},{20 + i % 50},{i % 2}\n" for i in range(600))
     (tmp_path / "nohdr.csv").write_text(rows)
     asked = ["--gamma", 9, "--rare", "publish", "--shuffle", "--class", "column_3"]
-    said = here(
+    said = ppdm(
         "perturb", "nohdr.csv", "-o", "r.csv", "--gamma", 9, "--rare", "publish", code=4
     ).stderr.decode()
     assert "CANARY" not in said and "56" not in said and not (tmp_path / "r.csv").exists()
-    here("perturb", "nohdr.csv", "-o", "r.csv", "--no-header", *asked)
+    ppdm("perturb", "nohdr.csv", "-o", "r.csv", "--no-header", *asked)
     assert (tmp_path / "r.csv").read_text().splitlines()[0] == "column_1,column_2,column_3"
     assert pl.read_csv(tmp_path / "r.csv").height == 600
-    here("estimate", "r.csv", "--truth", "nohdr.csv", "--no-header")
-    here("attack", "r.csv", "--truth", "nohdr.csv", "--no-header", code=3)  # shuffled: nothing pairs
-    here("train-tree", "nohdr.csv", "--no-header", "--class", "column_3", "-o", "tree.json")
-    here("predict", "tree.json", "nohdr.csv", "--no-header", "-o", "p.csv")
+    ppdm("estimate", "r.csv", "--truth", "nohdr.csv", "--no-header")
+    ppdm("attack", "r.csv", "--truth", "nohdr.csv", "--no-header", code=3)  # shuffled: nothing pairs
+    ppdm("train-tree", "nohdr.csv", "--no-header", "--class", "column_3", "-o", "tree.json")
+    ppdm("predict", "tree.json", "nohdr.csv", "--no-header", "-o", "p.csv")
     release = perturb(
         tmp_path / "nohdr.csv", gamma=9, shuffle=True, rare="publish", csv=CsvOptions(header=False)
     )

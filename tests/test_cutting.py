@@ -96,10 +96,10 @@ def test_steps_are_equal_on_the_scale_and_whole_numbers_distinct(
         ("domain=2020-01-01:2024-01-01,scale=log", "'x' is of type date32.*, and dates and times have no log"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_cut_is_said_in_one_line(said: str, trouble: str, here: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_cut_is_said_in_one_line(said: str, trouble: str, ppdm: Run, tmp_path: Path) -> None:
     x = pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 2, 1), eager=True) if "2020" in said else [0.5, 7.25]
     pl.DataFrame({"x": x}).write_parquet(tmp_path / "t.parquet")
-    done = here("perturb", "t.parquet", "-o", "r.csv", "--gamma", "9", "--attribute", f"x:{said}", code=2)
+    done = ppdm("perturb", "t.parquet", "-o", "r.csv", "--gamma", "9", "--attribute", f"x:{said}", code=2)
     message = done.stderr.decode()
     assert re.search(trouble, message) and message.count("\n") == 1, message
     assert not (tmp_path / "r.csv").exists()
@@ -113,14 +113,14 @@ def test_a_class_takes_neither() -> None:
             )
 
 
-def test_a_plan_says_it_too_and_a_domain_beside_it_replaces_the_cut(tmp_path: Path, here: Run) -> None:
+def test_a_plan_says_it_too_and_a_domain_beside_it_replaces_the_cut(tmp_path: Path, ppdm: Run) -> None:
     amounts = np.random.default_rng(1).lognormal(5, 2, 4_000).clip(0, 10**6)
     pl.DataFrame({"x": amounts}).write_parquet(tmp_path / "t.parquet")
     (tmp_path / "p.toml").write_text(
         'gamma = 9\n[attributes]\nx = { domain = [0, 1000000], core = [10, 10000], scale = "log", bins = 5 }\n'
     )
-    here("perturb", "t.parquet", "-o", "r.parquet", "--plan", "p.toml")
-    here("perturb", "t.parquet", "-o", "s.parquet", "--plan", "p.toml", "--domain", "x=0:1000000")
+    ppdm("perturb", "t.parquet", "-o", "r.parquet", "--plan", "p.toml")
+    ppdm("perturb", "t.parquet", "-o", "s.parquet", "--plan", "p.toml", "--domain", "x=0:1000000")
     found = [
         read_sidecar(tmp_path / f"{name}.parquet.ppdm.json", None, name).attributes[0].edges for name in "rs"
     ]

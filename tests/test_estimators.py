@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
@@ -89,6 +89,7 @@ def test_lemma_1_the_inverse_has_at_least_the_norm_of_the_counts(table: tuple[Fl
     assert np.abs(exact).sum() == pytest.approx(n)
 
 
+@settings(max_examples=25)
 @given(tables())
 def test_constraints_c1_and_c2(table: tuple[Floats, Matrices]) -> None:
     """C1: the estimate sums to n, by every slice that was not perturbed; C2: no count is negative."""

@@ -143,7 +143,7 @@ def data(folder: Path, name: str) -> str:
     ],
 )
 def test_a_fault_is_one_line_and_leaves_everything_as_it_was(
-    name: str, options: str, code: int, said: str, tmp_path: Path, here: Run
+    name: str, options: str, code: int, said: str, tmp_path: Path, ppdm: Run
 ) -> None:
     (tmp_path / "open.key").write_text("00" * 32)
     (tmp_path / "open.key").chmod(0o644)
@@ -161,7 +161,7 @@ def test_a_fault_is_one_line_and_leaves_everything_as_it_was(
             "9",
         ]
     )
-    done = here("perturb", source, "-o", "r.parquet", "--force", *gamma, *options.split(), code=code)
+    done = ppdm("perturb", source, "-o", "r.parquet", "--force", *gamma, *options.split(), code=code)
     message = done.stderr.decode()
     assert said in message and message.count("\n") == 1 and done.stdout == b"", message
     assert message.startswith("ppdm: ") and "; " in message, "what is wrong; the next step"
@@ -169,7 +169,7 @@ def test_a_fault_is_one_line_and_leaves_everything_as_it_was(
     assert listing(tmp_path) == before
 
 
-def test_what_is_refused_can_be_dropped_or_allowed(tmp_path: Path, here: Run) -> None:
+def test_what_is_refused_can_be_dropped_or_allowed(tmp_path: Path, ppdm: Run) -> None:
     for name, options in {
         "nested": "--drop list",
         "untyped": "--drop age",
@@ -183,7 +183,7 @@ def test_what_is_refused_can_be_dropped_or_allowed(tmp_path: Path, here: Run) ->
             pl.read_parquet(tmp_path / source).with_columns(x=1, y=pl.int_range(pl.len()) % 7 // 3).sample(
                 fraction=1, shuffle=True, seed=1
             ).write_parquet(tmp_path / source)
-        here("perturb", source, "-o", "r.csv", "--gamma", "9", "--force", *options.split())
+        ppdm("perturb", source, "-o", "r.csv", "--gamma", "9", "--force", *options.split())
 
 
 def test_nan_is_null_and_in_the_domain(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_nan_is_null_and_in_the_domain(tmp_path: Path) -> None:
     assert not release.frame["x"].is_nan().any()
 
 
-def test_a_call_that_cannot_be_meant_is_refused_before_any_work(tmp_path: Path, here: Run) -> None:
+def test_a_call_that_cannot_be_meant_is_refused_before_any_work(tmp_path: Path, ppdm: Run) -> None:
     FRAME.write_csv(tmp_path / "x.csv")
     (tmp_path / "old.csv").write_text("mine")
     before = listing(tmp_path)
@@ -211,7 +211,7 @@ def test_a_call_that_cannot_be_meant_is_refused_before_any_work(tmp_path: Path, 
         ("x.csv -o nosuch/r.csv --gamma 9", 1, "does not exist"),
         ("x.csv -o x.csv/r.csv --gamma 9", 1, "does not exist"),
     ):
-        done = here("perturb", *args.split(), code=code)
+        done = ppdm("perturb", *args.split(), code=code)
         assert said in done.stderr.decode() and done.stdout == b"", (args, done.stderr)
         assert listing(tmp_path) == before, args
 
@@ -253,11 +253,11 @@ def test_no_room_on_the_disk_leaves_the_old_pair(suffix: str, tmp_path: Path) ->
         assert listing(tmp_path) == before
 
 
-def test_a_file_that_may_not_be_read_is_said(tmp_path: Path, here: Run) -> None:
+def test_a_file_that_may_not_be_read_is_said(tmp_path: Path, ppdm: Run) -> None:
     FRAME.write_parquet(tmp_path / "data.parquet")
     (tmp_path / "data.parquet").chmod(0)
     if os.access(tmp_path / "data.parquet", os.R_OK):  # root may read everything: a folder it is then
         (tmp_path / "data.parquet").unlink()
         os.mkfifo(tmp_path / "data.parquet")
-    done = here("perturb", "data.parquet", "-o", "r.csv", "--gamma", "9", code=1)
+    done = ppdm("perturb", "data.parquet", "-o", "r.csv", "--gamma", "9", code=1)
     assert b"cannot be read" in done.stderr or b"not an ordinary file" in done.stderr

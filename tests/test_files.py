@@ -202,13 +202,13 @@ CASES = [(c, f, w) for c, (_, read, written) in READS.items() for f in read.spli
 
 
 @pytest.mark.parametrize(("command", "file", "way"), CASES)
-def test_what_is_read_is_never_written_over(command: str, file: str, way: str, folder: Path, here: Run) -> None:
+def test_what_is_read_is_never_written_over(command: str, file: str, way: str, folder: Path, ppdm: Run) -> None:
     called, _, written = READS[command]
     names = aliases(folder, file, SUFFIX.get(way, "csv"))
     before = listing(folder)
     for name in names:
         a_key = way == "--key-file" and (folder / file).exists()  # then it is read for a key, and is none
-        done = here(*called.split(), *ways(written, **{way: name}), "--force", code=4 if a_key else 2)
+        done = ppdm(*called.split(), *ways(written, **{way: name}), "--force", code=4 if a_key else 2)
         said = done.stderr.decode()
         assert a_key or "also the input" in said or (name in names[:2] and "names no" in said), said
         assert said.count("\n") == 1 and done.stdout == b""
@@ -219,7 +219,7 @@ def test_what_is_read_is_never_written_over(command: str, file: str, way: str, f
     ("command", "one", "other"),
     [(c, *pair) for c, (_, _, written) in READS.items() for pair in combinations(written.split(), 2)],
 )
-def test_two_outputs_are_never_one_file(command: str, one: str, other: str, folder: Path, here: Run) -> None:
+def test_two_outputs_are_never_one_file(command: str, one: str, other: str, folder: Path, ppdm: Run) -> None:
     called, _, written = READS[command]
     (folder / "there.csv").write_text("mine")
     (folder / f"soft.{SUFFIX.get(other, 'csv')}").symlink_to("there.csv")
@@ -231,7 +231,7 @@ def test_two_outputs_are_never_one_file(command: str, one: str, other: str, fold
             (folder / f"{first}.{SUFFIX[one]}").symlink_to(f"{first}.csv")
             pair[one] = f"{first}.{SUFFIX[one]}"
             before = listing(folder)
-        said = here(*called.split(), *ways(written, **pair), "--force", code=2).stderr.decode()
+        said = ppdm(*called.split(), *ways(written, **pair), "--force", code=2).stderr.decode()
         assert "two outputs are one file: " in said, said
         assert listing(folder) == before
 
@@ -249,7 +249,7 @@ sys.addaudithook(_note)
 
 @pytest.mark.parametrize("command", READS)
 def test_no_file_is_opened_that_the_run_does_not_know(
-    command: str, folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    command: str, folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's own openings; those of Arrow follow one of Python, which finds a file that may not be read."""
     global _OPENED
@@ -264,7 +264,7 @@ def test_no_file_is_opened_that_the_run_does_not_know(
     monkeypatch.setattr(files, "Run", noted)
     _OPENED = []
     try:
-        here(*called.split(), *ways(written, **({"--key-file": "new.key"} if "--key-file" in written else {})))
+        ppdm(*called.split(), *ways(written, **({"--key-file": "new.key"} if "--key-file" in written else {})))
         opened = {Path(folder / o).resolve() for o in _OPENED if not o.startswith("/proc")}
     finally:
         _OPENED = None
@@ -295,8 +295,8 @@ def test_standard_streams_are_files_too(folder: Path) -> None:
 @pytest.mark.parametrize(
     "args", ["perturb '' -o new.csv --gamma 9", "perturb in.csv -o new.csv --gamma 9 --plan ''", "inspect ''"]
 )
-def test_an_empty_name_is_not_the_current_folder(folder: Path, here: Run, args: str) -> None:
-    assert b"the name of a file is empty" in here(*shlex.split(args), code=2).stderr
+def test_an_empty_name_is_not_the_current_folder(folder: Path, ppdm: Run, args: str) -> None:
+    assert b"the name of a file is empty" in ppdm(*shlex.split(args), code=2).stderr
     assert not (folder / "new.csv").exists()
     with pytest.raises(UsageError, match="no input is named"):
         perturb("", gamma=9)
@@ -312,13 +312,13 @@ def test_an_empty_name_is_not_the_current_folder(folder: Path, here: Run, args: 
         "train-tree r.csv -o new.json --export -",
     ],
 )
-def test_no_file_is_ever_named_like_a_stream(folder: Path, here: Run, args: str) -> None:
+def test_no_file_is_ever_named_like_a_stream(folder: Path, ppdm: Run, args: str) -> None:
     before = listing(folder)
-    here(*args.split(), code=2)
+    ppdm(*args.split(), code=2)
     assert listing(folder) == before
 
 
-def test_copies_are_written_over_nothing_that_is_read(folder: Path, here: Run) -> None:
+def test_copies_are_written_over_nothing_that_is_read(folder: Path, ppdm: Run) -> None:
     (folder / "a.1.csv").hardlink_to(folder / "in.csv")
     (folder / "b.2.csv").symlink_to("in.csv")
     (folder / "c.2.csv.ppdm.json").unlink()
@@ -326,7 +326,7 @@ def test_copies_are_written_over_nothing_that_is_read(folder: Path, here: Run) -
     before = listing(folder)
     for copies in ("a.csv", "b.csv", "c.csv"):
         call = f"perturb in.csv --plan plan.toml --drop id -o {copies} --copies 2 --force"
-        assert b"also the input" in here(*call.split(), code=2).stderr
+        assert b"also the input" in ppdm(*call.split(), code=2).stderr
         assert listing(folder) == before
 
 

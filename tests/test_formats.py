@@ -26,12 +26,12 @@ OWN = {"arrow.py", "csv.py", "csv_blocks.py", "csv_writing.py", "parquet.py"}
 
 
 @pytest.fixture
-def lines(here: Run, tmp_path: Path) -> Iterator[Callable[..., str]]:
+def lines(ppdm: Run, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """The command line with the format, which is no other test's."""
     people(1000).write_ndjson(tmp_path / "o.jsonl")
 
     def run(*arguments: str, code: int = 0) -> str:
-        done = here(*arguments, code=code)
+        done = ppdm(*arguments, code=code)
         return (done.stdout + done.stderr).decode()
 
     FORMATS.append(LINES)

@@ -209,11 +209,11 @@ def test_command_and_library_train_the_same_tree(folder: Path, ppdm: Run, tmp_pa
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_truth_without_a_column_does_not_fit_in_any_format(suffix: str, folder: Path, here: Run) -> None:
+def test_a_truth_without_a_column_does_not_fit_in_any_format(suffix: str, folder: Path, ppdm: Run) -> None:
     lacking = folder / f"lacking.{suffix}"
     getattr(people(600).drop("age"), f"write_{suffix}")(lacking)
     for command in ("estimate", "attack"):
-        said = here(command, folder / "r.parquet", "--truth", lacking, code=3).stderr.decode()
+        said = ppdm(command, folder / "r.parquet", "--truth", lacking, code=3).stderr.decode()
         assert "the original lacks the columns 'age'" in said
 
 
@@ -323,11 +323,11 @@ def test_options_are_spoken_of_as_arguments(option: str, argument: str) -> None:
     assert spoken(option) == argument
 
 
-def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, here: Run) -> None:
+def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm: Run) -> None:
     with pytest.raises(UsageError, match=r"class_= names the column 'grup'.*did you mean 'group'"):
         ppdm_cli.perturb(people(), gamma=9, class_="grup")
     asked = ("--gamma", "9", "--class", "grup")
-    said = here("perturb", folder / "original.parquet", "-o", "x.csv", *asked, code=2)
+    said = ppdm("perturb", folder / "original.parquet", "-o", "x.csv", *asked, code=2)
     assert b"--class names the column 'grup'" in said.stderr
     for call in (lambda: ppdm_cli.train_tree(people(), "group", drop="x"), lambda: ppdm_cli.perturb(people())):
         with pytest.raises(UsageError, match=r"(drop|gamma)=") as caught:

@@ -189,10 +189,10 @@ def test_formats_that_are_none(wrong: str) -> None:
         CsvOptions(formats={"a": wrong})
 
 
-def test_zeros_before_digits_stay_and_the_report_says_so(tmp_path: Path, here: Run) -> None:
+def test_zeros_before_digits_stay_and_the_report_says_so(tmp_path: Path, ppdm: Run) -> None:
     rows = "".join(f"{z:05d},{i % 7}\n" for i, z in enumerate(RNG.integers(995, 1005, 500)))
     (tmp_path / "z.csv").write_text("zip,n\n" + rows)
-    said = here(
+    said = ppdm(
         "perturb", "z.csv", "-o", "r.csv", "--gamma", "9", "--rare", "merge", "--shuffle"
     ).stderr.decode()
     assert "Read as text, because digits begin with zeros: zip." in said

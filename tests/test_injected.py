@@ -12,18 +12,18 @@ from tests.test_canary import Anything
 
 
 @pytest.fixture
-def folder(tmp_path: Path, here: Run) -> Path:
-    return prepared(tmp_path, here)
+def folder(tmp_path: Path, ppdm: Run) -> Path:
+    return prepared(tmp_path, ppdm)
 
 
 @pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_fault_at_any_point_leaves_the_old_files_or_the_new(
-    name: str, nameless: bool, folder: Path, here: Run
+    name: str, nameless: bool, folder: Path, ppdm: Run
 ) -> None:
     old, counting = listing(folder), Injector(folder, nameless)
     with counting():
-        here(*COMMANDS[name])
+        ppdm(*COMMANDS[name])
     new, points = listing(folder), counting.points
     assert new != old and set(points) == set(KINDS)
     check(folder, old, new, (0, ""), "")
@@ -31,5 +31,5 @@ def test_a_fault_at_any_point_leaves_the_old_files_or_the_new(
         for at in range(1, points[kind] + 1):
             code = Anything()
             with Injector(folder, nameless, kind, at)():
-                done = here(*COMMANDS[name], code=code)  # type: ignore[arg-type]
+                done = ppdm(*COMMANDS[name], code=code)  # type: ignore[arg-type]
             check(folder, old, new, (done.returncode.code, done.stderr.decode()), kind)

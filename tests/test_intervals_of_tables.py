@@ -64,7 +64,11 @@ def wrongly_covered(case: Case, plug_in: Floats | None = None) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("case", TABLES, ids=lambda c: f"{c.table} {c.records} {c.gamma:g}")
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(c, marks=pytest.mark.long if c.table.startswith("education") else ()) for c in TABLES],
+    ids=lambda c: f"{c.table} {c.records} {c.gamma:g}",
+)
 def test_every_cell_of_a_table_is_covered(case: Case) -> None:
     assert not wrongly_covered(case)
 

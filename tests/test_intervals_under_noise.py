@@ -60,15 +60,15 @@ def test_by_class_and_jointly_too() -> None:
         assert np.isnan(table.interval.low).all(), table.name
 
 
-def test_the_command_shows_and_writes_none(noisy: Any, here: Run, tmp_path: Any) -> None:
+def test_the_command_shows_and_writes_none(noisy: Any, ppdm: Run, tmp_path: Any) -> None:
     plan = {n: {"domain": [0, 100]} for n in ("heaped", "even")}
     perturb(hours(), tmp_path / "r.parquet", attributes=plan, **NOISE)
-    shown = here("estimate", "r.parquet", "--attribute", "heaped", "-o", "e.csv").stderr.decode()
+    shown = ppdm("estimate", "r.parquet", "--attribute", "heaped", "-o", "e.csv").stderr.decode()
     assert "some would exclude their own estimate" in " ".join(shown.split())
     assert set(pl.read_csv(tmp_path / "e.csv")["low"]) == {None}
-    rows = json.loads(here("estimate", "r.parquet", "--attribute", "heaped", "--json").stdout)["rows"]
+    rows = json.loads(ppdm("estimate", "r.parquet", "--attribute", "heaped", "--json").stdout)["rows"]
     assert {r["low"] for r in rows} == {r["std_error"] for r in rows} == {None}
-    line = here("estimate", "r.parquet", "--attribute", "heaped").stdout.decode().splitlines()[3]
+    line = ppdm("estimate", "r.parquet", "--attribute", "heaped").stdout.decode().splitlines()[3]
     assert line.split()[-3:] == ["-"] * 3, line
 
 

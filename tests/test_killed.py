@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli import synthetic
 from tests.conftest import Run, listing, people, write_table
 
-ROWS = 3_000_000
+ROWS = 2_000_000
 COMMAND = [sys.executable, "-m", "ppdm_cli", "perturb"]
 PAIR = {"r.parquet", "r.parquet.ppdm.json"}
 
@@ -42,7 +42,7 @@ def test_a_kill_at_any_moment_leaves_a_pair_that_fits(millions: Path, tmp_path: 
     ppdm("perturb", *args)
     whole = time.monotonic() - began
     outcomes = set()
-    for tenth in (4, 6, 7.5, 8.5, 9, 9.5, 10, 12):
+    for tenth in (5, 8, 9, 10):
         before = listing(tmp_path)
         running = started(*args, folder=tmp_path)
         time.sleep(whole * tenth / 10)
@@ -75,9 +75,9 @@ main()
 """
 
 
-def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Path, here: Run) -> None:
+def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Path, ppdm: Run) -> None:
     people().write_parquet(tmp_path / "in.parquet")
-    here("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9")
+    ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9")
     old = (tmp_path / "r.parquet").read_bytes()
     states = []
     for step in range(1, 12):
@@ -87,13 +87,13 @@ def test_a_kill_at_each_step_of_publishing_leaves_a_pair_that_fits(tmp_path: Pat
         for part in hidden:  # killed between two system calls, while what was there is kept under a hidden name
             assert part.name.endswith(".ppdm-part")
             part.unlink()
-        here("inspect", "r.parquet")
+        ppdm("inspect", "r.parquet")
         now = (tmp_path / "r.parquet").read_bytes()
         promised = (tmp_path / "r.parquet.ppdm.json").exists()
         states.append(("old" if now == old else "new", promised))
         if done.returncode == 0:
             break
-        here("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force")
+        ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force")
         old = (tmp_path / "r.parquet").read_bytes()
     assert states == [("old", True), *[("old", False)] * 3, ("new", False), *[("new", True)] * 3]
 

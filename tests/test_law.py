@@ -199,7 +199,10 @@ def test_draws_follow_the_law(gamma: str, N: int) -> None:
     assert min(found.values()) > LEVEL, found
 
 
-@pytest.mark.parametrize(("gamma", "N"), CASES)
+@pytest.mark.parametrize(
+    ("gamma", "N"),
+    [pytest.param(*c, marks=pytest.mark.long if c[1] == 3000 and float(c[0]) <= 9 else ()) for c in CASES],
+)
 def test_wrong_samplers_are_rejected(gamma: str, N: int) -> None:
     for name, wrong in wrong_samplers(gamma, N).items():
         counts = drawn(wrong.draw, N, draws_for(gamma, N), key_of(gamma, N, name))

@@ -25,9 +25,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def publish(here: Run, output: str, epsilon: object, *more: str, code: int = 0) -> str:
+def publish(ppdm: Run, output: str, epsilon: object, *more: str, code: int = 0) -> str:
     call = ("perturb", "in.parquet", "-o", output, "--record-epsilon", str(epsilon), "--drop", "since", *more)
-    return here(*call, *ENTERED, code=code).stderr.decode()
+    return ppdm(*call, *ENTERED, code=code).stderr.decode()
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
@@ -40,21 +40,21 @@ def limit(folder: Path, total: float) -> None:
     (folder / "l").write_text("\n".join([head, *rest, ""]))
 
 
-def test_epsilons_add_up_and_the_total_is_kept(folder: Path, here: Run) -> None:
+def test_epsilons_add_up_and_the_total_is_kept(folder: Path, ppdm: Run) -> None:
     assert "1 release about 'patients': epsilon adds up to 2; it states no total" in publish(
-        here, "a.parquet", 2
+        ppdm, "a.parquet", 2
     )
-    said = " ".join(publish(here, "b.parquet", 0.7).split())
+    said = " ".join(publish(ppdm, "b.parquet", 0.7).split())
     assert (
         "2 releases about 'patients': epsilon adds up to 2.7" in said and "each costs its epsilon again" in said
     )
     limit(folder, 3)
-    publish(here, "c.parquet", 0.3)
+    publish(ppdm, "c.parquet", 0.3)
     before = listing(folder)
-    said = publish(here, "d.parquet", 0.001, code=4)
+    said = publish(ppdm, "d.parquet", 0.001, code=4)
     assert "epsilon of 3.00099" in said and "allows 3, of which 2.99999 is used" in said
     assert listing(folder) == before
-    here("perturb", "in.parquet", "-o", "e.parquet", "--gamma", "9", "--ledger", "l", "--people", "others")
+    ppdm("perturb", "in.parquet", "-o", "e.parquet", "--gamma", "9", "--ledger", "l", "--people", "others")
     entries = lines(folder)[1:]
     assert [e["people"] for e in entries] == ["patients"] * 3 + ["others"]
     for name, entry in zip("abce", entries, strict=True):
@@ -65,10 +65,10 @@ def test_epsilons_add_up_and_the_total_is_kept(folder: Path, here: Run) -> None:
         )
 
 
-def test_a_release_without_a_promise_is_without_bound(folder: Path, here: Run) -> None:
-    publish(here, "a.parquet", 2)
+def test_a_release_without_a_promise_is_without_bound(folder: Path, ppdm: Run) -> None:
+    publish(ppdm, "a.parquet", 2)
     limit(folder, 1000)
-    assert "no bound at all" in publish(here, "b.parquet", 2, "--seed", "1", code=4)
+    assert "no bound at all" in publish(ppdm, "b.parquet", 2, "--seed", "1", code=4)
     noise = ("--scheme", "additive", "--noise", "normal", "--sd", "25%")
     numbers = (
         "perturb",
@@ -82,22 +82,22 @@ def test_a_release_without_a_promise_is_without_bound(folder: Path, here: Run) -
         "--drop",
         "member",
     )
-    here(*numbers, "--drop", "group", *noise, *ENTERED, code=4)
+    ppdm(*numbers, "--drop", "group", *noise, *ENTERED, code=4)
     limit_free = json.dumps({"format": "ppdm-ledger", "version": 1, "total_epsilon": {}}) + "\n"
     (folder / "l").write_text(limit_free)
     assert "nothing is promised of them together" in " ".join(
-        publish(here, "d.parquet", 2, "--seed", "1").split()
+        publish(ppdm, "d.parquet", 2, "--seed", "1").split()
     )
 
 
-def test_copies_are_entered_once_with_all_that_they_cost(folder: Path, here: Run) -> None:
-    here("perturb", "in.parquet", "-o", "a.parquet", "--gamma", "3", "--copies", "2", *ENTERED)
+def test_copies_are_entered_once_with_all_that_they_cost(folder: Path, ppdm: Run) -> None:
+    ppdm("perturb", "in.parquet", "-o", "a.parquet", "--gamma", "3", "--copies", "2", *ENTERED)
     (entry,) = lines(folder)[1:]
     sidecar = json.loads((folder / "a.1.parquet.ppdm.json").read_text())
     assert entry["epsilon"] == sidecar["privacy"]["perturbed_epsilon"]
 
 
-def test_the_entry_comes_before_the_release(folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entry_comes_before_the_release(folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that dies at the moment of publishing has its entry; one that is refused has none."""
 
     def dies(*_: object) -> None:
@@ -105,10 +105,10 @@ def test_the_entry_comes_before_the_release(folder: Path, here: Run, monkeypatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr(atomic.Target, "place", dies)
-    publish(here, "a.parquet", 2, code=130)
+    publish(ppdm, "a.parquet", 2, code=130)
     assert len(lines(folder)) == 2 and not (folder / "a.parquet").exists()
     people(300).sort("age").write_parquet(folder / "in.parquet")
-    publish(here, "b.parquet", 2, code=4)
+    publish(ppdm, "b.parquet", 2, code=4)
     assert len(lines(folder)) == 2
 
 
@@ -146,12 +146,12 @@ def test_runs_at_one_time_wait_for_each_other(folder: Path, monkeypatch: pytest.
 
 
 def test_a_line_is_written_whole_or_not_at_all(
-    folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(here, "a.parquet", 2)
+    publish(ppdm, "a.parquet", 2)
     before, real = (folder / "l").read_bytes(), os.write
     monkeypatch.setattr(ledger.os, "write", lambda file, data: real(file, data[:20]))
-    assert "no space left" in publish(here, "b.parquet", 2, code=1)
+    assert "no space left" in publish(ppdm, "b.parquet", 2, code=1)
     assert (folder / "l").read_bytes() == before and not (folder / "b.parquet").exists()
 
 
@@ -166,17 +166,17 @@ def test_a_line_is_written_whole_or_not_at_all(
     ],
 )
 def test_a_damaged_ledger_stops_the_release(
-    folder: Path, here: Run, content: str, code: int, said: str
+    folder: Path, ppdm: Run, content: str, code: int, said: str
 ) -> None:
     (folder / "l").write_text(content)
-    assert said in publish(here, "a.parquet", 2, code=code)
+    assert said in publish(ppdm, "a.parquet", 2, code=code)
     assert (folder / "l").read_text() == content and not (folder / "a.parquet").exists()
 
 
-def test_calls_that_make_no_sense(folder: Path, here: Run) -> None:
+def test_calls_that_make_no_sense(folder: Path, ppdm: Run) -> None:
     base = ("perturb", "in.parquet", "-o", "a.parquet", "--gamma", "9")
     (folder / "d").mkdir()
     for options in (("--ledger", "l"), ("--people", "x"), ("--ledger", "l", "--people", "")):
-        assert b"--people" in here(*base, *options, code=2).stderr
-    assert b"not an ordinary file" in here(*base, "--ledger", "d", "--people", "x", code=2).stderr
+        assert b"--people" in ppdm(*base, *options, code=2).stderr
+    assert b"not an ordinary file" in ppdm(*base, "--ledger", "d", "--people", "x", code=2).stderr
     assert sorted(p.name for p in folder.iterdir()) == ["d", "in.parquet"]

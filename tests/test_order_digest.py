@@ -58,19 +58,19 @@ def test_the_digest_hangs_on_the_key_and_on_no_cut_of_the_table(tmp_path: Path) 
     assert order_digest(from_arrow(frame[:-1]), "who", key) != whole
 
 
-def test_the_command_checks_what_goes_together(tmp_path: Path, here: Run) -> None:
+def test_the_command_checks_what_goes_together(tmp_path: Path, ppdm: Run) -> None:
     two().write_csv(tmp_path / "p.csv")
     args = ("perturb", "p.csv", "--gamma", "9", "--keep-order", "-o", "r.csv")
-    here(*args, "--id", "who", "--order-key", "k")
+    ppdm(*args, "--id", "who", "--order-key", "k")
     before = listing(tmp_path)
     for more, said in (
         (("--order-key", "k"), "--order-key and --id go together"),
         (("--order-key", "k", "--id", "nobody"), "'nobody'"),
     ):
-        assert said in here(*args, "--force", *more, code=2).stderr.decode()
+        assert said in ppdm(*args, "--force", *more, code=2).stderr.decode()
     shuffled = (*args[:4], "--shuffle", "--id", "who", "--order-key", "k", "-o", "s.csv")
-    assert b"rows of a file in their order" in here(*shuffled, code=2).stderr
-    both = here(*args, "--force", "--id", "who", "--order-key", "k", "--key-file", "k", code=4).stderr
+    assert b"rows of a file in their order" in ppdm(*shuffled, code=2).stderr
+    both = ppdm(*args, "--force", "--id", "who", "--order-key", "k", "--key-file", "k", code=4).stderr
     assert b"could undo the release" in both and listing(tmp_path) == before
     with pytest.raises(UsageError, match="order_key="):
         perturb(two(), gamma=9, order_key=tmp_path / "k")

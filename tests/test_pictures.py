@@ -123,9 +123,9 @@ def test_ticks_are_round_and_inside(low: float, high: float, most: int, ticks: l
     assert counts._ticks(low, high, most) == ticks
 
 
-def test_a_column_is_named_with_its_label(tmp_path: Path, here: Run) -> None:
+def test_a_column_is_named_with_its_label(tmp_path: Path, ppdm: Run) -> None:
     rng = np.random.default_rng(1)
     made = pl.DataFrame({"x": rng.integers(0, 3, 300), "smoker": rng.random(300) < 0.5})
     perturb(made, tmp_path / "r.parquet", gamma=9)
-    here("estimate", "r.parquet", "--by", "smoker", "--attribute", "x", "--plot", "p.svg")
+    ppdm("estimate", "r.parquet", "--by", "smoker", "--attribute", "x", "--plot", "p.svg")
     assert "x where smoker is False" in texts((tmp_path / "p.svg").read_text())

@@ -95,7 +95,7 @@ def pair_p_value(size: int, wrong: bool = False) -> float:
     return chi_square(np.bincount((tenths @ [10, 1]).ravel(), minlength=100), np.ones(100))
 
 
-@pytest.mark.parametrize("size", [250, 1_000, 1_000_000])
+@pytest.mark.parametrize("size", [250, 1_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_permutations_send_neighbours_anywhere(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Places are drawn without replacement, which hardly moves the shares of pairs of tenths."""
     assert pair_p_value(size) > LEVEL

@@ -314,20 +314,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_tells_what_the_library_does(folder: Path, here: Run) -> None:
+def test_the_command_tells_what_the_library_does(folder: Path, ppdm: Run) -> None:
     text = "select mean(age) as m, count(), quantile(age, .5) where pay > 2000 group by ward"
-    told = json.loads(here("query", "r.parquet", text, "--json").stdout)
+    told = json.loads(ppdm("query", "r.parquet", text, "--json").stdout)
     library = query(folder / "r.parquet").select(text)
     assert told["rows"] == library.frame.to_dicts() and told["remarks"] == library.remarks
     assert "middle of its bin" in told["remarks"][0] and told["records"] == ROWS
-    here("query", "r.parquet", text, "-o", "answers.csv")
+    ppdm("query", "r.parquet", text, "-o", "answers.csv")
     written = pl.read_csv(folder / "answers.csv")
     assert written["value"].to_list() == pytest.approx(library.frame["value"].to_list())
-    shown = here("query", "r.parquet", "r.parquet", text, code=2).stderr.decode()
+    shown = ppdm("query", "r.parquet", "r.parquet", text, code=2).stderr.decode()
     assert "is named twice" in shown
-    lines = here("query", "r.parquet", text).stdout.decode().splitlines()
+    lines = ppdm("query", "r.parquet", text).stdout.decode().splitlines()
     assert lines[2].split() == ["ward", "answer", "value", "std", "error", "low", "high", "clean", "records"]
-    assert here("query", "r.parquet", text, "--json", "-o", "-", code=2).stderr
+    assert ppdm("query", "r.parquet", text, "--json", "-o", "-", code=2).stderr
 
 
 REFUSED = {
@@ -355,9 +355,9 @@ REFUSED = {
 }
 
 
-def test_what_cannot_be_answered_is_refused_with_the_reason(folder: Path, here: Run) -> None:
+def test_what_cannot_be_answered_is_refused_with_the_reason(folder: Path, ppdm: Run) -> None:
     for text, (code, said) in REFUSED.items():
-        stderr = here("query", "r.parquet", text, code=code).stderr.decode()
+        stderr = ppdm("query", "r.parquet", text, code=code).stderr.decode()
         assert said in stderr and stderr.count("\n") == 1, (text, stderr)
     frame = records().with_columns(pl.Series("x", np.arange(ROWS) % 997), pl.Series("y", np.arange(ROWS) % 991))
     large = perturb(frame, gamma=9, keep=["ward", "pay"], bins=1200, attributes=AGES, seed=1, keep_order=True,

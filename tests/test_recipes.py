@@ -326,7 +326,7 @@ def test_a_column_of_that_name_is_not_overwritten() -> None:
         )
 
 
-def test_the_command_line_makes_shows_and_refuses(ppdm: Run, here: Run, tmp_path: Path) -> None:
+def test_the_command_line_makes_shows_and_refuses(ppdm: Run, tmp_path: Path) -> None:
     table(4000).write_csv(tmp_path / "t.csv")
     domains = [
         a for n, d in (("age", "0:120"), ("pay", "0:100"), ("town", "a|b|c")) for a in ("--domain", f"{n}={d}")
@@ -348,7 +348,7 @@ def test_the_command_line_makes_shows_and_refuses(ppdm: Run, here: Run, tmp_path
     made = ppdm("perturb", "t.csv", "-o", "r.csv", *asked, *own, "--keep-order")
     said = made.stderr.decode()
     assert "Each record publishes 2 of 4 attributes" in said.replace("\n", " ") and "published" in said
-    shown = json.loads(here("inspect", "r.csv", "--json").stdout)
+    shown = json.loads(ppdm("inspect", "r.csv", "--json").stdout)
     assert shown["record"]["published_cells"] == 0.5 and shown["record"]["recipes"] == 6
     assert (
         shown["record"]["posterior_alone"]
@@ -356,7 +356,7 @@ def test_the_command_line_makes_shows_and_refuses(ppdm: Run, here: Run, tmp_path
         <= shown["record"]["worst_posterior"]
     )
     assert shown["attributes"][0]["published"] == 0.5
-    rows = json.loads(here("entropy", "r.csv", "--json").stdout)["rows"]
+    rows = json.loads(ppdm("entropy", "r.csv", "--json").stdout)["rows"]
     by_attribute = {r["attribute"]: r for r in rows}
     assert set(by_attribute) == {"age", "pay", "town"} | {"level"} & set(by_attribute)
     for name in by_attribute:

@@ -143,14 +143,14 @@ def test_a_label_of_which_the_sample_has_no_record_is_drawn_too() -> None:
     assert len(np.unique(drawn[0])) > 5
 
 
-def test_the_command_says_what_was_drawn(tmp_path: Path, here: Run) -> None:
+def test_the_command_says_what_was_drawn(tmp_path: Path, ppdm: Run) -> None:
     perturb(people(8_000), tmp_path / "r.csv", gamma=9, keep=["group"], class_="group", seed=1)
-    said = " ".join(here("reconstruct", "r.csv", "-o", "u.csv").stderr.decode().split())
+    said = " ".join(ppdm("reconstruct", "r.csv", "-o", "u.csv").stderr.decode().split())
     assert "together by the joint distribution." in said and "'age'" in said
-    found = json.loads(here("reconstruct", "r.csv", "-o", "v.csv", "--json").stdout)
+    found = json.loads(ppdm("reconstruct", "r.csv", "-o", "v.csv", "--json").stdout)
     assert found["method"] == "joint" and {"age", "salary"} <= set(found["joint"])
     assert (tmp_path / "u.csv").read_bytes() == (tmp_path / "v.csv").read_bytes()
     plain = people(2_000).select("age", "group").with_columns(age=pl.col("age").shuffle(seed=1))
     perturb(plain, tmp_path / "n.csv", gamma=2, keep=["group"], class_="group", seed=1)
-    said = " ".join(here("reconstruct", "n.csv", "-o", "w.csv", "--method", "joint").stderr.decode().split())
+    said = " ".join(ppdm("reconstruct", "n.csv", "-o", "w.csv", "--method", "joint").stderr.decode().split())
     assert "(the release shows no joint distribution)" in said

@@ -78,11 +78,11 @@ def test_places_are_fresh_each_time_and_independent_of_the_rows(
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
 def test_the_command_says_what_shuffling_does_and_does_not_do(
-    suffix: str, release: Release, original: pl.DataFrame, tmp_path: Path, here: Run
+    suffix: str, release: Release, original: pl.DataFrame, tmp_path: Path, ppdm: Run
 ) -> None:
     perturb(original, tmp_path / "r.parquet", gamma=9, bins=21, class_="group", keep=["group"], seed=1)
     for name, more in (("plain", ()), ("again", ()), ("mixed", ("--shuffle",)), ("other", ("--shuffle",))):
-        said = here("reconstruct", "r.parquet", "-o", f"{name}.{suffix}", *more).stderr.decode()
+        said = ppdm("reconstruct", "r.parquet", "-o", f"{name}.{suffix}", *more).stderr.decode()
         assert ("can still make the same guesses" in said) == bool(more)
     made = {n: (tmp_path / f"{n}.{suffix}").read_bytes() for n in ("plain", "again", "mixed", "other")}
     assert made["plain"] == made["again"] and len(set(made.values())) == 3
@@ -90,6 +90,6 @@ def test_the_command_says_what_shuffling_does_and_does_not_do(
         ("plain", "Each row is a guess"),
         ("mixed", "The rows were shuffled, but each is a guess"),
     ):
-        said = json.loads(here("inspect", f"{name}.{suffix}", "--json").stdout)["sentences"]
+        said = json.loads(ppdm("inspect", f"{name}.{suffix}", "--json").stdout)["sentences"]
         assert said[0].startswith(words) and "handle this file as you would the release" in said[0]
     assert not any("guess about" in s for s in sentences(release.sidecar))

@@ -74,9 +74,9 @@ def test_what_is_no_list_of_attributes_is_refused(text: str) -> None:
         record_designs(record_epsilon=2, records=1000, attributes=text)
 
 
-def test_the_recommended_design_is_a_plan_that_perturb_takes(here: Run, tmp_path: Path) -> None:
+def test_the_recommended_design_is_a_plan_that_perturb_takes(ppdm: Run, tmp_path: Path) -> None:
     asked = ("entropy", "--record-epsilon", 4, "--records", 50_000)
-    shown = json.loads(here(*asked, "--attributes", "4x10", "-o", "plan.toml", "--json").stdout)
+    shown = json.loads(ppdm(*asked, "--attributes", "4x10", "-o", "plan.toml", "--json").stdout)
     assert shown["rows"][0]["publish"] == "2" and "publish = 2" in (tmp_path / "plan.toml").read_text()
     rng = np.random.default_rng(2)
     frame = pl.DataFrame(
@@ -89,15 +89,15 @@ def test_the_recommended_design_is_a_plan_that_perturb_takes(here: Run, tmp_path
         f"[attributes.{n}]\ndomain = [0, 99]\n" for n in "abcd"
     )
     (tmp_path / "own.toml").write_text(own)
-    told = here(*asked, "--plan", "own.toml", "-o", "new.toml").stdout.decode()
+    told = ppdm(*asked, "--plan", "own.toml", "-o", "new.toml").stdout.decode()
     assert "The first design is the one to take" in " ".join(told.split())
     new = (tmp_path / "new.toml").read_text()
     assert "gamma" not in new and new.count("[attributes.") == 4 and "record_epsilon = 4" in new
     assert perturb(frame, plan=tmp_path / "new.toml", keep_order=True).sidecar.withholding
-    here(*asked, "--attributes", "4x10", "--plot", "p.svg", "-o", "t.csv")
+    ppdm(*asked, "--attributes", "4x10", "--plot", "p.svg", "-o", "t.csv")
     assert (tmp_path / "p.svg").stat().st_size > 1000 and pl.read_csv(tmp_path / "t.csv").height >= 5
     for strange in (("--gamma", 9), ("--error", 0.1)):
-        here(*asked, "--attributes", "4x10", *strange, code=2)
+        ppdm(*asked, "--attributes", "4x10", *strange, code=2)
     settings: dict[str, Any] = {"record_epsilon": 2, "records": 100}
     with pytest.raises(UsageError, match="does not declare"):
         record_designs(plan={"attributes": {"a": {"bins": 3}}}, **settings)

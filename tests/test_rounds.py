@@ -284,7 +284,7 @@ def test_more_recipes_than_a_release_may_have_are_refused_before_any_pass() -> N
 
 
 def test_the_command_line_reads_files_says_the_rounds_and_refuses_a_pipe(
-    ppdm: Run, here: Run, tmp_path: Path
+    ppdm: Run, tmp_path: Path
 ) -> None:
     table(6000).write_csv(tmp_path / "t.csv")
     domains = [a for n in NUMBERS for a in ("--attribute", f"{n}:domain=0:100")]
@@ -307,15 +307,15 @@ def test_the_command_line_reads_files_says_the_rounds_and_refuses_a_pipe(
         "The records were dealt to 2 rounds by a coin (30%, 70%)." in said
         and "in the last round 'a', 'b'" in said
     )
-    shown = json.loads(here("inspect", "r.csv", "--json").stdout)
+    shown = json.loads(ppdm("inspect", "r.csv", "--json").stdout)
     assert shown["record"]["rounds"] == 2 and shown["record"]["perturbed_epsilon"] <= 4
     piped = ("perturb", "-", "--from", "csv", "-o", "p.csv")
     refused = ppdm(*piped, *asked, stdin=(tmp_path / "t.csv").read_bytes(), code=2).stderr.decode()
     assert "more than once" in refused and not (tmp_path / "p.csv").exists()
-    again = here("perturb", "t.csv", "-o", "s.csv", "--like", "r.csv", "--keep-order")
+    again = ppdm("perturb", "t.csv", "-o", "s.csv", "--like", "r.csv", "--keep-order")
     assert again.returncode == 0
-    here("estimate", "r.csv")
-    here("reconstruct", "r.csv", "-o", "back.csv")
+    ppdm("estimate", "r.csv")
+    ppdm("reconstruct", "r.csv", "-o", "back.csv")
 
 
 @pytest.mark.parametrize("rounds", [[2, 2, 2], [1, 1, 3], [1, None, 2], [2, 1, 1], [0, 1, 1], [1, 1, 99]])
@@ -347,13 +347,13 @@ def test_rounds_are_among_the_designs_and_recommended_where_a_class_is_what_matt
     assert record_design.in_rounds(Setting(2.0, 1000, nine[:2])) is None
 
 
-def test_the_plan_of_a_class_has_rounds_and_perturb_takes_it(here: Run, tmp_path: Path) -> None:
+def test_the_plan_of_a_class_has_rounds_and_perturb_takes_it(ppdm: Run, tmp_path: Path) -> None:
     own = 'record_epsilon = 1\nclass = "ill"\nkeep = ["ill"]\nrounds = 2\n' + "".join(
         f"[attributes.{n}]\ndomain = [0, 100]\n" for n in NUMBERS
     )
     (tmp_path / "own.toml").write_text(own)
     asked = ("--record-epsilon", 3, "--records", 20_000, "--plan", "own.toml", "-o", "new.toml")
-    rows = json.loads(here("entropy", *asked, "--json").stdout)["rows"]
+    rows = json.loads(ppdm("entropy", *asked, "--json").stdout)["rows"]
     assert rows[0]["rounds"] == 3 and 1 in {r["rounds"] for r in rows}
     plan = (tmp_path / "new.toml").read_text()
     assert plan.count("rounds") == 1 and "rounds = 3" in plan

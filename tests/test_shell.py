@@ -28,15 +28,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_quiet_is_quiet_but_for_failures_and_results(
-    folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert here(*PERTURB).stderr
-    assert not here(*PERTURB, "--force", "-q").stderr
-    assert here(*PERTURB, "-q", code=2).stderr.startswith(b"ppdm: usage: the output")
-    assert here("estimate", "r.parquet", "-q").stdout == here("estimate", "r.parquet").stdout != b""
+    assert ppdm(*PERTURB).stderr
+    assert not ppdm(*PERTURB, "--force", "-q").stderr
+    assert ppdm(*PERTURB, "-q", code=2).stderr.startswith(b"ppdm: usage: the output")
+    assert ppdm("estimate", "r.parquet", "-q").stdout == ppdm("estimate", "r.parquet").stdout != b""
     for value, quiet in (("1", True), ("0", False)):
         monkeypatch.setenv(QUIET, value)
-        assert bool(here(*PERTURB, "--force").stderr) != quiet
+        assert bool(ppdm(*PERTURB, "--force").stderr) != quiet
 
 
 def test_every_command_can_be_quiet() -> None:
@@ -56,9 +56,9 @@ def test_every_command_can_be_quiet() -> None:
         ("inspekt", 2, "usage"),
     ],
 )
-def test_a_failure_is_an_object_for_programs(folder: Path, here: Run, args: str, code: int, kind: str) -> None:
-    told = here(*args.split(), code=code).stderr.decode()
-    done = here(*args.split(), "--json", code=code)
+def test_a_failure_is_an_object_for_programs(folder: Path, ppdm: Run, args: str, code: int, kind: str) -> None:
+    told = ppdm(*args.split(), code=code).stderr.decode()
+    done = ppdm(*args.split(), "--json", code=code)
     error = json.loads(done.stderr)["error"]
     assert done.stdout == b"" and done.stderr.count(b"\n") == 1 and done.stderr.isascii()
     assert error["kind"] == kind and error["exit_code"] == code and error["next_step"]
@@ -66,7 +66,7 @@ def test_a_failure_is_an_object_for_programs(folder: Path, here: Run, args: str,
         assert error["what"] in told
 
 
-def test_trouble_inside_is_an_object_too(folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_inside_is_an_object_too(folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for raised, kind in (
         (KeyError("CANARY"), "failed"),
         (MemoryError(), "out of memory"),
@@ -77,12 +77,12 @@ def test_trouble_inside_is_an_object_too(folder: Path, here: Run, monkeypatch: p
             raise raised
 
         monkeypatch.setattr("ppdm_cli.inspection.inspect", fails)
-        said = here("inspect", "in.parquet", "--json", code=1).stderr
+        said = ppdm("inspect", "in.parquet", "--json", code=1).stderr
         assert json.loads(said)["error"]["kind"] == kind and b"CANARY" not in said
 
 
 def test_the_environment_sets_threads_and_the_temporary_folder(
-    folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "scratch").mkdir()
     seen: dict[str, set[Any]] = {"threads": set(), "folders": set()}
@@ -100,11 +100,11 @@ def test_the_environment_sets_threads_and_the_temporary_folder(
     monkeypatch.setattr(atomic.tempfile, "TemporaryFile", spooled)
     monkeypatch.setenv(THREADS, "3")
     monkeypatch.setenv(FOLDER, str(folder / "scratch"))
-    here(*PERTURB, "--shuffle")
+    ppdm(*PERTURB, "--shuffle")
     assert seen == {"threads": {3}, "folders": {folder / "scratch"}}
     monkeypatch.delenv(THREADS)
     monkeypatch.setenv(FOLDER, "")
-    here(*PERTURB, "--shuffle", "--force")
+    ppdm(*PERTURB, "--shuffle", "--force")
     assert seen["folders"] == {folder / "scratch", Path()} and pool.THREADS.get() is None
 
 
@@ -113,14 +113,14 @@ def test_the_environment_sets_threads_and_the_temporary_folder(
     [(THREADS, "0"), (THREADS, "-1"), (THREADS, "two"), (THREADS, "9" * 99), (FOLDER, "in.parquet")],
 )
 def test_a_default_that_makes_no_sense_is_said(
-    folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert name in here(*PERTURB, code=2).stderr.decode()
+    assert name in ppdm(*PERTURB, code=2).stderr.decode()
 
 
 def test_no_option_of_privacy_keys_or_overwriting_comes_from_the_environment(
-    folder: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither in the code, where one option alone names a variable, nor in what is done."""
     for command in SUBCOMMANDS:
@@ -129,41 +129,41 @@ def test_no_option_of_privacy_keys_or_overwriting_comes_from_the_environment(
             for name in (f"PPDM_{option.name}", f"PPDM_{command}_{option.name}", str(option.name)):
                 if name.upper() not in (QUIET, "PPDM_PATH", "PATH", "HOME"):
                     monkeypatch.setenv(name.upper().replace("-", "_"), "1")
-    here("perturb", "in.parquet", "-o", "r.parquet", "--drop", "since", code=2)
-    here(*PERTURB)
+    ppdm("perturb", "in.parquet", "-o", "r.parquet", "--drop", "since", code=2)
+    ppdm(*PERTURB)
     before = listing(folder)
-    here(*PERTURB, code=2)
+    ppdm(*PERTURB, code=2)
     assert listing(folder) == before
     assert json.loads(before["r.parquet.ppdm.json"])["privacy"]["coins"] == "system"
 
 
 @pytest.mark.parametrize(("shell", "word"), [("bash", b"complete"), ("zsh", b"compdef"), ("fish", b"complete")])
-def test_completion_is_what_the_page_says(tmp_path: Path, ppdm: Run, shell: str, word: bytes) -> None:
+def test_completion_is_what_the_page_says(tmp_path: Path, process: Run, shell: str, word: bytes) -> None:
     assert f"_PPDM_COMPLETE={shell}_source ppdm" in (ROOT / "docs" / "shell.md").read_text()
-    assert word in ppdm(_PPDM_COMPLETE=f"{shell}_source").stdout
+    assert word in process(_PPDM_COMPLETE=f"{shell}_source").stdout
 
 
-def test_completion_completes(ppdm: Run) -> None:
-    shown = ppdm(_PPDM_COMPLETE="bash_complete", COMP_WORDS="ppdm perturb --matrix b", COMP_CWORD="3").stdout
+def test_completion_completes(process: Run) -> None:
+    shown = process(_PPDM_COMPLETE="bash_complete", COMP_WORDS="ppdm perturb --matrix b", COMP_CWORD="3").stdout
     assert b"band" in shown and b"block" in shown
 
 
 @pytest.mark.parametrize("columns", [40, 41, 130])
-def test_many_columns_have_forty_lines_and_a_sum(tmp_path: Path, here: Run, columns: int) -> None:
+def test_many_columns_have_forty_lines_and_a_sum(tmp_path: Path, ppdm: Run, columns: int) -> None:
     rng = np.random.default_rng(1)
     frame = pl.DataFrame({f"column{i}": rng.integers(0, 2 + i % 5, 400) for i in range(columns)})
     frame.write_parquet(tmp_path / "in.parquet")
-    report = here(
+    report = ppdm(
         "perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--attribute", "column1:gamma=3"
     ).stderr
-    for shown in (report, here("inspect", "r.parquet").stdout):
+    for shown in (report, ppdm("inspect", "r.parquet").stdout):
         lines = [line for line in shown.decode().splitlines() if line.startswith("column")]
         lines = [line for line in lines if len(line.split()) > 5 and "," not in line]
         assert len(lines) == 40
         rest = " ".join(shown.decode().split())
         assert (f"... and {columns - 40} more column" in rest) == (columns > 40)
         assert columns < 130 or ("N 2 to 6" in rest and "gamma 9," in rest and "and 90 more." in rest)
-    assert len(json.loads(here("inspect", "r.parquet", "--json").stdout)["attributes"]) == columns
+    assert len(json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["attributes"]) == columns
     perturb(frame[:50], tmp_path / "few.parquet", gamma=9, rare="publish")
-    attacked = here("attack", "few.parquet", "--with", "posterior").stdout.decode()
+    attacked = ppdm("attack", "few.parquet", "--with", "posterior").stdout.decode()
     assert (f"... and {columns - 40} more column" in " ".join(attacked.split())) == (columns > 40)

@@ -52,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run) -> None:
+def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, ppdm: Run) -> None:
     data, out = f"{FOLDER}/{FILE}", f"{FOLDER}/out {HOSTILE}".replace("<b>", "")
     release, tree = f"{out}.parquet", f"{out}.json"
     calls = [
@@ -89,18 +89,18 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, here: Run)
     (folder / "net.json").write_text(json.dumps(head | {"nodes": nodes}))
     assert {c[0] for c in calls} == set(SUBCOMMANDS)
     for call in calls:
-        done = here(*call)
+        done = ppdm(*call)
         assert done.stdout or done.stderr or call[0] == "generate", call
         printable(done.stdout + done.stderr)
         if call[0] in ("plan", "inspect", "estimate", "query", "entropy", "attack", "train-bayes"):
-            shown = here(*call, "--json", *(["--force"] * ("-o" in call))).stdout
+            shown = ppdm(*call, "--json", *(["--force"] * ("-o" in call))).stdout
             printable(shown)
             assert json.dumps(HOSTILE)[1:-1] in json.dumps(json.loads(shown)), "data is as it was"
     plan = tomllib.loads((folder / f"{out}.toml").read_text())
     assert {CLASS, NAME} <= {*plan["attributes"], *plan.get("drop", [])}
 
 
-def test_nor_does_what_an_error_quotes(folder: Path, here: Run) -> None:
+def test_nor_does_what_an_error_quotes(folder: Path, ppdm: Run) -> None:
     data, arg = f"{FOLDER}/{FILE}", f"x{HOSTILE}"
     (folder / "broken").write_bytes(b"junk")
     (folder / FOLDER / f"{FILE}.broken.parquet").write_bytes(b"junk")
@@ -143,13 +143,13 @@ def test_nor_does_what_an_error_quotes(folder: Path, here: Run) -> None:
         (("generate", "--function", "1", "--records", "1", "-o", arg), 2),
     ]
     for call, code in calls:
-        done = here(*call, code=code)
+        done = ppdm(*call, code=code)
         assert done.stderr and not done.stdout, call
         printable(done.stderr)
 
 
 @pytest.mark.parametrize("suffix", ["html", "svg"])
-def test_no_label_leaves_the_script_or_the_text_of_a_picture(folder: Path, here: Run, suffix: str) -> None:
+def test_no_label_leaves_the_script_or_the_text_of_a_picture(folder: Path, ppdm: Run, suffix: str) -> None:
     pytest.importorskip("vl_convert")
     attack = "</script><script>globalThis.PWNED=1</script>&amp;]]>\u2028\ue000'\"--><!--"
     data = pl.read_parquet((folder / FOLDER / FILE).read_bytes())
@@ -157,11 +157,11 @@ def test_no_label_leaves_the_script_or_the_text_of_a_picture(folder: Path, here:
     data.with_columns(pl.col(attack) + attack, pl.col(f"b{attack}") + attack).write_parquet(
         folder / "p.parquet"
     )
-    here("perturb", "p.parquet", "-o", "r.parquet", "--gamma", "9", "--class", attack)
+    ppdm("perturb", "p.parquet", "-o", "r.parquet", "--gamma", "9", "--class", attack)
     for call in ("estimate", "attack", "entropy"):
-        here(call, "r.parquet", "--plot", f"{call}.{suffix}")
+        ppdm(call, "r.parquet", "--plot", f"{call}.{suffix}")
     if suffix == "svg":
-        here("train-tree", "p.parquet", "-o", "t.json", "--class", attack, "--export", "tree.svg")
+        ppdm("train-tree", "p.parquet", "-o", "t.json", "--class", attack, "--export", "tree.svg")
     for path in folder.glob(f"*.{suffix}"):
         shown = path.read_text()
         assert "PWNED" in shown or path.name == "tree.svg", "the label is there"
@@ -174,7 +174,7 @@ def test_no_label_leaves_the_script_or_the_text_of_a_picture(folder: Path, here:
 
 
 def test_what_cannot_be_drawn_is_said_in_one_line(
-    tmp_path: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vl_convert = pytest.importorskip("vl_convert")
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line(
         raise ValueError("RangeError: Maximum call stack size exceeded at CANARY")
 
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", fails)
-    said = here("entropy", "--plot", "x.svg", code=1).stderr.decode()
+    said = ppdm("entropy", "--plot", "x.svg", code=1).stderr.decode()
     assert "cannot be drawn" in said and "CANARY" not in said and said.count("\n") == 1
     assert not (tmp_path / "x.svg").exists()
 
@@ -220,7 +220,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("several", [False, True])
 def test_a_part_whose_path_holds_cells_goes_by_number(
-    tmp_path: Path, here: Run, damage: str, several: bool
+    tmp_path: Path, ppdm: Run, damage: str, several: bool
 ) -> None:
     hive(tmp_path, DAMAGES[damage])
     folders = ["hv"]
@@ -237,33 +237,33 @@ def test_a_part_whose_path_holds_cells_goes_by_number(
         "publish",
         *([] if several else ["--drop", "patient"]),
     )
-    said = here("perturb", *folders, "-o", "r.parquet", *options, code=1).stderr.decode()
+    said = ppdm("perturb", *folders, "-o", "r.parquet", *options, code=1).stderr.decode()
     assert "part 2" in said and "SECRET" not in said, said
 
 
-def test_a_part_that_would_be_written_over_goes_by_number(tmp_path: Path, here: Run) -> None:
+def test_a_part_that_would_be_written_over_goes_by_number(tmp_path: Path, ppdm: Run) -> None:
     hive(tmp_path, pa.table({"age": [1], "word": ["a"]}))
     part = next((tmp_path / "hv").glob("*BOB*")) / "p.parquet"
     (tmp_path / "alias.parquet").hardlink_to(part)
     (tmp_path / "alias.json").symlink_to(part.with_name("p.parquet.ppdm.json"))
     options = ("--gamma", "5", "--drop", "patient", "--force")
     for outputs in (["alias.parquet"], ["r.parquet", "--sidecar", "alias.json"]):
-        said = here("perturb", "hv", "-o", *outputs, *options, code=2).stderr.decode()
+        said = ppdm("perturb", "hv", "-o", *outputs, *options, code=2).stderr.decode()
         assert "part 2" in said and "SECRET" not in said, said
 
 
-def test_a_hollow_part_goes_by_number(tmp_path: Path, here: Run) -> None:
+def test_a_hollow_part_goes_by_number(tmp_path: Path, ppdm: Run) -> None:
     hive(tmp_path, b"")
     path = next((tmp_path / "hv").glob("*BOB*")) / "p.parquet"
     pq.write_table(pa.table({"age": list(range(5000)), "word": ["a", "b"] * 2500}), path, compression="none")
     content = bytearray(path.read_bytes())
     content[4:2000] = bytes(1996)
     path.write_bytes(content)
-    said = here("perturb", "hv", "-o", "r.parquet", "--gamma", "5", "--drop", "patient", code=1).stderr.decode()
+    said = ppdm("perturb", "hv", "-o", "r.parquet", "--gamma", "5", "--drop", "patient", code=1).stderr.decode()
     assert "part 2" in said and "SECRET" not in said, said
 
 
-def test_names_that_are_not_text_end_in_one_line(tmp_path: Path, here: Run) -> None:
+def test_names_that_are_not_text_end_in_one_line(tmp_path: Path, ppdm: Run) -> None:
     table = pa.table({"age": list(range(50)), "nXXe": list(range(50))})
     for name, stored in (("a.parquet", True), ("b.parquet", False)):
         pq.write_table(table, tmp_path / name, compression="none", store_schema=stored)
@@ -271,7 +271,7 @@ def test_names_that_are_not_text_end_in_one_line(tmp_path: Path, here: Run) -> N
         writer.write_table(table)
     for path in list(tmp_path.iterdir()):
         path.write_bytes(path.read_bytes().replace(b"nXXe", b"n\xff\xfee"))
-        said = here("perturb", path.name, "-o", "x.csv", "--gamma", "5", code=1).stderr.decode()
+        said = ppdm("perturb", path.name, "-o", "x.csv", "--gamma", "5", code=1).stderr.decode()
         assert f"'{path.name}' has a name that is not in UTF-8" in said and said.count("\n") == 1
 
 
@@ -311,9 +311,9 @@ def test_rows_that_are_left_out_leave_no_byte(tmp_path: Path, suffix: str, nulls
     assert len(set(written)) == 1 and b"SECRET" not in written[0]
 
 
-def test_letters_that_the_output_does_not_have_are_written_out(tmp_path: Path, ppdm: Run) -> None:
+def test_letters_that_the_output_does_not_have_are_written_out(tmp_path: Path, process: Run) -> None:
     pl.DataFrame({"Größe": ["ä", "ö"] * 100}).write_parquet(tmp_path / "p.parquet")
-    ppdm("perturb", "p.parquet", "-o", "r.parquet", "--gamma", "5", "--shuffle", PYTHONIOENCODING="ascii")
-    assert b"Gr\\xf6\\xdfe" in ppdm("estimate", "r.parquet", PYTHONIOENCODING="ascii").stdout
-    figures = json.loads(ppdm("inspect", "r.parquet", "--json", PYTHONIOENCODING="ascii").stdout)
+    process("perturb", "p.parquet", "-o", "r.parquet", "--gamma", "5", "--shuffle", PYTHONIOENCODING="ascii")
+    assert b"Gr\\xf6\\xdfe" in process("estimate", "r.parquet", PYTHONIOENCODING="ascii").stdout
+    figures = json.loads(process("inspect", "r.parquet", "--json", PYTHONIOENCODING="ascii").stdout)
     assert figures["attributes"][0]["attribute"] == "Größe"

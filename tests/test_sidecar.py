@@ -65,7 +65,7 @@ def read(data: bytes) -> Sidecar | None:
     return sidecar
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
 @given(sidecar=sidecars())
 def test_a_valid_sidecar_survives_a_round_trip_and_fits_the_schema(sidecar: Sidecar) -> None:
     data = sidecar.encode()

@@ -60,10 +60,10 @@ def release(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def registered(folder: Path, here: Run, *options: str) -> Any:
+def registered(folder: Path, ppdm: Run, *options: str) -> Any:
     """The registry's entry, as .json has it and as .yaml writes it: both the same."""
     for form in ("json", "yaml"):
-        here("inspect", "r.parquet", "--report", f"s.{form}", "--force", *options)
+        ppdm("inspect", "r.parquet", "--report", f"s.{form}", "--force", *options)
     entry = json.loads((folder / "s.json").read_text())["registry"]
     assert parsed((folder / "s.yaml").read_text().splitlines()) == entry
     return entry
@@ -88,13 +88,13 @@ def parsed(lines: list[str], depth: int = 0) -> Any:
 
 @pytest.mark.parametrize("about", [ABOUT, FULL])
 @pytest.mark.parametrize("person", [False, True])
-def test_the_registry_gets_what_it_requires(release: Path, here: Run, about: str, person: bool) -> None:
+def test_the_registry_gets_what_it_requires(release: Path, ppdm: Run, about: str, person: bool) -> None:
     (release / "about.toml").write_text(about)
     if person:
         frame = people(800).with_columns(id=pl.Series(np.arange(800) // 2))
         settings = {"person": "id", "rows_per_person": 2, "record_epsilon": 4, "drop": ["since"]}
         perturb(frame, release / "r.parquet", force=True, shuffle=True, **settings)  # type: ignore[arg-type]
-    entry = registered(release, here, "--about", "about.toml")
+    entry = registered(release, ppdm, "--about", "about.toml")
     jsonschema.validate(entry, SCHEMA, format_checker=jsonschema.FormatChecker())
     deployment = entry["deployment"]
     assert deployment["deployment_model"]["model_name"] == "Local" and entry["tier"] == (
@@ -107,22 +107,22 @@ def test_the_registry_gets_what_it_requires(release: Path, here: Run, about: str
     assert person or "group" in deployment["dp_variant"]["unprotected_quantities"]
 
 
-def test_recipes_and_persons_are_told(release: Path, here: Run) -> None:
+def test_recipes_and_persons_are_told(release: Path, ppdm: Run) -> None:
     frame = people(800).with_columns(id=pl.Series(np.arange(800) // 2))
     settings = {"person": "id", "rows_per_person": 2, "record_epsilon": 4, "publish": 2, "drop": ["since"]}
     perturb(frame, release / "r.parquet", force=True, shuffle=True, **settings)  # type: ignore[arg-type]
-    entry = registered(release, here, "--about", "about.toml")["deployment"]
+    entry = registered(release, ppdm, "--about", "about.toml")["deployment"]
     assert entry["accounting"]["composition"] == (
         "Each record went through one of 10 recipes, dealt by a coin that sees no value. The epsilon is the "
         "largest that any recipe has for its attributes at once, and counts for each of 2 rows of a person."
     )
     assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == pytest.approx(8, abs=1e-3)
-    here("inspect", "r.parquet", "--report", "s.md")
+    ppdm("inspect", "r.parquet", "--report", "s.md")
     assert "| attribute | records that show it |" in (release / "s.md").read_text()
 
 
-def test_the_schema_of_the_test_has_power(release: Path, here: Run) -> None:
-    entry = registered(release, here, "--about", "about.toml")
+def test_the_schema_of_the_test_has_power(release: Path, ppdm: Run) -> None:
+    entry = registered(release, ppdm, "--about", "about.toml")
     for broken in (
         entry | {"tier": 4},
         entry | {"more": 1},
@@ -138,27 +138,27 @@ def test_the_schema_of_the_test_has_power(release: Path, here: Run) -> None:
     "left_out", ["name", "curators", "purpose", "region", "description", "published", "authors"]
 )
 def test_an_entry_that_the_registry_would_refuse_is_not_written(
-    release: Path, here: Run, left_out: str
+    release: Path, ppdm: Run, left_out: str
 ) -> None:
     (release / "about.toml").write_text(re.sub(rf"(?m)^{left_out} = .*\n", "", ABOUT))
-    said = here("inspect", "r.parquet", "--report", "s.yaml", "--about", "about.toml", code=2).stderr.decode()
+    said = ppdm("inspect", "r.parquet", "--report", "s.yaml", "--about", "about.toml", code=2).stderr.decode()
     assert left_out in said and not (release / "s.yaml").exists()
-    here("inspect", "r.parquet", "--report", "s.json", "--about", "about.toml")
+    ppdm("inspect", "r.parquet", "--report", "s.json", "--about", "about.toml")
     stated = json.loads((release / "s.json").read_text())
     assert stated["registry"] is None and left_out in stated["registry_refused"]
 
 
-def test_a_release_without_a_promise_is_no_deployment(release: Path, here: Run) -> None:
+def test_a_release_without_a_promise_is_no_deployment(release: Path, ppdm: Run) -> None:
     perturb(people(800), release / "r.parquet", gamma=9, drop=["since"], seed=1, force=True)
-    here("inspect", "r.parquet", "--report", "s.yaml", "--about", "about.toml", code=4)
-    here("inspect", "r.parquet", "--report", "s.html", "--about", "about.toml")
+    ppdm("inspect", "r.parquet", "--report", "s.yaml", "--about", "about.toml", code=4)
+    ppdm("inspect", "r.parquet", "--report", "s.html", "--about", "about.toml")
     assert "Nothing is promised of this release." in (release / "s.html").read_text()
 
 
-def test_the_page_says_what_an_officer_asks(release: Path, here: Run) -> None:
+def test_the_page_says_what_an_officer_asks(release: Path, ppdm: Run) -> None:
     (release / "about.toml").write_text(FULL)
-    (release / "attack.json").write_bytes(here("attack", "r.parquet", "--json").stdout)
-    here("inspect", "r.parquet", "--report", "s.html", "--about", "about.toml", "--attack", "attack.json")
+    (release / "attack.json").write_bytes(ppdm("attack", "r.parquet", "--json").stdout)
+    ppdm("inspect", "r.parquet", "--report", "s.html", "--about", "about.toml", "--attack", "attack.json")
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", (release / "s.html").read_text()))
     for words in (
         "Example Hospital", "Saxony", "at most 99.8%", "at most 32.2%", "The promise is for one record",
@@ -169,40 +169,40 @@ def test_the_page_says_what_an_officer_asks(release: Path, here: Run) -> None:
         assert words in text, words
 
 
-def test_only_files_of_the_release_are_hashed(release: Path, here: Run) -> None:
+def test_only_files_of_the_release_are_hashed(release: Path, ppdm: Run) -> None:
     key = ("--id", "id", "--key-file", "my.key", "--ledger", "l", "--people", "all")
     people(800).with_row_index("id").write_parquet(release / "in.parquet")
-    here("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force", *key)
+    ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force", *key)
     secret = [hashlib.sha256(b).hexdigest() for n, b in listing(release).items() if not n.startswith("r.")]
     secret.append((release / "my.key").read_text().split()[0])
     for form in ("html", "md", "json"):
         options = ("--ledger", "l", "--people", "all", "--about", "about.toml", "--force")
-        here("inspect", "r.parquet", "--report", f"s.{form}", *options)
+        ppdm("inspect", "r.parquet", "--report", f"s.{form}", *options)
         stated = (release / f"s.{form}").read_text()
         for name in ("r.parquet", "r.parquet.ppdm.json"):
             assert hashlib.sha256((release / name).read_bytes()).hexdigest() in stated
         assert not [s for s in secret if s in stated]
 
 
-def test_what_was_measured_stays_inside(release: Path, here: Run) -> None:
-    measured = here("attack", "r.parquet", "--truth", "truth.parquet", "--json").stdout
+def test_what_was_measured_stays_inside(release: Path, ppdm: Run) -> None:
+    measured = ppdm("attack", "r.parquet", "--truth", "truth.parquet", "--json").stdout
     (release / "attack.json").write_bytes(measured)
     report = ("--attack", "attack.json", "--about", "about.toml", "--force")
     for form in ("html", "md", "json", "yaml"):
-        said = here("inspect", "r.parquet", "--report", f"s.{form}", *report, code=4).stderr
+        said = ppdm("inspect", "r.parquet", "--report", f"s.{form}", *report, code=4).stderr
         assert b"--internal" in said and not (release / f"s.{form}").exists()
-    here("inspect", "r.parquet", "--report", "s.html", *report, "--internal")
+    ppdm("inspect", "r.parquet", "--report", "s.html", *report, "--internal")
     assert "not for publication" in (release / "s.html").read_text()
-    inside = registered(release, here, *report, "--internal")
-    assert inside == registered(release, here, "--about", "about.toml")
+    inside = registered(release, ppdm, *report, "--internal")
+    assert inside == registered(release, ppdm, "--about", "about.toml")
 
 
-def test_a_report_of_another_release_is_refused(release: Path, here: Run) -> None:
+def test_a_report_of_another_release_is_refused(release: Path, ppdm: Run) -> None:
     perturb(people(800, 3), release / "other.parquet", gamma=9, drop=["since"])
-    (release / "attack.json").write_bytes(here("attack", "other.parquet", "--json").stdout)
-    here("inspect", "r.parquet", "--report", "s.html", "--attack", "attack.json", code=3)
+    (release / "attack.json").write_bytes(ppdm("attack", "other.parquet", "--json").stdout)
+    ppdm("inspect", "r.parquet", "--report", "s.html", "--attack", "attack.json", code=3)
     (release / "attack.json").write_text('{"release": 1}')
-    here("inspect", "r.parquet", "--report", "s.html", "--attack", "attack.json", code=2)
+    ppdm("inspect", "r.parquet", "--report", "s.html", "--attack", "attack.json", code=2)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ def test_a_report_of_another_release_is_refused(release: Path, here: Run) -> Non
         ("\xff", "not in UTF-8"),
     ],
 )
-def test_what_the_curator_says_is_read_strictly(release: Path, here: Run, text: str, said: str) -> None:
+def test_what_the_curator_says_is_read_strictly(release: Path, ppdm: Run, text: str, said: str) -> None:
     (release / "about.toml").write_bytes(text.encode("latin-1"))
-    done = here("inspect", "r.parquet", "--report", "s.html", "--about", "about.toml", code=2)
+    done = ppdm("inspect", "r.parquet", "--report", "s.html", "--about", "about.toml", code=2)
     assert said in done.stderr.decode() and not (release / "s.html").exists()
 
 
@@ -233,10 +233,10 @@ def test_what_the_curator_says_is_read_strictly(release: Path, here: Run, text: 
         "inspect u.parquet --report s.html",
     ],
 )
-def test_calls_that_make_no_sense(release: Path, here: Run, args: str) -> None:
-    here("reconstruct", "r.parquet", "-o", "u.parquet")
+def test_calls_that_make_no_sense(release: Path, ppdm: Run, args: str) -> None:
+    ppdm("reconstruct", "r.parquet", "-o", "u.parquet")
     before = listing(release)
-    here(*args.split(), code=2)
+    ppdm(*args.split(), code=2)
     assert listing(release) == before
 
 
@@ -259,24 +259,24 @@ class Tags(HTMLParser):
 ATTACK = "</td></svg></style><script>PWNED()</script><img src=x onerror=PWNED()>&lt;|[x](javascript:PWNED())`"
 
 
-def test_nothing_that_a_name_holds_becomes_markup(tmp_path: Path, here: Run) -> None:
+def test_nothing_that_a_name_holds_becomes_markup(tmp_path: Path, ppdm: Run) -> None:
     rng = np.random.default_rng(1)
     names = [f"{c} {ATTACK}{HOSTILE}" for c in "abc"]
     pl.DataFrame({n: rng.choice(["x", "y"], 300).tolist() for n in names}).write_parquet(
         tmp_path / "in.parquet"
     )
     kept = ("--keep", names[2], "--ledger", "l", "--people", f"all {ATTACK}")
-    here("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", *kept)
+    ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", *kept)
     said = json.dumps(ATTACK)
     (tmp_path / "about.toml").write_text(
         f"{ABOUT}notes = {said}\nrisks = [{said}]\n".replace("Saxony", "<b>S</b>")
     )
-    report = json.loads(here("attack", "r.parquet", "--json").stdout)
+    report = json.loads(ppdm("attack", "r.parquet", "--json").stdout)
     report["sentences"].append(ATTACK)
     (tmp_path / "attack.json").write_text(json.dumps(report))
     options = ("--about", "about.toml", "--attack", "attack.json", "--ledger", "l", "--people", f"all {ATTACK}")
     for form in ("html", "md", "json", "yaml"):
-        here("inspect", "r.parquet", "--report", f"s.{form}", *options)
+        ppdm("inspect", "r.parquet", "--report", f"s.{form}", *options)
         stated = (tmp_path / f"s.{form}").read_bytes()
         printable(stated.replace(b"\n", b" "))
         assert b"PWNED" in stated
@@ -293,14 +293,14 @@ def test_nothing_that_a_name_holds_becomes_markup(tmp_path: Path, here: Run) -> 
 
 
 def test_of_very_many_attributes_the_page_stays_a_page(
-    tmp_path: Path, here: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(1)
     monkeypatch.setattr(content, "MOST_ROWS", 10)
     frame = pl.DataFrame({f"attribute number {i}": rng.integers(0, 2, 60) for i in range(40)})
     gammas = {f"attribute number {i}": {"gamma": 3 + i} for i in range(20)}
     perturb(frame, tmp_path / "r.parquet", gamma=99, rare="publish", attributes=gammas)
-    here("inspect", "r.parquet", "--report", "s.html")
+    ppdm("inspect", "r.parquet", "--report", "s.html")
     stated = (tmp_path / "s.html").read_text()
     assert "31 further rows are left out" in stated and "attribute numbe\u2026 or 19 more" in stated
     assert len(re.findall("<rect", stated)) == 9 and "after one value of 15 others" in stated

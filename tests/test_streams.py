@@ -145,7 +145,7 @@ def test_a_pipe_that_has_a_name_is_read_as_a_stream(shell: Shell, tmp_path: Path
         assert said in shell(line, code=code).stderr
 
 
-def test_a_stage_that_failed_is_thought_of(tmp_path: Path, here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_failed_is_thought_of(tmp_path: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     perturb(people(500), tmp_path / "r.csv", gamma=9)
     sidecar = ("--sidecar", "r.csv.ppdm.json")
     for form in ("csv", "arrow"):
@@ -157,9 +157,9 @@ def test_a_stage_that_failed_is_thought_of(tmp_path: Path, here: Run, monkeypatc
             ("train-tree", "-", "--class", "x", "-o", "t.json"),
         ):
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-            said = here(*line, "--from", form, code=1).stderr
+            said = ppdm(*line, "--from", form, code=1).stderr
             assert b"'standard input' is empty; did the stage before it fail? See what it says" in said
-    assert b"/dev/null' is empty" in here("perturb", "/dev/null", "-o", "x.csv", "--gamma", "9", code=1).stderr
+    assert b"/dev/null' is empty" in ppdm("perturb", "/dev/null", "-o", "x.csv", "--gamma", "9", code=1).stderr
 
 
 def test_a_key_is_not_left_behind_by_a_run_that_failed(shell: Shell, tmp_path: Path) -> None:

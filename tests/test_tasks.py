@@ -87,9 +87,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_tasks_run_anywhere_in_any_order_and_twice(data: Path, here: Run) -> None:
+def test_tasks_run_anywhere_in_any_order_and_twice(data: Path, ppdm: Run) -> None:
     def outcome() -> tuple[list[bytes], dict[str, bytes]]:
-        said = [here(*shlex.split(line), "--force").stdout for line in COMMANDS.strip().splitlines()]
+        said = [ppdm(*shlex.split(line), "--force").stdout for line in COMMANDS.strip().splitlines()]
         return said, listing(data)
 
     expected, scattered = outcome(), Scattered(1)

@@ -72,32 +72,32 @@ def test_labels_are_compared_by_name_and_classes_must_be_one() -> None:
 
 
 @pytest.fixture
-def trained(tmp_path: Path, here: Run) -> Path:
+def trained(tmp_path: Path, ppdm: Run) -> Path:
     for seed, name in ((7, "a.parquet"), (8, "b.parquet")):
         frame = people(800, seed)
         label = pl.when(frame["age"] > 50).then(pl.lit("old")).otherwise(pl.lit("young"))
         frame.with_columns(group=label).write_parquet(tmp_path / name)
-    here("train-tree", "a.parquet", "--class", "group", "-o", "a.json")
+    ppdm("train-tree", "a.parquet", "--class", "group", "-o", "a.json")
     return tmp_path
 
 
-def test_the_command_shows_both_trees_and_the_figures(trained: Path, here: Run) -> None:
+def test_the_command_shows_both_trees_and_the_figures(trained: Path, ppdm: Run) -> None:
     args = ("train-tree", "b.parquet", "--class", "group", "-o", "b.json", "--compare", "a.json")
-    said = here(*args).stdout.decode()
+    said = ppdm(*args).stdout.decode()
     assert "The other tree" in said and said.count("= age <= 50: young") == 2
     assert "rules 2 are kept, with 100.0 %" in said and "They agree on 100.00 % of 800 records" in said
-    found = json.loads(here(*args, "--force", "--json", "--on", "a.parquet").stdout)["compared"]
+    found = json.loads(ppdm(*args, "--force", "--json", "--on", "a.parquet").stdout)["compared"]
     assert found["same_root"] and found["agreement"] == 1 and found["low"] < 1
-    here("perturb", "a.parquet", "-o", "r.parquet", "--gamma", "9", "--class", "group", "--seed", "1")
-    said = here("train-tree", "r.parquet", "-o", "c.json", "--compare", "a.json").stdout.decode()
+    ppdm("perturb", "a.parquet", "-o", "r.parquet", "--gamma", "9", "--class", "group", "--seed", "1")
+    said = ppdm("train-tree", "r.parquet", "-o", "c.json", "--compare", "a.json").stdout.decode()
     assert "--on FILE" in said and "They agree" not in said, "a release's records are no records to ask about"
 
 
-def test_what_cannot_be_compared_is_said_before_the_work(trained: Path, here: Run) -> None:
+def test_what_cannot_be_compared_is_said_before_the_work(trained: Path, ppdm: Run) -> None:
     args = ("train-tree", "b.parquet", "--class", "group", "-o", "b.json")
-    assert b"--compare" in here(*args, "--on", "a.parquet", code=2).stderr
-    here(*args, "--compare", "a.parquet", code=2)
-    here("train-tree", "b.parquet", "--class", "region", "-o", "b.json", "--compare", "a.json", code=3)
+    assert b"--compare" in ppdm(*args, "--on", "a.parquet", code=2).stderr
+    ppdm(*args, "--compare", "a.parquet", code=2)
+    ppdm("train-tree", "b.parquet", "--class", "region", "-o", "b.json", "--compare", "a.json", code=3)
     assert not (trained / "b.json").exists()
     with pytest.raises(UsageError):
         compare(ONE, trained / "a.parquet")

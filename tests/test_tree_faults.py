@@ -48,8 +48,8 @@ def test_what_is_written_last_fails_and_nothing_is_there(output: str, noise: Pat
     assert listing(noise) == before
 
 
-def test_no_room_for_predictions_leaves_the_old_ones(noise: Path, here: Run) -> None:
-    here("train-tree", "in.parquet", "--class", "group", "-o", "t.json")
+def test_no_room_for_predictions_leaves_the_old_ones(noise: Path, ppdm: Run) -> None:
+    ppdm("train-tree", "in.parquet", "--class", "group", "-o", "t.json")
     for name in ("o.csv", "o.parquet", "o.arrow"):
         (noise / name).write_text("mine")
         before = listing(noise)
@@ -58,11 +58,11 @@ def test_no_room_for_predictions_leaves_the_old_ones(noise: Path, here: Run) -> 
         assert listing(noise) == before
 
 
-def test_a_kill_at_each_step_leaves_whole_files(noise: Path, here: Run) -> None:
+def test_a_kill_at_each_step_leaves_whole_files(noise: Path, ppdm: Run) -> None:
     args = (*TRAIN, "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2], "--force")
-    here(*TRAIN[:4], "--class", "member", "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2])
+    ppdm(*TRAIN[:4], "--class", "member", "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2])
     old = {n: (noise / n).read_bytes() for n in OUTPUTS}
-    here(*args)
+    ppdm(*args)
     new = {n: (noise / n).read_bytes() for n in OUTPUTS}
     states = []
     for step in range(1, 20):
@@ -81,8 +81,8 @@ def test_a_kill_at_each_step_leaves_whole_files(noise: Path, here: Run) -> None:
     assert states[0] == 0 and states[-1] == 3 and states == sorted(states)
 
 
-def test_ctrl_c_while_predicting_leaves_what_was_there(noise: Path, here: Run) -> None:
-    here("train-tree", "in.parquet", "--class", "group", "-o", "t.json")
+def test_ctrl_c_while_predicting_leaves_what_was_there(noise: Path, ppdm: Run) -> None:
+    ppdm("train-tree", "in.parquet", "--class", "group", "-o", "t.json")
     (noise / "o.csv").write_text("mine")
     before = listing(noise)
     for args in (
@@ -104,11 +104,11 @@ def test_ctrl_c_while_predicting_leaves_what_was_there(noise: Path, here: Run) -
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("types", [(), ("--type", "n=int64", "--type", "s=string", "--type", "d=date")])
 def test_a_faulty_csv_tells_no_cell(
-    fault: str, first: bool, types: tuple[str, ...], tmp_path: Path, here: Run
+    fault: str, first: bool, types: tuple[str, ...], tmp_path: Path, ppdm: Run
 ) -> None:
     """A tree itself says what values the records have; a message never does."""
     (tmp_path / "clean.csv").write_text("n,s,d\n" + ROWS)
-    here("train-tree", "clean.csv", "--class", "s", "-o", "t.json", "--no-prune", *types)
+    ppdm("train-tree", "clean.csv", "--class", "s", "-o", "t.json", "--no-prune", *types)
     rows = CSVS[fault] + ROWS if first else ROWS + CSVS[fault]
     (tmp_path / "in.csv").write_bytes(b"n,s,d\n" + rows.encode("latin-1"))
     before = listing(tmp_path)
@@ -118,7 +118,7 @@ def test_a_faulty_csv_tells_no_cell(
         ("predict", "t.json", "in.csv", "-o", "p.csv"),
     ):
         code = Anything()
-        done = here(*args, *types, code=code)  # type: ignore[arg-type]
+        done = ppdm(*args, *types, code=code)  # type: ignore[arg-type]
         assert b"inside ppdm" not in done.stderr
         if code.code:
             assert not seen(done.stdout + done.stderr), done.stderr
@@ -126,12 +126,12 @@ def test_a_faulty_csv_tells_no_cell(
         before = listing(tmp_path)
 
 
-def test_the_class_tells_no_cell(tmp_path: Path, here: Run) -> None:
+def test_the_class_tells_no_cell(tmp_path: Path, ppdm: Run) -> None:
     """A class of a wrong kind, and labels that are unknown or missing."""
     canary = "CANARY-7f3a"
     frame = people(300)
     frame.write_parquet(tmp_path / "d.parquet")
-    here("train-tree", "d.parquet", "--class", "group", "-o", "t.json", "--force")
+    ppdm("train-tree", "d.parquet", "--class", "group", "-o", "t.json", "--force")
     for wrong in (
         frame.with_columns(group=pl.lit(918273645)),
         frame.with_columns(age=pl.lit(canary)),
@@ -142,5 +142,5 @@ def test_the_class_tells_no_cell(tmp_path: Path, here: Run) -> None:
             ("predict", "t.json", "w.parquet", "-o", "p.csv", "--force"),
             ("train-tree", "d.parquet", "--class", "group", "-o", "x.json", "--test", "w.parquet", "--force"),
         ):
-            done = here(*args, code=Anything())  # type: ignore[arg-type]
+            done = ppdm(*args, code=Anything())  # type: ignore[arg-type]
             assert not seen(done.stdout) and b"918273645" not in done.stderr and b"inside" not in done.stderr

@@ -37,7 +37,7 @@ def equal(one: Grown, other: Grown) -> bool:
     return all(np.array_equal(getattr(one, n), getattr(other, n)) for n in names)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.integers(0, 999), st.sampled_from([2, 5]), st.booleans())
 def test_the_tree_does_not_depend_on_how_counts_are_had(seed: int, classes: int, holes: bool) -> None:
     """All sorted, dense in pieces, with and without subtraction, one thread and three."""

@@ -235,21 +235,21 @@ def test_what_cannot_be_is_refused_with_its_reason(original: pl.DataFrame, train
         perturb(original, like=release.sidecar)
 
 
-def test_the_command_line(original: pl.DataFrame, tmp_path: Path, here: Run) -> None:
+def test_the_command_line(original: pl.DataFrame, tmp_path: Path, ppdm: Run) -> None:
     original.write_parquet(tmp_path / "p.parquet")
-    here("train-tree", "p.parquet", "--class", "group", "-o", "t.json", "--min-records", "20")
+    ppdm("train-tree", "p.parquet", "--class", "group", "-o", "t.json", "--min-records", "20")
     args = ("perturb", "p.parquet", "--scheme", "class-random,innocent", "--tree", "t.json")
-    said = here(*args, "-o", "r.csv").stderr.decode()
+    said = ppdm(*args, "-o", "r.csv").stderr.decode()
     assert "Leaves" in said and "Classes changed" in said and "bits of doubt" in " ".join(said.split())
-    found = json.loads(here(*args, "-o", "r.parquet", "--json").stdout)
+    found = json.loads(ppdm(*args, "-o", "r.parquet", "--json").stdout)
     assert found["scheme"] == ["class-random", "innocent"] and found["noise"]["intruder"]["records"] == 200
-    shown = here("inspect", "r.parquet").stdout.decode()
+    shown = ppdm("inspect", "r.parquet").stdout.decode()
     assert "promises no" in shown and "matrix" not in shown
-    here("train-tree", "r.csv", "-o", "u.json", "--compare", "t.json", "--on", "p.parquet")
-    here("predict", "t.json", "r.parquet", "-o", "out.parquet")
+    ppdm("train-tree", "r.csv", "-o", "u.json", "--compare", "t.json", "--on", "p.parquet")
+    ppdm("predict", "t.json", "r.parquet", "-o", "out.parquet")
     before = listing(tmp_path)
-    here("estimate", "r.parquet", code=4)
-    here(*args, "-o", "s.parquet", "--gamma", "9", code=2)
+    ppdm("estimate", "r.parquet", code=4)
+    ppdm(*args, "-o", "s.parquet", "--gamma", "9", code=2)
     original.head(2000).write_parquet(tmp_path / "less.parquet")
-    here("perturb", "less.parquet", "--scheme", "innocent", "--tree", "t.json", "-o", "s.parquet", code=3)
+    ppdm("perturb", "less.parquet", "--scheme", "innocent", "--tree", "t.json", "-o", "s.parquet", code=3)
     assert set(listing(tmp_path)) == {*before, "less.parquet"}

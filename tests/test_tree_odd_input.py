@@ -46,9 +46,9 @@ def ok(tmp_path: Path) -> Path:
         ("\ufeffx,y\r\n1,a\r\n2,b\r\n", 0, ": a (2.0/1.0)"),
     ],
 )
-def test_odd_training_data(text: str, code: int, said: str, tmp_path: Path, here: Run) -> None:
+def test_odd_training_data(text: str, code: int, said: str, tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "in.csv").write_bytes(text.encode())
-    done = here("train-tree", "in.csv", "--class", "y", "-o", "t.json", code=code)
+    done = ppdm("train-tree", "in.csv", "--class", "y", "-o", "t.json", code=code)
     assert said in (done.stderr if code else done.stdout).decode() and b"inside ppdm" not in done.stderr
 
 
@@ -63,17 +63,17 @@ def test_odd_training_data(text: str, code: int, said: str, tmp_path: Path, here
         ("k,d,y\nu,2020-01-01,a\n", 3, "no column 'x'"),
     ],
 )
-def test_odd_test_data(text: str, code: int, said: str, ok: Path, here: Run) -> None:
+def test_odd_test_data(text: str, code: int, said: str, ok: Path, ppdm: Run) -> None:
     """A CSV to test with has the types of the training's, so that both commands say the same."""
     (ok / "odd.csv").write_text(text)
-    done = here("train-tree", "ok.csv", "--class", "y", "-o", "t.json", "--test", "odd.csv", code=code)
+    done = ppdm("train-tree", "ok.csv", "--class", "y", "-o", "t.json", "--test", "odd.csv", code=code)
     assert said in (done.stderr if code else done.stdout).decode()
-    here("train-tree", "ok.csv", "--class", "y", "-o", "t.json", "--force")
-    done = here("predict", "t.json", "odd.csv", "-o", "p.csv", code=code)
+    ppdm("train-tree", "ok.csv", "--class", "y", "-o", "t.json", "--force")
+    done = ppdm("predict", "t.json", "odd.csv", "-o", "p.csv", code=code)
     assert b"inside ppdm" not in done.stderr
 
 
-def test_calls_that_cannot_be_meant(ok: Path, here: Run) -> None:
+def test_calls_that_cannot_be_meant(ok: Path, ppdm: Run) -> None:
     before = listing(ok)
     for args, code, said in (
         ("train-tree ok.csv --class y -o -", 2, "not to standard output"),
@@ -83,7 +83,7 @@ def test_calls_that_cannot_be_meant(ok: Path, here: Run) -> None:
         ("predict ok.csv ok.csv -o p.csv", 2, "'ok.csv' cannot be read as a tree"),
         ("predict . ok.csv -o p.csv", 2, "cannot be read as a tree"),
     ):
-        message = here(*args.split(), code=code).stderr.decode()
+        message = ppdm(*args.split(), code=code).stderr.decode()
         assert said in message and "inside ppdm" not in message and listing(ok) == before, message
 
 
@@ -108,19 +108,19 @@ EDITS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_trees_edited_by_hand(edit: str, ok: Path, here: Run) -> None:
-    here(
+def test_trees_edited_by_hand(edit: str, ok: Path, ppdm: Run) -> None:
+    ppdm(
         "train-tree", "ok.csv", "--class", "y", "-o", "t.json", "--no-mdl", "--no-prune", "--criterion", "gain"
     )
     tree = copy.deepcopy(json.loads((ok / "t.json").read_text()))
     EDITS[edit](tree)
     (ok / "e.json").write_text(json.dumps(tree))
-    done = here("predict", "e.json", "ok.csv", "-o", "p.csv", code=3)
+    done = ppdm("predict", "e.json", "ok.csv", "-o", "p.csv", code=3)
     assert b"not a valid tree" in done.stderr and done.stderr.count(b"\n") == 1 and not (ok / "p.csv").exists()
 
 
-def test_a_very_deep_tree(ok: Path, here: Run) -> None:
-    here("train-tree", "ok.csv", "--class", "y", "-o", "t.json")
+def test_a_very_deep_tree(ok: Path, ppdm: Run) -> None:
+    ppdm("train-tree", "ok.csv", "--class", "y", "-o", "t.json")
     tree = json.loads((ok / "t.json").read_text())
     inner = [
         {"label": "a", "counts": [2, 1], "test": "x", "cut": i + 0.5, "child": 2 * i + 1} for i in range(30_000)
@@ -128,7 +128,7 @@ def test_a_very_deep_tree(ok: Path, here: Run) -> None:
     leaf = {"label": "b", "counts": [1, 2]}
     tree["nodes"] = [inner[0], *(n for i in inner[1:] for n in (leaf, i)), leaf, leaf]
     (ok / "deep.json").write_text(json.dumps(tree))
-    here("predict", "deep.json", "ok.csv", "-o", "p.csv")
+    ppdm("predict", "deep.json", "ok.csv", "-o", "p.csv")
 
 
 def test_names_that_would_drive_a_terminal(tmp_path: Path, ppdm: Run) -> None:

@@ -193,19 +193,19 @@ def test_two_evaluators_agree_row_for_row(evaluate: Any, tmp_path: Path) -> None
     assert evaluate(path, table.to_pylist(), tree.class_name) == wanted
 
 
-def test_the_command_writes_them_and_says_what_they_change(tmp_path: Path, here: Run) -> None:
+def test_the_command_writes_them_and_says_what_they_change(tmp_path: Path, ppdm: Run) -> None:
     frame = people(900)
     label = pl.when(frame["age"] > 50).then(pl.col("region")).otherwise(pl.lit("young"))
     holes = pl.when(pl.int_range(900) % 7 > 0).then(pl.col("age"))
     frame.with_columns(group=label).with_columns(holes).write_parquet(tmp_path / "p.parquet")
-    said = here(
+    said = ppdm(
         "train-tree", "p.parquet", "--class", "group", "-o", "t.json", "--export", "t.sql", "--export", "t.pmml"
     ).stdout.decode()
     assert "of 900 training records" in " ".join(said.split()) and "--heaviest" in said
     for name in ("t.sql", "t.pmml"):
         assert "of 900 training records" in (tmp_path / name).read_text()
-    here("predict", "t.json", "p.parquet", "-o", "one.parquet", "--heaviest")
-    here("predict", "t.json", "p.parquet", "-o", "two.parquet")
+    ppdm("predict", "t.json", "p.parquet", "-o", "one.parquet", "--heaviest")
+    ppdm("predict", "t.json", "p.parquet", "-o", "two.parquet")
     one, two = (pl.read_parquet(tmp_path / f"{n}.parquet")["predicted"] for n in ("one", "two"))
     expression = (tmp_path / "t.sql").read_text()
     there = duckdb.sql(f"SELECT {expression} AS predicted FROM '{tmp_path}/p.parquet'").fetchall()

@@ -277,17 +277,17 @@ def files(tmp_path: Path, release: Release) -> Path:
     return tmp_path
 
 
-def test_the_report_has_every_figure(files: Path, here: Run) -> None:
-    said = here("train-tree", "r.parquet", "-o", "t.json", "--test", "new.parquet").stdout.decode()
+def test_the_report_has_every_figure(files: Path, ppdm: Run) -> None:
+    said = ppdm("train-tree", "r.parquet", "-o", "t.json", "--test", "new.parquet").stdout.decode()
     said = " ".join(said.split())
     assert "Learnt from 6000 perturbed records: the joint distribution of" in said
     assert "Expected accuracy on records like the original ones" in said
-    found = json.loads(here("train-tree", "r.parquet", "-o", "u.json", "--json").stdout)
+    found = json.loads(ppdm("train-tree", "r.parquet", "-o", "u.json", "--json").stdout)
     assert found["release"]["model"] == "joint" and found["release"]["records"] == 6_000
     assert set(found["release"]["expected"]) == {"accuracy", "low", "high", "how", "commonest"}
     assert "train" not in found
     assert (files / "t.json").read_bytes() == (files / "u.json").read_bytes()
-    here("predict", "t.json", "new.parquet", "-o", "p.csv")
+    ppdm("predict", "t.json", "new.parquet", "-o", "p.csv")
 
 
 def test_a_release_on_standard_input(files: Path, ppdm: Run) -> None:
@@ -317,27 +317,27 @@ def test_a_release_on_standard_input(files: Path, ppdm: Run) -> None:
         ("perturb new.parquet -o x.csv --gamma 5 --bins automatic", 2, "such as 20, or auto"),
     ],
 )
-def test_bad_input(args: str, code: int, said: str, files: Path, here: Run) -> None:
+def test_bad_input(args: str, code: int, said: str, files: Path, ppdm: Run) -> None:
     perturb(people(n=500), files / "alone.parquet", gamma=9, seed=1)
     short = pl.read_parquet(files / "r.parquet").head(-1)
     short.write_parquet(files / "short.parquet")
     (files / "short.parquet.ppdm.json").write_bytes((files / "r.parquet.ppdm.json").read_bytes())
     before = listing(files)
-    done = here(*args.split(), code=code)
+    done = ppdm(*args.split(), code=code)
     message = done.stderr.decode()
     assert said in message and done.stdout == b"" and listing(files) == before
     assert message.startswith("Usage") or message.count("\n") == 1
     assert not seen(done.stderr)
 
 
-def test_damaged_releases_are_one_line_and_tell_no_value(tmp_path: Path, here: Run) -> None:
+def test_damaged_releases_are_one_line_and_tell_no_value(tmp_path: Path, ppdm: Run) -> None:
     """Without a sidecar a file is data to `train-tree`, not a release: those two are left out."""
     faults = damaged(made(tmp_path))
     before = listing(tmp_path)
     for fault, ((name, *_), code, words) in faults.items():
         if fault in ("no sidecar", "no release"):
             continue
-        done = here("train-tree", name, "-o", "new.json", code=code)
+        done = ppdm("train-tree", name, "-o", "new.json", code=code)
         said = done.stderr.decode()
         assert words in said and said.count("\n") == 1, (fault, said)
         assert not seen(done.stdout + done.stderr) and done.stdout == b"", fault

@@ -203,13 +203,13 @@ def test_an_output_that_is_no_ordinary_file_is_refused(output: str, tmp_path: Pa
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("ms"), pa.timestamp("us", "UTC")])
 @pytest.mark.parametrize("day", [-719163, 2932897, 95_100_000])
-def test_a_date_of_no_calendar_goes_into_no_csv(kind: pa.DataType, day: int, tmp_path: Path, here: Run) -> None:
+def test_a_date_of_no_calendar_goes_into_no_csv(kind: pa.DataType, day: int, tmp_path: Path, ppdm: Run) -> None:
     """Polars panics at years beyond 262,143, and text has room for four digits."""
     many = 1 if kind == pa.date32() else 86_400_000 if kind.unit == "ms" else 86_400_000_000
     days = pa.array([day * many] + [0] * 39, pa.int32() if many == 1 else pa.int64()).view(kind)
     table = pa.table({"n": pa.array([1, 2, 2, 1] * 10), "d": days})
     pq.write_table(table, tmp_path / "d.parquet")
     perturb = ("perturb", "d.parquet", "--gamma", "9", "--keep", "d", "--keep-order", "-o")
-    said = here(*perturb, "r.csv", code=1).stderr.decode()
+    said = ppdm(*perturb, "r.csv", code=1).stderr.decode()
     assert "'d' has a date outside the years 1 to 9999" in said and "panicked" not in said
-    here(*perturb, "r.parquet")
+    ppdm(*perturb, "r.parquet")

@@ -159,11 +159,13 @@ class Adversary:
             return
         with step("learning"):
             found = Record(joint.learn(sample), self.targets, posterior, self.gamma, self._known)
-        if found.alone:
-            self.remarks.append(
-                f"record: the other columns say nothing certain about {listed(found.alone)}; it guesses as "
-                "posterior does."
-            )
+        read = {c.name for c in found.channels}
+        for names, why in (
+            ([n for n in found.alone if n in read], "the other columns say nothing certain about"),
+            ([n for n in found.alone if n not in read], "too many values, or too many attributes, to study"),
+        ):
+            if names:
+                self.remarks.append(f"record: {why} {listed(names)}; it guesses as posterior does.")
         self.reader = replace(self.reader, kept=tuple(c for c in found.channels if c.kept))
         self.guessers["record"] = found
 

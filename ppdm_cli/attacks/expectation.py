@@ -34,34 +34,52 @@ def enough(targets: Sequence[Target], rows: np.ndarray) -> np.ndarray:
     return rows[:: 1 + len(rows) * cells // WORK]
 
 
-def told(target: Target, likely: Floats, codes: np.ndarray, weights: Floats | None = None) -> Tally:
-    """Return what guesses from p(original | all but the own answer) are worth at the answers published.
-
-    With one row of `likely` for all, `codes` are all answers and `weights` how many records gave each.
-    """
-    found, step = Tally(), max(1, BELIEFS_AT_ONCE // target.matrix.outputs // target.matrix.inputs)
-    answers, unbiased = target.matrix.dense(), target.matrix.solve(np.eye(target.matrix.outputs))
+def told(target: Target, likely: Floats, codes: np.ndarray) -> Tally:
+    """Return what guesses from p(original | all but the own answer), a row a record, are worth."""
+    found, step = Tally(), _rows_at_once(target)
+    answers, unbiased = _law(target)
     for start in range(0, len(codes), step):
         part = slice(start, start + step)
-        worths = _worths(target, answers, likely if weights is not None else likely[part])
         at = unbiased[:, codes[part]].T
-        own = {k: np.asarray((w * at).sum(axis=1)) for k, w in worths.items()}
-        found += Tally.told(own, np.ones(len(at)) if weights is None else weights[part])
+        own = {k: (w * at).sum(axis=1) for k, w in _worths(target, answers, likely[part]).items()}
+        found += Tally.told(own, np.ones(len(at)))
     return found
 
 
 def crossed(target: Target, counts: Floats) -> Worth:
     """Return what guesses from the own answer alone are worth: by all records, and for some by the others."""
-    rng, left, found = np.random.default_rng(0), counts.astype(np.int64), Tally()
-    codes = np.arange(len(counts))
+    rng, left = np.random.default_rng(0), counts.astype(np.int64)
+    likely, folds = list[Floats](), list[Floats]()
     for parts in range(FOLDS, 0, -1):
         fold = rng.multivariate_hypergeometric(left, int(left.sum()) // parts, method="marginals")
         left = left - fold
         rest = counts - fold
         if rest.any() and fold.any():
-            likely = maximum_likelihood(rest, [target.matrix])[None] / rest.sum()
-            found += told(target, likely, codes, fold.astype(np.float64))
-    return Worth(told(target, target.prior[None], codes, counts.astype(np.float64)), found)
+            likely.append(maximum_likelihood(rest, [target.matrix]) / rest.sum())
+            folds.append(fold.astype(np.float64))
+    within = _counted(target, target.prior[None], counts[None].astype(np.float64))
+    return Worth(within, _counted(target, np.array(likely), np.array(folds)))
+
+
+def _counted(target: Target, likely: Floats, counts: Floats) -> Tally:
+    """Return what guesses are worth that share one row of `likely`, from how many gave each answer."""
+    found, step = Tally(), _rows_at_once(target)
+    answers, unbiased = _law(target)
+    for start in range(0, len(likely), step):
+        part = slice(start, start + step)
+        worths, weights = _worths(target, answers, likely[part]), counts[part]
+        own = {k: np.broadcast_to(w @ unbiased, weights.shape).ravel() for k, w in worths.items()}
+        found += Tally.told(own, weights.ravel())
+    return found
+
+
+def _law(target: Target) -> tuple[Floats, Floats]:
+    """Return the matrix, and the one whose columns are unbiased for each answer."""
+    return target.matrix.dense(), target.matrix.solve(np.eye(target.matrix.outputs))
+
+
+def _rows_at_once(target: Target) -> int:
+    return max(1, BELIEFS_AT_ONCE // target.matrix.outputs // target.matrix.inputs)
 
 
 def _worths(target: Target, answers: Floats, likely: Floats) -> dict[str, Floats]:

@@ -115,12 +115,15 @@ class Posterior:
 
     def __init__(self, targets: list[Target], counts: Mapping[str, Floats]) -> None:
         self.answers, self._counts = {t.name: answers(t) for t in targets}, counts
+        self._expected: dict[str, dict[str, Any]] = {}
 
     def guesses(self, rows: Rows) -> dict[str, Guess]:
         return {n: a.guesses(rows.codes[n]) for n, a in self.answers.items()}
 
     def expected(self, _: object = None) -> dict[str, dict[str, Any]]:
-        return {n: a.figures(self._counts[n]) for n, a in self.answers.items()}
+        if not self._expected:  # the whole record's attack asks for the same
+            self._expected = {n: a.figures(self._counts[n]) for n, a in self.answers.items()}
+        return self._expected
 
     def largest(self, _: object = None) -> dict[str, dict[str, Any]]:
         return {n: {"largest_posterior": a.largest, "bound": a.bound} for n, a in self.answers.items()}

@@ -156,7 +156,8 @@ def _show(done: Any, in_file: bool) -> None:
     if not in_file:
         records = counted(done.records, "record")
         show.say(out, [f"{records}; estimator {done.estimator}; low to high is the {done.coverage}."])
-    for table in done.tables if not in_file else []:
+    tables = done.tables if not in_file else []
+    for table in tables[: show.MOST_COLUMNS]:
         rows = as_frame([table])
         labels = [c for c in rows.columns if c in ("class", "label") or c in table.names]
         numbers = [c for c in ("observed", "estimate", "std_error", "low", "high", "true") if c in rows.columns]
@@ -173,6 +174,8 @@ def _show(done: Any, in_file: bool) -> None:
         )
         if len(rows) > _ROWS:
             show.say(out, [f"... and {len(rows) - _ROWS} more; -o FILE or --json has all."])
+    if len(tables) > show.MOST_COLUMNS:
+        show.say(out, [f"... and {len(tables) - show.MOST_COLUMNS} tables more; -o FILE or --json has all."])
     errors = [f"{t.name} {t.error:.4f}" for t in done.tables if t.error is not None]
     if errors:
         show.say(out, ["E, the paper's error: " + ", ".join(errors) + "."])

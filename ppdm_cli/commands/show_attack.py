@@ -40,7 +40,7 @@ def _tables(done: Attacked) -> None:
         title = "measured against the original" if done.measured else "as expected from the release alone"
         show.of_columns(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
     if done.kept:
-        show.table(
+        show.of_columns(
             out,
             f"What the kept {done.kept[0]['kept']} adds: percent to name exactly, as expected",
             ["attribute", "prior", "class", "answer", "both"],
@@ -50,14 +50,14 @@ def _tables(done: Attacked) -> None:
             ],
         )
     if done.repeat:
-        show.table(
+        show.of_columns(
             out,
             "Perturbed t times: percent unchanged, measured (and computed), and entropy in bits",
             ["attribute", *(f"t = {t}" for t in _TIMES), "entropy 1", f"entropy {_TIMES[-1]}", "at most"],
             _repeated(done),
         )
     if done.audit:
-        show.table(
+        show.of_columns(
             out,
             "Audit: the gamma that the transitions prove, with its 95% interval; for noise, its sd",
             ["attribute", "declared", "proved", "low", "high", "unseen", "p", "verdict"],

@@ -22,12 +22,13 @@ from ppdm_cli.joint.model import COIN, Model, unseeing
 from ppdm_cli.joint.published import Published, class_of
 from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.recipes import FOLDS
-from ppdm_cli.joint.sample import Sample, matrix_of, read, usable
+from ppdm_cli.joint.sample import MOST_CHANNELS, Sample, matrix_of, read, usable
 from ppdm_cli.joint.screening import Tells, screened
 
 __all__ = [
-    "CELLS", "COIN", "FOLDS", "Forest", "JointTable", "Learnt", "Model", "Published", "Sample", "Tells",
-    "alone", "class_of", "learn", "matrix_of", "picked", "read", "screened", "unseeing", "usable",
+    "CELLS", "COIN", "FOLDS", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model", "Published",
+    "Sample", "Tells", "alone", "class_of", "learn", "matrix_of", "picked", "read", "screened", "unseeing",
+    "usable",
 ]  # fmt: skip
 
 LEAST = 2.0

@@ -40,6 +40,8 @@ MOST_CODES = 1 << 26
 LABEL_STEPS = 1_000
 LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
+MOST_CHANNELS = 256
+"""Of more attributes than this those are taken whose published values differ most between the labels."""
 
 
 def matrix_of(channel: Channel) -> Floats:
@@ -110,6 +112,16 @@ class Sample:
         label = [] if self.label.kept else [Way(self.label_matrix)]
         ways = [*label, *(Way(self.matrices[p]) for p in places)]
         return [Seen(self.counts(places), None, ways, self.label.kept)]
+
+    def telling(self) -> Sample:
+        """Return the sample of no more attributes than a model may have, those that say most of the class."""
+        if len(self.channels) <= MOST_CHANNELS or self.recipes is not None or not self.records:
+            return self
+        told = [_departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
+        chosen = np.sort(np.argsort(told, kind="stable")[-MOST_CHANNELS:])
+        return replace(
+            self, channels=tuple(self.channels[p] for p in chosen), codes=[self.codes[p] for p in chosen]
+        )
 
     @property
     def coins(self) -> Coins | None:
@@ -192,7 +204,15 @@ def read(
     # the low bits choose the fold, the high ones who stays
     folds = (found.hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
     *codes, labels = found.columns
-    return Sample(tuple(chosen), label, codes, labels, folds, found.published, reader.recipes)
+    return Sample(tuple(chosen), label, codes, labels, folds, found.published, reader.recipes).telling()
+
+
+def _departure(table: np.ndarray) -> float:
+    """Return by how many standard deviations chi-square says more than that two axes are independent."""
+    table = table[table.any(axis=1)][:, table.any(axis=0)].astype(np.float64)
+    independent = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    free = max((len(table) - 1) * (table.shape[1] - 1), 1)
+    return float((((table - independent) ** 2 / independent).sum() - free) / np.sqrt(2 * free))
 
 
 @dataclass(frozen=True, eq=False)

@@ -162,8 +162,8 @@ def _most_values(name: str, own: AttributePlan, plan: Plan) -> int:
 
 
 def perturbed_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, AttributePlan]:
-    aside = {*plan.keep, *plan.drop, identifier, plan.person}
-    return {n: plan.attributes.get(n, AttributePlan()) for n in schema.names if n not in aside}
+    aside, plain = {*plan.keep, *plan.drop, identifier, plan.person}, AttributePlan()
+    return {n: plan.attributes.get(n, plain) for n in schema.names if n not in aside}
 
 
 def units(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], AttributePlan]:

@@ -14,7 +14,7 @@ from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
-from ppdm_cli.joint import CELLS, JointTable, Learnt, Model, alone, learn, read
+from ppdm_cli.joint import CELLS, MOST_CHANNELS, JointTable, Learnt, Model, alone, learn, read
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -133,9 +133,12 @@ def from_release(
     remarks = []
     used = {n for c in [*sample.channels, label] for n in c.attributes}
     beside = [n for n in sidecar.through(label.name).attributes if n not in used]
-    large = [a.name for a in sidecar.attributes if a.name not in (*used, *beside)]
-    if large:
-        remarks.append(f"Not used, because of too many values: {listed(large)}.")
+    left = [a.name for a in sidecar.attributes if a.name not in used and a.name not in beside]
+    if left:
+        why = "of too many values"
+        if len(sample.channels) == MOST_CHANNELS:
+            why += f", or because {MOST_CHANNELS} other attributes say more of the class"
+        remarks.append(f"Not used, because {why}: {listed(left)}.")
     if beside:
         remarks.append(f"Not used, because perturbed together with the class: {listed(beside)}.")
     with step("growing"):

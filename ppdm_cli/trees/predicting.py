@@ -105,15 +105,33 @@ class Descent:
         return {i: _outcome(f, batch.column(f.name)) for i, f in features.items()}
 
     def predicted(self, outcomes: Outcomes, rows: int) -> Predicted:
-        """Return the predictions, for as many records at a time as their chances allow."""
-        step = max(1, CELLS // len(self.tree.labels))
-        parts = []
-        for start in range(0, max(rows, 1), step):
-            some = {i: values[start : start + step] for i, values in outcomes.items()}
-            parts.append(Predicted.of(self.chances(some, min(step, rows - start))))
-        return Predicted(
-            np.concatenate([p.label for p in parts]), np.concatenate([p.confidence for p in parts])
-        )
+        """Return the predictions: a leaf's where nothing is missing, else by as many chances as fit."""
+        complete = np.full(rows, True)
+        if not self._to_heaviest:
+            for number, values in outcomes.items():
+                complete &= ~self._missing(number, values)
+        ends, found = self._ends(outcomes, np.flatnonzero(complete)), Predicted.of(self._mixed)
+        label, confidence = np.zeros(rows, found.label.dtype), np.zeros(rows)
+        label[complete], confidence[complete] = found.label[ends], found.confidence[ends]
+        others, step = np.flatnonzero(~complete), max(1, CELLS // len(self.tree.labels))
+        for some in (others[start : start + step] for start in range(0, len(others), step)):
+            mixed = Predicted.of(self.chances({i: v[some] for i, v in outcomes.items()}, len(some)))
+            label[some], confidence[some] = mixed.label, mixed.confidence
+        return Predicted(label, confidence)
+
+    def _missing(self, number: int, values: np.ndarray) -> np.ndarray:
+        return np.isnan(values) if self.tree.features[number].numeric else values < 0
+
+    def _ends(self, outcomes: Outcomes, records: np.ndarray) -> np.ndarray:
+        """Return the leaf of each of these records, none of which goes to several."""
+        node = np.zeros(len(records), np.int64)
+        going = np.arange(len(records))
+        while (going := going[self.tree.feature[node[going]] >= 0]).size:
+            child = self.child(outcomes, records[going], node[going])
+            if self._to_heaviest:
+                child = np.where(child < 0, self.heaviest[node[going]], child)
+            node[going] = self.tree.first_child[node[going]] + child
+        return node
 
     def chances(self, outcomes: Outcomes, rows: int) -> np.ndarray:
         """Return class probabilities, (records, classes), from the outcomes of the tested attributes.
@@ -125,7 +143,7 @@ class Descent:
         tree = self.tree
         has = np.full(rows, ~np.uint64(0) if self._to_heaviest else 0, np.uint64)
         for number, values in outcomes.items():
-            has[~np.isnan(values) if tree.features[number].numeric else values >= 0] |= _bit(number)
+            has[~self._missing(number, values)] |= _bit(number)
         chances = np.zeros((rows, len(tree.labels)))
         waiting = [(np.arange(rows), np.zeros(rows, np.int64), np.ones(rows))]
         while waiting:
