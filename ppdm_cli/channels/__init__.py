@@ -22,7 +22,7 @@ from ppdm_cli.channels.exact_draw import checked_gamma, uniform_below_wide
 from ppdm_cli.channels.explicit import Explicit
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import best_widths, information
-from ppdm_cli.channels.least_squares import left_inverse
+from ppdm_cli.channels.least_squares import applied, left_inverse, likeliest
 from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
 from ppdm_cli.channels.mixture import Marginal, Mixture
 from ppdm_cli.channels.symmetric import SymmetricSpec
@@ -32,6 +32,7 @@ __all__ = [
     "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonal",
     "GammaDiagonalSpec",
     "Marginal", "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
-    "SymmetricSpec", "best_widths", "checked_gamma", "checked_kind", "continued", "information", "kinds",
-    "left_inverse", "register", "schemes", "together", "uniform_below_wide", "within",
+    "SymmetricSpec", "applied", "best_widths", "checked_gamma", "checked_kind", "continued",
+    "information", "kinds", "left_inverse", "likeliest", "register", "schemes", "together",
+    "uniform_below_wide", "within",
 ]  # fmt: skip

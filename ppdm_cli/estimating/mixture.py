@@ -18,7 +18,7 @@ from math import comb, prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Matrix, left_inverse
+from ppdm_cli.channels import Matrix, left_inverse, likeliest
 from ppdm_cli.estimating.expectation import Part, forward
 from ppdm_cli.estimating.recipes import Kind
 
@@ -34,10 +34,13 @@ class Side:
     """What the inverse makes of noise; 1 where there is no coin."""
 
     @classmethod
-    def of(cls, told: Floats, noise: Floats | None, lam: float) -> Side:
+    def of(cls, told: Floats, noise: Floats | None, lam: float, observed: Floats | None = None) -> Side:
+        """Return it with weights for what was observed of the attribute, or for equal counts."""
+        law = told if noise is None else lam * told + (1 - lam) * noise[:, None]
+        square = law.shape[0] == law.shape[1]
+        whole = left_inverse(law, None if observed is None or square else law @ likeliest(law, observed))
         if noise is None:
-            return cls(told, None, left_inverse(told), np.ones(told.shape[1]))
-        whole = left_inverse(lam * told + (1 - lam) * noise[:, None])
+            return cls(told, None, whole, np.ones(told.shape[1]))
         constant = whole @ noise
         return cls(told, noise, lam * whole + (1 - lam) * constant[:, None], constant)
 
@@ -54,6 +57,15 @@ class Mixture:
     """How many values each attribute has."""
     kind: Kind
     lam: float
+    observed: tuple[Floats | None, ...] = ()
+    """What was published of each attribute, where the left inverses are weighed by it."""
+
+    @classmethod
+    def weighed(cls, sizes: tuple[int, ...], kind: Kind, lam: float, observed: Floats) -> Mixture:
+        """Return the law with weights for what was published, flat after any leading axes."""
+        table, places = observed.reshape(-1, *kind.shape).sum(axis=0), range(len(kind.shape))
+        margins = (table.sum(axis=tuple(i for i in places if i != place)) for place in places)
+        return cls(sizes, kind, lam, tuple(margins))
 
     @property
     def whole(self) -> bool:
@@ -66,7 +78,8 @@ class Mixture:
 
     @cached_property
     def sides(self) -> list[Side]:
-        return [Side.of(w.told, w.noise, self.lam) for w in self.kind.ways]
+        observed = self.observed or (None,) * len(self.kind.ways)
+        return [Side.of(w.told, w.noise, self.lam, y) for w, y in zip(self.kind.ways, observed, strict=True)]
 
     @cached_property
     def part(self) -> Part:

@@ -209,25 +209,50 @@ def _quantiles(items: Iterable[Item]) -> list[str]:
 
 def _asked(sidecar: Sidecar, question: Question, records: float) -> list[Asked]:
     """Return the scopes of a question: one for all answers that touch the same columns."""
-    together: dict[tuple[str, ...], list[int]] = {}
+    together: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
     shared = [n for part in (question.where, *question.by) for n in named(part)]
     for number, item in enumerate(question.items):
         own = [n for n in dict.fromkeys([*shared, *named(item.answer)]) if not _kept(sidecar, n)]
         own += [n for n in _quantiles([item]) if _kept(sidecar, n)]
-        together.setdefault(tuple(dict.fromkeys(own)), []).append(number)
-    return [_scoped(sidecar, question, names, numbers, records) for names, numbers in together.items()]
+        names = tuple(dict.fromkeys(own))
+        together.setdefault((_plain(sidecar, item, shared, names), names), []).append(number)
+    return [_scoped(sidecar, question, *key, numbers, records) for key, numbers in together.items()]
+
+
+def _plain(sidecar: Sidecar, item: Item, shared: Sequence[str], names: Sequence[str]) -> bool:
+    """Return whether a test of independence can look at what was published itself.
+
+    Each column has a channel of its own, so that what is published of both is independent where they are;
+    nulls, which are left out, would have to be known, and so would conditions on what was perturbed.
+    """
+    answer = item.answer
+    if not isinstance(answer, Aggregate) or answer.function != "independent" or sidecar.withholding:
+        return False
+    conditions = [*shared, *named(answer.where)]
+    axes = axes_of(sidecar, names)
+    return all(_kept(sidecar, n) for n in conditions) and all(
+        a.kept or (len(a.attributes) == 1 and a.domain.size == a.domain.ordinary) for a in axes
+    )
 
 
 def _scoped(
-    sidecar: Sidecar, question: Question, names: Sequence[str], numbers: Sequence[int], records: float
+    sidecar: Sidecar,
+    question: Question,
+    plain: bool,
+    names: Sequence[str],
+    numbers: Sequence[int],
+    records: float,
 ) -> Asked:
     items = [question.items[i] for i in numbers]
     axes, shown = _axes(sidecar, names)
+    published = {a.name: a for a in axes} if plain else {}
+    if plain:
+        axes = tuple(Channel(a.name, a.published, a.published) for a in axes)
     atoms = _atoms(sidecar, [question.where, *question.by, *(i.answer for i in items)])
     kinds = {a.name: a.kind for a in sidecar.attributes}
     _check_cells(axes, atoms, question)
     scope = Scope(kinds, {n: d for a in axes for n, d in a.each()}, atoms)
-    compiler = Compiler(scope, question.where, records)
+    compiler = Compiler(scope, question.where, records, published)
     computed = [(number, compiler.answer(question.items[number].answer)) for number in numbers]
     over: list[Column | Condition] = [
         b for b in question.by if not isinstance(b, Column) or not _kept(sidecar, b.name)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import inf, isnan
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isnan, sqrt
 from typing import Any
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.channels import Channel, likeliest
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.querying.asked import (
     REGRESSIONS,
@@ -25,13 +26,11 @@ from ppdm_cli.querying.asked import (
 )
 from ppdm_cli.querying.quantiles import Quantile
 from ppdm_cli.querying.scope import Scope, Value, numeric
-from ppdm_cli.querying.testing import Test
+from ppdm_cli.querying.testing import FLOOR, Test
 from ppdm_cli.querying.told import Told
 
 Computed = Callable[[Floats], Told]
 """What makes a number of the sums of one group."""
-FLOOR = 0.1
-"""The least weight of a cell or a group in a test, as a share of the mean one."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,8 @@ class Compiler:
     where: Condition | None
     records: float
     """How many the release has."""
+    published: Mapping[str, Channel] = field(default_factory=dict)
+    """The channels of the scope's columns, where it counts what was published itself."""
 
     def answer(self, answer: Answer) -> Computed | Quantile | Test:
         if isinstance(answer, Aggregate) and answer.function == "quantile":
@@ -181,10 +182,31 @@ class Compiler:
             down = [added(sums, [line[j] for line in cells]) for j in range(len(columns))]
             apart = [c - a * d / n for line, a in zip(cells, across, strict=True)
                      for c, d in zip(line, down, strict=True)]  # fmt: skip
-            by = np.outer([a.value for a in across], [d.value for d in down]).ravel() / (n.value or 1.0)
-            return apart, 1 / np.maximum(by, max(FLOOR * n.value, 1.0) / len(apart))
+            by = np.outer([a.value for a in across], [d.value for d in down])
+            return apart, by.ravel() / (n.value or 1.0)
 
-        return Test(compared)
+        return Test(compared, kept=self._kept(one.name, other.name, np.array(places)))
+
+    def _kept(self, one: str, other: str, places: np.ndarray) -> Callable[[Floats], float] | None:
+        """Return how much of a dependence is published, where the counts are of what was published itself.
+
+        The mean share of chi-square that each channel leaves, for fewer degrees of freedom than there are then.
+        """
+        if not self.published:
+            return None
+
+        def share(sums: Floats) -> float:
+            found, table = 1.0, np.asarray(sums[places], np.float64)
+            for name, margin in ((one, table.sum(axis=1)), (other, table.sum(axis=0))):
+                law = self.published[name].law
+                if law is not None:
+                    M = law.dense()
+                    x = likeliest(M, margin)
+                    left = (M**2 * x / (M @ x)[:, None]).sum() - 1
+                    found *= left / sqrt((law.inputs - 1) * (law.outputs - 1))
+            return found
+
+        return share
 
     def _fits(self, chosen: np.ndarray, of: Column, *told: Any) -> Test:
         shares = np.array(told[1::2], float)
@@ -194,7 +216,7 @@ class Compiler:
         def compared(sums: Floats) -> tuple[list[Told], Floats]:
             cells = [Told.of(sums, p) for p in places]
             n = added(sums, cells)
-            return [c / n - Told.constant(s, sums) for c, s in zip(cells, shares, strict=True)], 1 / shares
+            return [c - n * Told.constant(s, sums) for c, s in zip(cells, shares, strict=True)], shares
 
         return Test(compared)
 
@@ -207,9 +229,14 @@ class Compiler:
 
         def compared(sums: Floats) -> tuple[list[Told], Floats]:
             told, n = [e(sums) for e in each], np.maximum(sums[sizes], 0.0)
-            n = n / max(n.sum(), 1e-300)
+            ratios = [t.ratio for t in told if t.ratio is not None]
+            if len(ratios) == len(told):  # nothing is divided by a group that may be empty
+                below = [b for _, b in ratios]
+                middle = added(sums, [a for a, _ in ratios]) / added(sums, below)
+                return [a - b * middle for a, b in ratios], np.array([b.value for b in below])
+            n = np.maximum(n, FLOOR * n.mean()) / max(n.sum(), 1e-300)
             middle = added(sums, [t * Told.constant(float(s), sums) for t, s in zip(told, n, strict=True)])
-            return [t - middle for t in told], np.maximum(n, FLOOR / len(n))
+            return [t - middle for t in told], 1 / np.maximum(n, 1e-300)
 
         return Test(compared)
 

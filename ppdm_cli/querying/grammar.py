@@ -31,6 +31,15 @@ TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "varia
 """The functions, with the least and the most arguments of each."""
 _ALSO = {"avg": "mean", "var_samp": "variance", "stddev_samp": "stddev", "sd": "stddev"}
 ANSWERS = ", ".join(TAKES)
+_READ = {
+    "Select": {"expressions", "where", "group", "from_", "from"}, "Group": {"expressions"},
+    "Table": {"this", "alias"}, "Column": {"this", "table"}, "Identifier": {"this", "quoted"},
+    "Alias": {"this", "alias"}, "Literal": {"this", "is_string"}, "Between": {"this", "low", "high"},
+    "In": {"this", "expressions"}, "Cast": {"this", "to"}, "DataType": {"this", "nested"},
+    "Div": {"this", "expression", "typed", "safe"}, "Count": {"this", "big_int"},
+    "Quantile": {"this", "quantile"}, "Star": set[str](),
+}  # fmt: skip
+"""What is read of each part of a statement, where that is not simply all."""
 
 
 def question(text: str) -> Question:
@@ -39,27 +48,42 @@ def question(text: str) -> Question:
     exp = _sqlglot().exp
     if not isinstance(tree, exp.Select):
         raise _no("a statement that is no select")
-    known = {"expressions", "where", "group", "from", "from_", "kind", "hint", "operation_modifiers"}
-    for name, value in tree.args.items():
-        if value and name not in known:
-            raise _no(name.strip("_").upper().replace("_", " "))
-    group, where = tree.args.get("group"), tree.args.get("where")
-    if group is not None and any(v for n, v in group.args.items() if n != "expressions"):
-        raise _no("a GROUP BY with more than a list")
-    if not tree.expressions:
+    by = _grouped(tree)
+    asked = [e for e in tree.expressions if e.unalias() not in by]
+    if not asked:
         raise UsageError("the question asks for nothing", "such as 'select mean(age) group by sex'")
-    by = [] if group is None else group.expressions
-    return Question(
-        tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in tree.expressions),
+    where, source = tree.args.get("where"), tree.args.get("from_") or tree.args.get("from")
+    titles = {e.unalias(): e.alias for e in tree.expressions if e.alias}
+    if source is not None and not isinstance(source.this.this, exp.Identifier):
+        raise _no("a FROM that is no table's name")
+    found = Question(
+        tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in asked),
         None if where is None else _condition(where.this),
         tuple(_group(e) for e in by),
-        tuple(e.name if isinstance(e, exp.Column) else _text(e) for e in by),
+        tuple(titles.get(e) or (e.name if isinstance(e, exp.Column) else _text(e)) for e in by),
     )
+    _nothing_left(tree)
+    answers: dict[str, Answer] = {}
+    for item in found.items:
+        if answers.setdefault(item.title, item.answer) != item.answer:
+            raise UsageError(f"two answers are called {quoted(item.title)}", "give each a name of its own")
+    return found
 
 
-def condition(text: str) -> Condition:
-    """Return the condition that stands after a WHERE."""
-    return _condition(_parsed(text))
+def _grouped(tree: Any) -> list[Any]:
+    """Return what the answers are grouped by."""
+    group = tree.args.get("group")
+    return [] if group is None else list(group.expressions)
+
+
+def _nothing_left(tree: Any) -> None:
+    """Refuse what SQL says in some other way than by the parts of the statement that are read here."""
+    for node in tree.walk():
+        read = _READ.get(type(node).__name__, {"this", "expression", "expressions"})
+        for name, value in node.args.items():
+            if value and name not in read:
+                said = name.strip("_").upper().replace("_", " ")
+                raise _no(said if node is tree else f"{said} in {_shown(node)}")
 
 
 def _sqlglot() -> Any:
@@ -77,7 +101,7 @@ def _parsed(text: str) -> Any:
     if len(text) > LONGEST:
         raise UsageError(f"the question has more than {LONGEST} characters", "ask less at once")
     try:
-        tree = sqlglot.parse_one(text)
+        trees = sqlglot.parse(text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         found = getattr(error, "errors", None) or [{}]
         line, column = found[0].get("line"), found[0].get("col")
@@ -85,7 +109,9 @@ def _parsed(text: str) -> Any:
         raise UsageError(
             f"the question is not SQL that can be read{where}", "such as 'select mean(age) where sex = \"F\"'"
         ) from None
-    return tree
+    if len(trees) != 1:
+        raise UsageError("the question is several statements", "ask one at a time")
+    return trees[0]
 
 
 def _no(what: str) -> UsageError:
@@ -112,7 +138,7 @@ def _answer(tree: Any, where: Condition | None = None) -> Answer:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _answer(tree.this, where)
-    if isinstance(tree, exp.Filter):
+    if where is None and isinstance(tree, exp.Filter):
         return _answer(tree.this, _condition(tree.expression.this))
     if where is None and (sign := _sign(tree)):
         return Combined(sign, _answer(tree.this), _answer(tree.expression))
@@ -139,7 +165,8 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
         given = [tree.args[n] for n in ("this", "quantile", "expression") if tree.args.get(n) is not None]
         if tree.expressions:
             given += tree.expressions
-    given = [g for g in given if not isinstance(g, exp.Star)]
+    if name == "count" and len(given) == 1 and isinstance(given[0], exp.Star):
+        given = []
     least, most = TAKES[name]
     if not least <= len(given) <= most:
         told = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
@@ -307,12 +334,12 @@ def _constant(tree: Any) -> Literals | None:
         return -value if isinstance(value, (int, float)) else None
     if isinstance(tree, exp.Boolean):
         return bool(tree.this)
-    if isinstance(tree, exp.Cast):  # date '2026-01-01'
-        return _constant(tree.this)
+    if isinstance(tree, exp.Cast) and tree.to.is_type(*exp.DataType.TEMPORAL_TYPES):  # date '2026-01-01'
+        return str(tree.this.this) if tree.this.is_string else None
     if isinstance(tree, exp.Literal):
         if tree.is_string:
             return str(tree.this)
-        return int(tree.this) if str(tree.this).isdigit() else float(tree.this)
+        return int(tree.this) if tree.this.isdigit() and len(tree.this) < 300 else float(tree.this)
     if isinstance(tree, exp.Column) and tree.this.args.get("quoted"):  # "yes", in double quotes
         return str(tree.name)
     return None

@@ -10,7 +10,7 @@ each makes equal counts (docs/method.md, "Answers").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,11 +18,13 @@ from math import prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel
+from ppdm_cli.channels import Channel, Matrix, applied, left_inverse, likeliest
 from ppdm_cli.estimating import Kind, Mixture
 from ppdm_cli.querying.counting import Counted, Reading
 from ppdm_cli.querying.scope import Factors, Scope
 
+MOST_WEIGHED = 1 << 20
+"""The most entries of a law whose outputs are weighed as they were published."""
 ROUNDING = 1e-10
 """What of a sum's covariance may be rounding alone."""
 
@@ -32,6 +34,22 @@ class Independent:
     """The law of records that show all axes, each through a channel of its own."""
 
     axes: tuple[Channel, ...]
+    inverses: tuple[Floats | None, ...]
+    """Of least variance as each axis is published, where it has more outputs than inputs."""
+
+    @classmethod
+    def of(cls, axes: tuple[Channel, ...], observed: Floats) -> Independent:
+        """Return it for what was published, flat after any leading axes."""
+        shape = tuple(a.published.size for a in axes)
+        table, inverses = observed.reshape(-1, *shape).sum(axis=0), list[Floats | None]()
+        for place, axis in enumerate(axes):
+            law, others = axis.law, tuple(i for i in range(len(axes)) if i != place)
+            if law is None or law.outputs == law.inputs or law.outputs * law.inputs > MOST_WEIGHED:
+                inverses.append(None)
+                continue
+            M = law.dense()
+            inverses.append(left_inverse(M, M @ likeliest(M, table.sum(axis=others))))
+        return cls(axes, tuple(inverses))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -39,22 +57,22 @@ class Independent:
 
     def scores(self, values: Floats) -> Floats:
         """Return A^T v for tables of the attributes' values, flat after any leading axes."""
-        return self._each(values, self.sizes, lambda a, table, axis: a.matrix.scores(table, axis))
+        table = values.reshape(*values.shape[:-1], *self.sizes)
+        for place, axis, inverse in self._each(values.ndim - 1):
+            table = axis.scores(table, place) if inverse is None else applied(inverse.T, table, place)
+        return np.asarray(table.reshape(*values.shape[:-1], -1))
 
     def solve(self, observed: Floats) -> Floats:
         """Return A y for published tables, flat after any leading axes."""
-        shape = [a.published.size for a in self.axes]
-        return self._each(observed, shape, lambda a, table, axis: a.matrix.solve(table, axis))
+        table = observed.reshape(*observed.shape[:-1], *(a.published.size for a in self.axes))
+        for place, axis, inverse in self._each(observed.ndim - 1):
+            table = axis.solve(table, place) if inverse is None else applied(inverse, table, place)
+        return np.asarray(table.reshape(*observed.shape[:-1], -1))
 
-    def _each(
-        self, flat: Floats, shape: Sequence[int], work: Callable[[Channel, Floats, int], Floats]
-    ) -> Floats:
-        lead = flat.shape[:-1]
-        table = flat.reshape(*lead, *shape)
-        for place, axis in enumerate(self.axes):
-            if not axis.kept:
-                table = work(axis, table, len(lead) + place)
-        return np.asarray(table.reshape(*lead, -1))
+    def _each(self, lead: int) -> Iterator[tuple[int, Matrix, Floats | None]]:
+        for place, (axis, inverse) in enumerate(zip(self.axes, self.inverses, strict=True)):
+            if axis.law is not None:
+                yield lead + place, axis.law, inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +82,8 @@ class OfKind:
     one: Mixture
 
     @classmethod
-    def of(cls, sizes: tuple[int, ...], kind: Kind, lam: float) -> OfKind:
-        return cls(Mixture(sizes, kind, lam))
+    def of(cls, sizes: tuple[int, ...], kind: Kind, lam: float, observed: Floats) -> OfKind:
+        return cls(Mixture.weighed(sizes, kind, lam, observed))
 
     def scores(self, values: Floats) -> Floats:
         return self.one.scores(values)
@@ -167,13 +185,15 @@ def moments(
 
 
 def _laws(scope: Scope, reading: Reading, counted: Counted) -> list[Independent | OfKind]:
-    if reading.shown is None:
-        return [Independent(reading.axes)]
     unit = reading.factors.index(())
+    if reading.shown is None:
+        return [Independent.of(reading.axes, counted.cells[0][unit])]
     numbers = [max(c[unit].sum(), 1.0) for c in counted.cells]
     return [
-        OfKind.of(scope.sizes, kind, float(lam / number))
-        for kind, lam, number in zip(reading.shown.kinds, counted.lam, numbers, strict=True)
+        OfKind.of(scope.sizes, kind, float(lam / number), cells[unit])
+        for kind, lam, number, cells in zip(
+            reading.shown.kinds, counted.lam, numbers, counted.cells, strict=True
+        )
     ]
 
 

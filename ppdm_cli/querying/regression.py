@@ -2,15 +2,17 @@
 
 Each record has for each channel scores z = A'x of its columns' numbers, E z = x, and Q = A'(x x'), E Q = x x'.
 Channels are independent given the originals, so a record's matrix M, with Q in the block of each channel and
-z z' in the others, has E M = x x': its sums are unbiased for X'X and X'y. Coefficients b solve H b = X'y, and
-have the sandwich error H^-1 (sum u u') H^-1, u the record's part of X'y - H b, as ones of a population. A ridge
-raises the eigenvalues of the columns' covariance, each column scaled to a variance of 1 for equal shares of its
-values, to what they must be at least; what the release shows well is not shrunk.
+z z' in the others, has E M = x x'. Of two columns under one coin, which makes them noise with the scores k on
+average, the block is z z' - (1-lam) (z - k)(z - k)'. Of several recipes M has the blocks that the record shows,
+with weights that make up for the other records. Its sums are unbiased for X'X and X'y. Coefficients b solve
+H b = X'y, and have the sandwich error H^-1 (sum u u') H^-1, u the record's part of X'y - H b, as ones of a
+population. A ridge raises the eigenvalues of the columns' covariance, each column scaled to a variance of 1 for
+equal shares of its values, to what they must be at least; what the release shows well is not shrunk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -20,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels import Channel, left_inverse
 from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.errors import RefusedError, UsageError, quoted
-from ppdm_cli.estimating import axes_of, columns_of, encoded
+from ppdm_cli.errors import RefusedError, UsageError, listed, quoted
+from ppdm_cli.estimating import Showing, Way, axes_of, axis_of, columns_of, encoded
 from ppdm_cli.querying.asked import Aggregate, Column, Condition, named
 from ppdm_cli.querying.conditions import nulls
 from ppdm_cli.querying.scope import Scope, numeric
@@ -37,35 +39,142 @@ ROWS = 1 << 14
 """Rows of a block, whose scores fit a cache."""
 MOST = 500
 """The most coefficients."""
-_NONE = np.empty(0), np.empty(0)
+SAME = 1 + 1e-9
+"""Recipes whose lam differs by more than this factor have weights of their own."""
 NULLS = "name a column without nulls, or a word column, whose nulls are a value"
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is published through one channel, or kept: the scores of its columns by published code."""
+    """What is published through one channel, or kept: its columns' numbers."""
 
-    channel: Channel | None
     name: str
-    """Of a kept column of numbers, which has no codes."""
+    """Of a kept column of numbers, which has no codes; none of the constant."""
     labels: tuple[str, ...]
-    scores: Floats
-    """By code and number; of a kept column of numbers none."""
-    squares: Floats
-    """By code, the scores of the products of each two."""
     spread: Floats
     """The variance of each number where all codes have equal shares; NaN of a kept column of numbers."""
+    axis: Channel | None = None
+    numbers: Floats | None = None
+    """By original code."""
 
-    def blocks(self, batch: Batch) -> tuple[Floats, Floats]:
-        """Return each record's scores and products."""
-        if self.channel is not None:
-            codes = encoded(batch, self.channel)
-            return self.scores[codes], self.squares[codes]
-        column = dtypes.plain(batch.column(self.name))
-        if nulls(column).any():
-            raise UsageError(f"{quoted(self.name)} has nulls, and a regression needs all values", NULLS)
-        values = (dtypes.carrier(column).astype(np.float64) * unit(column.type))[:, None]
-        return values, (values**2)[:, :, None]
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What a published code of a source scores."""
+
+    single: Floats
+    squares: Floats
+    """Of the products of each two."""
+    noise: Floats | None = None
+    """What is made of noise, where a coin decides."""
+
+    @classmethod
+    def of(cls, source: Source, undone: Callable[[Floats], Floats], noise: Floats | None = None) -> Scores:
+        """Return what undoing makes of the source's numbers."""
+        assert source.numbers is not None
+        x, m = source.numbers, len(source.labels)
+        products = undone(np.einsum("ci,cj->cij", x, x).reshape(len(x), -1))
+        single = undone(x)
+        return cls(single, products.reshape(-1, m, m), None if noise is None else noise @ single)
+
+    @classmethod
+    def shown(cls, source: Source, way: Way, lam: float) -> Scores:
+        """Return the scores of one of several ways to show it, by itself or under a coin."""
+        law = way.told if way.noise is None else lam * way.told + (1 - lam) * way.noise[:, None]
+        A = left_inverse(law)
+        return cls.of(source, lambda h: A.T @ h, way.noise)
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """Records that show the same sources in the same ways: what they score, None where one is withheld."""
+
+    lam: float
+    round: int
+    scores: list[Scores | None]
+    first: list[int]
+    """The first code of each source among all ways to show it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """What makes of a batch the scores of its records, kind by kind."""
+
+    sources: list[Source]
+    kinds: list[Kind]
+    showing: Showing | None = None
+    which: np.ndarray | None = None
+    """The kind of each recipe."""
+
+    @property
+    def columns(self) -> list[str]:
+        own = [s.name for s in self.sources if s.axis is None and s.name]
+        axes = columns_of(s.axis for s in self.sources if s.axis is not None)
+        return [*own, *(self.showing.columns if self.showing else axes)]
+
+    @property
+    def places(self) -> list[slice]:
+        ends = np.cumsum([0, *(len(s.labels) for s in self.sources)])
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+    def __call__(self, batch: Batch) -> Iterator[tuple[int, Floats, Floats, list[Floats]]]:
+        """Yield blocks of one kind's records: its number, z, (z - k) sqrt(1-lam), and each source's Q."""
+        for start in range(0, batch.rows, ROWS):
+            part = replace(batch, columns=batch.columns.slice(start, ROWS))
+            plain = {i: _numbers_of(s, part) for i, s in enumerate(self.sources) if s.axis is None}
+            coded = [i for i, s in enumerate(self.sources) if s.axis is not None]
+            if self.showing is None or self.which is None:
+                codes: list[Codes] = [encoded(part, s.axis) for s in self.sources if s.axis is not None]
+                of_kind = np.zeros(part.rows, np.int64)
+            else:
+                recipes, codes = self.showing(part)
+                of_kind = self.which[recipes]
+            for number, kind in enumerate(self.kinds):
+                rows = np.flatnonzero(of_kind == number)
+                if len(rows):
+                    own = {i: c[rows] - kind.first[i] for i, c in zip(coded, codes, strict=True)}
+                    yield number, *self._scored(kind, own, {i: v[rows] for i, v in plain.items()}, len(rows))
+
+    def _scored(
+        self, kind: Kind, codes: dict[int, Codes], plain: dict[int, Floats], rows: int
+    ) -> tuple[Floats, Floats, list[Floats]]:
+        size = sum(len(s.labels) for s in self.sources)
+        z, t, products = np.zeros((rows, size)), np.zeros((rows, size)), []
+        for i, place in enumerate(self.places):
+            scores = kind.scores[i]
+            if i in plain:
+                z[:, place] = plain[i]
+                products.append((plain[i] ** 2)[:, :, None])
+            elif scores is None:
+                products.append(np.zeros((rows, place.stop - place.start, place.stop - place.start)))
+            else:
+                z[:, place] = scores.single[codes[i]]
+                products.append(scores.squares[codes[i]])
+                if scores.noise is not None:
+                    t[:, place] = (z[:, place] - scores.noise) * sqrt(1 - kind.lam)
+        return z, t, products
+
+    def weights(self, records: Floats) -> Floats:
+        """Return by kind how much a record counts in the sums of each two sources, so that all records do."""
+        shows = np.array([[s is not None for s in k.scores] for k in self.kinds])
+        shows |= np.array([s.axis is None for s in self.sources])
+        free = [i for i, s in enumerate(self.sources) if s.axis is None or s.axis.kept]
+        pairs = shows[:, :, None] & shows[:, None, :] & (records[:, None, None] > 0)
+        rounds = np.array([k.round for k in self.kinds])[:, None, None]
+        # earlier rounds had a say in what the last one shows: given them, it is a fair sample
+        last = np.where(pairs, rounds, -1).max(axis=0)
+        pairs &= rounds == last
+        pairs[np.ix_(range(len(self.kinds)), free, free)] = True
+        told = np.repeat(np.array([k.lam**2 for k in self.kinds])[:, None, None], len(self.sources), 1) * pairs
+        told[np.ix_(range(len(self.kinds)), free, free)] = 1.0
+        sums = np.tensordot(records, told, 1)
+        if not (sums > 0).all():
+            one, other = (self.sources[i] for i in np.argwhere(sums <= 0)[0])
+            raise RefusedError(
+                f"{listed(dict.fromkeys([one.name, other.name]))} were never published together in one record",
+                "name fewer columns, or ask the owner for recipes that show them together",
+            )
+        return np.asarray(told * records.sum() / sums)
 
 
 @dataclass(frozen=True)
@@ -81,33 +190,40 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     """Return the coefficients of the first argument on the others; the intercept's first."""
     ridge = float(asked.arguments[1]) if asked.function == "ridge" else 0.0
     target, *predictors = (a for a in asked.arguments if not isinstance(a, float))
-    sources, columns = _sources(sidecar, target, predictors)
-    labels = [label for s in sources for label in s.labels]
+    reader = _reader(sidecar, target, predictors)
+    labels = [label for s in reader.sources for label in s.labels]
     y, rest = labels.index(""), [i for i, label in enumerate(labels) if label]
     if len(rest) >= MOST:
         raise UsageError(f"the regression has more than {MOST} coefficients", "name columns of fewer values")
-    moments = fold(table, partial(_moments, sources), _added, columns=columns)
-    if moments is None or moments[0][0, 0] < len(rest):
+    columns = reader.columns or [n for a in (target, *predictors) for n in named(a)]
+    sums = fold(table, partial(_moments, reader), _added, columns=columns)
+    if sums is None or sums[1].sum() < len(rest):
         raise RefusedError("the release has fewer records than coefficients", "name fewer columns")
-    whole, n = moments[0], float(moments[0][0, 0])
-    H, weakest = _solvable(whole[np.ix_(rest, rest)], np.concatenate([s.spread for s in sources])[rest], ridge)
+    records = sums[1]
+    weights, spread = reader.weights(records), np.concatenate([s.spread for s in reader.sources])
+    each = np.repeat(np.arange(len(reader.sources)), [len(s.labels) for s in reader.sources])
+    whole = (sums[0] * weights[:, each][:, :, each]).sum(axis=0)
+    H, weakest = _solvable(whole[np.ix_(rest, rest)], spread[rest], ridge)
     solved = np.linalg.solve(H, whole[rest, y])
-    weights, way = np.zeros((2, len(labels)))
-    weights[rest], weights[y], way[rest] = -solved, 1.0, weakest
-    parts = fold(table, partial(_errors, sources, weights, way), _added, columns=columns)
+    told, way = np.zeros((2, len(labels)))
+    told[rest], told[y], way[rest] = -solved, 1.0, weakest
+    parts = fold(table, partial(_errors, reader, weights, told, way), _added, columns=columns)
     assert parts is not None
     meat, one, sizes = parts
-    if not ridge and not sizes[0] > SURE * sqrt(max(sizes[1] - sizes[0] ** 2 / n, 0.0)):
+    known = records > 0
+    noise = float(sizes[known, 1].sum() - (sizes[known, 0] ** 2 / records[known]).sum())
+    if not ridge and not sizes[:, 0].sum() > SURE * sqrt(max(noise, 0.0)):
         raise RefusedError(
             "the columns cannot be told apart by what the release shows of them",
             "name fewer columns, or say ridge(y, 1, ...) instead of linear(y, ...)",
         )
-    bread, u = np.linalg.inv(H), one[rest]
-    covariance = bread @ (meat[np.ix_(rest, rest)] - np.outer(u, u) / n) @ bread
+    scaled = one[known][:, rest] / np.sqrt(records[known, None])
+    bread = np.linalg.inv(H)
+    covariance = bread @ (meat[np.ix_(rest, rest)] - scaled.T @ scaled) @ bread
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    told = [Coefficient(labels[i], float(b), float(e)) for i, b, e in zip(rest, solved, errors, strict=True)]
+    found = [Coefficient(labels[i], float(b), float(e)) for i, b, e in zip(rest, solved, errors, strict=True)]
     order = ["intercept", *(n for p in predictors for n in named(p))]
-    return sorted(told, key=lambda c: order.index(_column_of(c.label, order)))
+    return sorted(found, key=lambda c: order.index(_column_of(c.label, order)))
 
 
 def _column_of(label: str, columns: Sequence[str]) -> str:
@@ -115,23 +231,37 @@ def _column_of(label: str, columns: Sequence[str]) -> str:
     return next(n for n in columns if label in (n, f"condition on {n}") or label.startswith(f"{n} = "))
 
 
-def _sources(
-    sidecar: Sidecar, target: Column | Condition, predictors: Sequence[Column | Condition]
-) -> tuple[list[Source], list[str]]:
-    """Return the sources of all numbers, a constant one's first, and the columns that are read."""
-    if sidecar.withholding:
-        raise RefusedError(
-            "the release has several recipes: no record shows all columns of a regression",
-            "ask for correlations, two columns at a time, or the owner for a release with --publish all",
-        )
+def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[Column | Condition]) -> Reader:
+    """Return what reads all numbers, a constant one's first."""
     own = {n: (a, a is target) for a in (target, *predictors) for n in named(a)}
     if len(own) != 1 + len(predictors):
         raise UsageError("each column of a regression is named once", "such as linear(income, age, sex)")
-    numbers = [n for n, (a, _) in own.items() if isinstance(a, Column) and _plain(sidecar, n)]
-    axes = axes_of(sidecar, [n for n in own if n not in numbers])
-    found = [Source(None, n, ("" if own[n][1] else n,), *_NONE, np.full(1, np.nan)) for n in numbers]
-    found += [_through(axis, own, sidecar) for axis in axes]
-    return [_constant(), *found], [*numbers, *columns_of(axes)] or list(own)
+    kept = [n for n, (a, _) in own.items() if isinstance(a, Column) and _plain(sidecar, n)]
+    plain = [Source("", ("intercept",), np.ones(1))]
+    plain += [Source(n, ("" if own[n][1] else n,), np.full(1, np.nan)) for n in kept]
+    coded = [n for n in own if n not in kept]
+    if not sidecar.withholding:
+        axes = axes_of(sidecar, coded)
+        sources = [*plain, *(_through(axis, own, sidecar) for axis in axes)]
+        scores = [None if s.axis is None else Scores.of(s, _undone(s.axis)) for s in sources]
+        return Reader(sources, [Kind(1.0, 0, scores, [0] * len(sources))])
+    showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in coded])
+    sources = [*plain, *(_through(axis, own, sidecar) for axis in showing.axes)]
+    kinds, which = showing.recipes.kinds(range(len(showing.axes)), SAME, by_round=True)
+    found = []
+    for number, kind in enumerate(kinds):
+        lam = float(showing.recipes.lam[np.argmax(which == number)])
+        shown: list[Scores | None] = [None] * len(sources)
+        first = [0] * len(sources)
+        for axis, way, start in zip(kind.axes, kind.ways, kind.first, strict=True):
+            place = len(plain) + axis
+            shown[place], first[place] = Scores.shown(sources[place], way, lam), start
+        found.append(Kind(lam, kind.round, shown, first))
+    return Reader(sources, found, showing, which)
+
+
+def _undone(axis: Channel) -> Callable[[Floats], Floats]:
+    return (lambda h: h) if axis.law is None else axis.law.scores
 
 
 def _plain(sidecar: Sidecar, name: str) -> bool:
@@ -143,12 +273,8 @@ def _plain(sidecar: Sidecar, name: str) -> bool:
     return True
 
 
-def _constant() -> Source:
-    return Source(None, "", ("intercept",), np.ones((1, 1)), np.ones((1, 1, 1)), np.ones(1))
-
-
 def _through(axis: Channel, own: dict[str, tuple[Any, bool]], sidecar: Sidecar) -> Source:
-    """Return the scores of all columns of one channel."""
+    """Return the numbers of all columns of one channel."""
     places, columns, labels = dict(axis.each()), [], []
     scope = Scope({a.name: a.kind for a in sidecar.attributes}, places, [])
     for name in (n for n in places if n in own):
@@ -157,11 +283,7 @@ def _through(axis: Channel, own: dict[str, tuple[Any, bool]], sidecar: Sidecar) 
             labels.append("" if is_target else label)
             columns.append(np.broadcast_to(values, scope.shape).ravel())
     x = np.stack(columns, axis=1).astype(np.float64)
-    products = np.einsum("ci,cj->cij", x, x).reshape(len(x), -1)
-    spread = x.var(axis=0)
-    if axis.law is not None:
-        x, products = axis.matrix.scores(x), axis.matrix.scores(products)
-    return Source(axis, axis.name, tuple(labels), x, products.reshape(len(x), len(labels), len(labels)), spread)
+    return Source(axis.name, tuple(labels), x.var(axis=0), axis, x)
 
 
 def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tuple[str, np.ndarray]]:
@@ -181,47 +303,57 @@ def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tupl
             yield f"{name} = {label}", scope.over(name, np.arange(domain.size) == code)
 
 
+def _numbers_of(source: Source, batch: Batch) -> Floats:
+    """Return each record's number of a kept column, or of the constant."""
+    if not source.name:
+        return np.ones((batch.rows, 1))
+    column = dtypes.plain(batch.column(source.name))
+    if nulls(column).any():
+        raise UsageError(f"{quoted(source.name)} has nulls, and a regression needs all values", NULLS)
+    return np.asarray((dtypes.carrier(column).astype(np.float64) * unit(column.type))[:, None])
+
+
 def _added(a: list[Floats], b: list[Floats]) -> list[Floats]:
     return [x + y for x, y in zip(a, b, strict=True)]
 
 
-def _each(sources: Sequence[Source], batch: Batch) -> Iterator[tuple[Floats, list[Floats], list[slice]]]:
-    """Yield blocks of records: all scores, the products of each source, and where each one's scores are."""
-    ends = np.cumsum([0, *(len(s.labels) for s in sources)])
-    places = [slice(a, b) for a, b in pairwise(ends)]
-    for start in range(0, batch.rows, ROWS):
-        part = replace(batch, columns=batch.columns.slice(start, ROWS))
-        one = np.ones((part.rows, 1)), np.ones((part.rows, 1, 1))
-        found = [s.blocks(part) if s.name else one for s in sources]
-        yield np.concatenate([z for z, _ in found], axis=1), [q for _, q in found], places
-
-
-def _moments(sources: Sequence[Source], batch: Batch) -> list[Floats]:
-    """Return the sum of the records' M."""
-    size = sum(len(s.labels) for s in sources)
-    total = np.zeros((size, size))
-    for scores, products, places in _each(sources, batch):
-        own = scores.T @ scores
-        for place, q in zip(places, products, strict=True):
+def _moments(reader: Reader, batch: Batch) -> list[Floats]:
+    """Return by kind the sum of the records' M, and how many records there are."""
+    size = reader.places[-1].stop
+    total, records = np.zeros((len(reader.kinds), size, size)), np.zeros(len(reader.kinds))
+    for kind, z, t, products in reader(batch):
+        own = z.T @ z - t.T @ t
+        for place, q in zip(reader.places, products, strict=True):
             own[place, place] = q.sum(axis=0)
-        total += own
-    return [total]
+        total[kind] += own
+        records[kind] += len(z)
+    return [total, records]
 
 
-def _errors(sources: Sequence[Source], weights: Floats, way: Floats, batch: Batch) -> list[Floats]:
-    """Return the sums of u u', of u, and of way' M way and its square; u = M weights."""
-    meat, one, sizes = np.zeros((len(weights),) * 2), np.zeros(len(weights)), np.zeros(2)
-    for scores, products, places in _each(sources, batch):
-        told, told_way = scores @ weights, scores @ way
-        u, along = np.empty_like(scores), told_way**2
-        for place, q in zip(places, products, strict=True):
-            z = scores[:, place]
-            u[:, place] = z * (told - z @ weights[place])[:, None] + q @ weights[place]
-            along += np.einsum("rij,i,j->r", q, way[place], way[place]) - (z @ way[place]) ** 2
+def _errors(reader: Reader, weights: Floats, told: Floats, way: Floats, batch: Batch) -> list[Floats]:
+    """Return the sum of u u', by kind of u, and of way' M way and its square; u = M told."""
+    size, kinds = len(told), len(reader.kinds)
+    meat, one, sizes = np.zeros((size, size)), np.zeros((kinds, size)), np.zeros((kinds, 2))
+    for kind, z, t, products in reader(batch):
+        u, along = (_times(reader.places, weights[kind], v, z, t, products) for v in (told, way))
+        along = along @ way
         meat += u.T @ u
-        one += u.sum(axis=0)
-        sizes += along.sum(), (along**2).sum()
+        one[kind] += u.sum(axis=0)
+        sizes[kind] += along.sum(), (along**2).sum()
     return [meat, one, sizes]
+
+
+def _times(
+    places: Sequence[slice], weights: Floats, vector: Floats, z: Floats, t: Floats, products: Sequence[Floats]
+) -> Floats:
+    """Return M times a vector, for each record; M's blocks with their weights."""
+    along, blind = (np.stack([s[:, p] @ vector[p] for p in places], axis=1) for s in (z, t))
+    found = np.empty_like(z)
+    for i, (place, q) in enumerate(zip(places, products, strict=True)):
+        others = weights[i] * (np.arange(len(places)) != i)
+        found[:, place] = z[:, place] * (along @ others)[:, None] - t[:, place] * (blind @ others)[:, None]
+        found[:, place] += weights[i, i] * (q @ vector[place])
+    return found
 
 
 def _solvable(H: Floats, spread: Floats, least: float) -> tuple[Floats, Floats]:
