@@ -140,6 +140,7 @@ def miner(folder: Path, perturb: Sequence[object]) -> None:
         "2",
         f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
     )
+    answers(release, large)
     many_reconstruct = [*PPDM, "reconstruct", large, "-o", folder / "usable.parquet", "--force"]
     seconds, memory = run(many_reconstruct)
     line(
@@ -152,6 +153,42 @@ def miner(folder: Path, perturb: Sequence[object]) -> None:
         "2",
         f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
     )
+
+
+def answers(release: Path, large: Path) -> None:
+    """A mean by group: as a command, and in a session that has begun, as polars' is."""
+    import polars as pl
+
+    from ppdm_cli import query
+
+    asked, question = query(release), 'select mean(salary) group by "group"'
+    lazy = pl.scan_parquet(release).group_by("group").agg(pl.col("salary").mean())
+    pairs = []
+    for _ in range(2 * REPEATS):
+        began = time.perf_counter()
+        asked.select(question)
+        middle = time.perf_counter()
+        lazy.collect()
+        pairs.append((middle - began, time.perf_counter() - middle))
+    ratio = statistics.median(a / b for a, b in pairs[REPEATS:])
+    ours, theirs = (statistics.median(p[i] for p in pairs[REPEATS:]) for i in (0, 1))
+    line(
+        f"`query()`, a mean by group over {ROWS // 10**6}M rows, to polars' group_by",
+        "2",
+        f"{ratio:.2f} ({ours:.3f} s to {theirs:.3f} s)",
+    )
+    grouped = python(
+        f"import polars; lazy = polars.scan_parquet({str(release)!r})\n"
+        "lazy.group_by('group').agg(polars.col('salary').mean()).collect()"
+    )
+    command = [*PPDM, "query", release, question, "-q"]
+    ratio, ours, theirs = compare(command, grouped)
+    line(
+        "... as a command, start included", "-", f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s); "
+        f"{run(command)[1]:.0f} MiB",
+    )
+    seconds, memory = run([*PPDM, "query", large, question, "-q"])
+    line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
 
 
 def csv(folder: Path) -> None:

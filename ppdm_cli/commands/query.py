@@ -112,8 +112,13 @@ def _figures(done: Any) -> dict[str, Any]:
         "level": done.coverage.level,
         "population": done.coverage.population,
         "remarks": done.remarks,
-        "rows": done.frame.to_dicts(),
+        "rows": _rows(done),
     }
+
+
+def _rows(done: Any) -> list[dict[str, Any]]:
+    columns = done.columns
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _show(done: Any, in_file: bool) -> None:
@@ -123,11 +128,10 @@ def _show(done: Any, in_file: bool) -> None:
     out = show.console(stderr=in_file)
     if not in_file:
         show.say(out, [f"{counted(done.records, 'record')}; low to high is the {done.coverage}."])
-        frame = done.frame
         keys = [*done.keys, "answer"]
-        numbers = [c for c in frame.columns if c not in keys and (c != "std_error" or done.against is None)]
+        numbers = [c for c in done.columns if c not in keys and (c != "std_error" or done.against is None)]
         titles = ["clean records" if n == "worth" else n.replace("_", " ") for n in numbers]
-        rows = [[*(r[k] for k in keys), *(_rounded(r, n) for n in numbers)] for r in frame.to_dicts()]
+        rows = [[*(r[k] for k in keys), *(_rounded(r, n) for n in numbers)] for r in _rows(done)]
         show.table(out, "Answers", [*keys, *titles], rows, keys=len(keys))
     show.say(out, done.remarks)
 

@@ -54,25 +54,30 @@ class Answers(Shown):
         return [f"group {n}" if n in ("answer", *_FIGURES, *_BESIDE, "p", "p_holm") else n for n in self.by]
 
     @property
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the columns of the frame by their names."""
+        found: dict[str, list[Any]] = {key: [r.group[i] for r in self.rows] for i, key in enumerate(self.keys)}
+        found["answer"] = [r.title for r in self.rows]
+        found |= {n: [getattr(r, n) for r in self.rows] for n in _FIGURES}
+        if any(r.p is not None for r in self.rows):
+            told = [r.p for r in self.rows]
+            together = iter(holm([p for p in told if p is not None]))
+            found |= {"p": told, "p_holm": [None if p is None else next(together) for p in told]}
+        if self.against is not None:
+            others = {(r.group, r.title): r for r in self.against.rows}
+            beside = [difference(r, others.get((r.group, r.title))) for r in self.rows]
+            found |= {n: [b[i] for b in beside] for i, n in enumerate(_BESIDE)}
+        return found
+
+    @property
     def frame(self) -> pl.DataFrame:
         """Return a polars DataFrame, as `-o` writes it."""
         import polars as pl
 
-        tests: dict[str, list[float | None]] = {}
-        columns = {key: [r.group[i] for r in self.rows] for i, key in enumerate(self.keys)}
-        if any(r.p is not None for r in self.rows):
-            told = [r.p for r in self.rows]
-            together = iter(holm([p for p in told if p is not None]))
-            tests = {"p": told, "p_holm": [None if p is None else next(together) for p in told]}
-        frame = pl.DataFrame(columns | {"answer": [r.title for r in self.rows]})
-        figures = [pl.Series(n, [getattr(r, n) for r in self.rows], pl.Float64) for n in _FIGURES]
-        figures += [pl.Series(n, values, pl.Float64) for n, values in tests.items()]
-        if self.against is not None:
-            others = {(r.group, r.title): r for r in self.against.rows}
-            beside = [difference(r, others.get((r.group, r.title))) for r in self.rows]
-            pairs = zip(_BESIDE, zip(*beside, strict=True), strict=True)
-            figures += [pl.Series(n, list(column), pl.Float64) for n, column in pairs] if beside else []
-        return frame.with_columns(figures)
+        words = [*self.keys, "answer"]
+        return pl.DataFrame(
+            [pl.Series(n, c, pl.String if n in words else pl.Float64) for n, c in self.columns.items()]
+        )
 
     def _words(self) -> list[str]:
         return [counted(len(self.rows), "answer"), f"from {counted(self.records, 'record')}"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel, likeliest
+from ppdm_cli.channels import Channel
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.querying.asked import (
     REGRESSIONS,
@@ -201,7 +201,8 @@ class Compiler:
                 law = self.published[name].law
                 if law is not None:
                     M = law.dense()
-                    x = likeliest(M, margin)
+                    x = np.maximum(law.solve(margin), 0.0)
+                    x /= x.sum()
                     left = (M**2 * x / (M @ x)[:, None]).sum() - 1
                     found *= left / sqrt((law.inputs - 1) * (law.outputs - 1))
             return found

@@ -25,10 +25,6 @@ from tests.papers.common import table
 RECORDS, ROUND = 10_000, 250
 GAMMAS, EPSILONS = (2, 5, 9, 21), (1, 2, 4, 6)
 COPY = "copy"
-TESTS = (
-    "independent(a, b)", "independent(a, c)", "independent(k, b)", "trend(x, y)", "trend(x, a = 'p')",
-    "same(mean(x), a)", "same(mean(x), b)", "fits(b, 'b0', .4, 'b1', .3, 'b2', .15, 'b3', .1, 'b4', .05)",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,39 +155,6 @@ def measured(
     return found
 
 
-def sizes(releases: int) -> None:
-    """Print how often each test rejects at 5 % and 1 %, of records in which all that it asks is true."""
-    rng, rows, totals = np.random.default_rng(3), ROUND * RECORDS, dict.fromkeys(TESTS, (0, 0, 0))
-    five, many = [0.4, 0.3, 0.15, 0.1, 0.05], np.r_[0.3, 0.2, np.full(10, 0.05)]
-    attributes = {"x": {"domain": [0, 80], "bins": 10}, "y": {"domain": [0, 60], "bins": 6}}
-    for kind, gamma, plan in designs():
-        found: dict[str, list[float]] = {t: [] for t in TESTS}
-        for part in range(0, releases, ROUND):
-            drawn = {
-                "a": rng.choice(["p", "q", "r"], rows, p=[0.6, 0.3, 0.1]),
-                "b": rng.choice(["b0", "b1", "b2", "b3", "b4"], rows, p=five),
-                "c": rng.choice(12, rows, p=many),
-                "x": (rng.beta(2, 5, rows) * 80).astype(int),
-                "y": rng.integers(0, 60, rows),
-                "k": rng.choice(["u", "v"], rows, p=[0.8, 0.2]),
-                COPY: np.repeat(np.arange(ROUND, dtype=np.int32), RECORDS),
-            }
-            more = {"together": [{"attributes": ["a", "b"]}]} if kind == "joint" else {}
-            made = perturb(pl.DataFrame(drawn), keep=["k", COPY], attributes=attributes, seed=part + 1,
-                           keep_order=True, rare="publish", **plan, **more)  # fmt: skip
-            for test in TESTS:
-                done = answers(made.frame, f'select {test} as t group by "{COPY}"', sidecar=made.sidecar)
-                found[test] += [r.p for r in done.rows if r.p is not None]
-        shown = []
-        for test, p in found.items():
-            hits = tuple(sum(v < level for v in p) for level in (0.05, 0.01))
-            totals[test] = totals[test][0] + hits[0], totals[test][1] + hits[1], totals[test][2] + len(p)
-            shown.append(f"{100 * hits[0] / len(p):.1f}" if len(p) > releases / 2 else "-")
-        print(f"{kind:15} {gamma:3}  at 5 %: {' '.join(shown)}", flush=True)
-    for test, (five_percent, one, n) in totals.items():
-        print(f"{test:60} {100 * five_percent / n:.2f} % at 5 %, {100 * one / n:.2f} % at 1 %, of {n}")
-
-
 def efficiency(path: str) -> None:
     """Print the variance of the best weights by that of a band's own, for a mean and an upper half."""
     records, N = pl.read_parquet(path), 20
@@ -215,14 +178,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kinds", default="")
     parser.add_argument("--all", action="store_true", help="each question by itself")
     parser.add_argument("adult", nargs="?")
-    parser.add_argument("--tests", action="store_true", help="the size of tests instead")
     parser.add_argument("--efficiency", action="store_true", help="of bands' weights instead, on Adult")
     asked = parser.parse_args(arguments)
     if asked.efficiency:
         efficiency(asked.adult)
-        return
-    if asked.tests:
-        sizes(asked.releases)
         return
     sources = [synthetic()] + ([adult(asked.adult)] if asked.adult else [])
     every: list[float] = []
