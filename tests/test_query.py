@@ -130,7 +130,7 @@ _CONDITIONS = released(records(200), rare="publish", **{**EXACT, "seed": 2}), re
 DESIGNS: dict[str, dict[str, Any]] = {
     "gamma-diagonal": {"gamma": 5},
     "band": {"gamma": 5, "matrix": "band"},
-    "together": {"gamma": 9, "together": [{"attributes": ["age", "smoker"]}]},
+    "together": {"gamma": 21, "together": [{"attributes": ["age", "smoker"]}]},
     "recipes": {"record_epsilon": 5, "publish": "2"},
 }
 QUESTIONS = (

@@ -78,7 +78,7 @@ def difference(own: Row, other: Row | None) -> tuple[float | None, ...]:
         return None if other is None else other.value, None, None, None
     apart = own.value - other.value
     if own.low is None or own.high is None or other.low is None or other.high is None:
-        return other.value, apart, None, None
+        return other.value, apart if own.p is None else None, None, None
     low = apart - hypot(own.value - own.low, other.high - other.value)
     return other.value, apart, low, apart + hypot(own.high - own.value, other.value - other.low)
 

@@ -58,8 +58,8 @@ class Test:
         if self.kept is not None:
             share = self.kept(sums)
         else:  # as far as what is not so moves it, in its own standard deviations
-            moved = float((weights * own).mean()) * sqrt(freedom)
-            share = moved / sqrt(float((laws**2).sum())) if whole > 0 else 1.0
+            moved = float((weights * own).sum())
+            share = moved / sqrt(freedom * float((laws**2).sum())) if whole > 0 else 1.0
         scale = freedom / whole if whole > 0 else 1.0
         return statistic * scale, tail(statistic, laws), min(max(share, 0.0), 1.0)
 

@@ -22,7 +22,7 @@ from ppdm_cli.channels.band import Band, best_half_width
 from ppdm_cli.querying import Answers, answers
 from tests.papers.common import table
 
-RECORDS, ROUND = 10_000, 250
+RECORDS, ROUND, TOGETHER = 10_000, 250, 5
 GAMMAS, EPSILONS = (2, 5, 9, 21), (1, 2, 4, 6)
 COPY = "copy"
 
@@ -53,6 +53,12 @@ def synthetic(function: int = 2) -> Source:
         "mean(age) filter (where elevel < 2) - mean(age) filter (where elevel >= 2)",
         "sum(commission) / sum(salary)",
     )  # fmt: skip
+    if function != 2:  # they differ in the group alone
+        asked = (
+            "mean(salary) filter (where group = 'A')", "share(age >= 50) filter (where group = 'A')",
+            "mean(age) filter (where group = 'A') - mean(age) filter (where group = 'B')",
+            "quantile(salary, .5) filter (where group = 'A')", "variance(age) filter (where group = 'B')",
+        )  # fmt: skip
     return Source(f"F{function}", records, attributes, ("age", "elevel"), ("group",), asked)
 
 
@@ -133,9 +139,12 @@ def measured(
     for start in range(0, releases, ROUND):
         copies = min(ROUND, releases - start)
         made, _ = released(source, plan, kind == "joint", copies, 1000 + start, population)
-        for question in source.questions:
-            text = f'select {question} as q group by "{COPY}"'
+        for first in range(0, len(source.questions), TOGETHER):
+            some = source.questions[first : first + TOGETHER]
+            named = ", ".join(f"{q} as q{i}" for i, q in enumerate(some))
+            text = f'select {named} group by "{COPY}"'
             for row in answers(made.frame, text, sidecar=made.sidecar, population=population).rows:
+                question = some[int(row.title[1:])]
                 if row.value is None or row.low is None or row.high is None:
                     missing[question] += 1
                     continue
@@ -176,6 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--releases", type=int, default=1_000)
     parser.add_argument("--population", action="store_true")
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--functions", default="21345", help="of `ppdm generate`")
     parser.add_argument("--all", action="store_true", help="each question by itself")
     parser.add_argument("adult", nargs="?")
     parser.add_argument("--efficiency", action="store_true", help="of bands' weights instead, on Adult")
@@ -183,8 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.efficiency:
         efficiency(asked.adult)
         return
-    sources = [synthetic()] + ([adult(asked.adult)] if asked.adult else [])
-    every: list[float] = []
+    sources = [adult(asked.adult)] if asked.adult else []
+    sources += [synthetic(int(f)) for f in asked.functions]
+    every: dict[str, list[float]] = {"all": []}
     for source in sources:
         records = source.records
         if not asked.population:
@@ -195,7 +206,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             found = measured(source, kind, plan, asked.releases, asked.population, truth)
             cells = [f["coverage"] for f in found.values() if not np.isnan(f["coverage"])]
-            every += cells
+            for question, f in found.items():
+                if not np.isnan(f["coverage"]):
+                    every.setdefault(question.split("(")[0], []).append(f["coverage"])
+            every["all"] += cells
             biases = [abs(f["bias"]) for f in found.values() if not np.isnan(f["bias"])]
             told = f"coverage {np.mean(cells):.4f}, from {min(cells):.3f} to {max(cells):.3f}"
             told += f"; bias at most {max(biases):.2f}; {len(cells)} cells"
@@ -204,7 +218,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for question, f in found.items():
                     print(f"    {f['coverage']:.3f} bias {f['bias']:+.2f} ratio {f['ratio']:.2f} "
                           f"worth {f['worth']:8.0f} missing {f['missing']:.2f}  {question[:70]}")  # fmt: skip
-    print(f"all {len(every)} cells: {np.mean(every):.4f}; from {min(every):.3f} to {max(every):.3f}")
+    for kind, cells in every.items():
+        far = sum(abs(c - 0.95) > 3 * np.sqrt(0.95 * 0.05 / asked.releases) for c in cells)
+        print(f"{kind}: {len(cells)} cells, {np.mean(cells):.4f}, from {min(cells):.3f} to {max(cells):.3f}; "
+              f"{far} beyond 3 deviations")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -33,13 +33,11 @@ def sample(seed: int) -> pl.DataFrame:
                          "y": y + rng.normal(0, 4, n)})  # fmt: skip
 
 
-def covered(gamma: float, releases: int, **plan: Any) -> None:
+def covered(releases: int, **plan: Any) -> None:
     found: dict[str, list[tuple[bool, float, float]]] = {name: [] for name in TRUE}
     refused = 0
     for seed in range(releases):
-        made = perturb(
-            sample(seed), keep=["w"], gamma=gamma, attributes=BINS, seed=seed, keep_order=True, **plan
-        )
+        made = perturb(sample(seed), keep=["w"], attributes=BINS, seed=seed, keep_order=True, **plan)
         try:
             rows = (
                 query(made.frame, sidecar=made.sidecar).select("select linear(y, age, sex, edu, kids, w)").rows
@@ -65,7 +63,7 @@ def covered(gamma: float, releases: int, **plan: Any) -> None:
         )
         told.append(f"{100 * hits.mean():.1f} (bias {errors.mean() / max(errors.std(), 1e-9):+.2f}, "
                     f"{np.sqrt((claimed**2).mean()) / max(errors.std(), 1e-9):.2f})")  # fmt: skip
-    print(f"gamma {gamma:2} {plan or ''} refused {refused}: " + "; ".join(told), flush=True)
+    print(f"{plan} refused {refused}: " + "; ".join(told), flush=True)
 
 
 def scored(release: Release, test: pl.DataFrame, class_: str, rich: str) -> float:
@@ -115,9 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("adult", nargs="*")
     asked = parser.parse_args(arguments)
     for gamma in (5, 9, 21):
-        covered(gamma, asked.releases)
-        covered(gamma, asked.releases, matrix="band")
-    covered(21, asked.releases, together=[{"attributes": ["sex", "edu"]}])
+        covered(asked.releases, gamma=gamma)
+        covered(asked.releases, gamma=gamma, matrix="band")
+    covered(asked.releases, gamma=21, together=[{"attributes": ["sex", "edu"]}])
+    for epsilon, publish in ((4, "2"), (6, "2"), (6, "3")):
+        covered(asked.releases, record_epsilon=epsilon, publish=publish)
     if asked.adult:
         adult(*asked.adult)
 
