@@ -101,19 +101,27 @@ def holds(found: Floats) -> bool:
     return bool((found >= 0.94).all() and (found <= 0.96).all())
 
 
-@pytest.mark.parametrize("N", [5, 20, 100])
+LARGE = pytest.param(100, marks=pytest.mark.long)
+
+
+@pytest.mark.parametrize("N", [5, 20, LARGE])
 def test_intervals_cover_the_true_counts(N: int) -> None:
     assert holds(pooled(uncut, N)), pooled(uncut, N).round(4)
 
 
-@pytest.mark.parametrize(("N", "n", "gamma"), CASES)
+@pytest.mark.parametrize(
+    ("N", "n", "gamma"), [pytest.param(*c, marks=pytest.mark.long if c[0] == 100 else ()) for c in CASES]
+)
 def test_no_case_covers_too_little(N: int, n: int, gamma: int) -> None:
     """At N 100, n 1,000, gamma 2 a cell has ten published records: steps so coarse that 96.4 % are covered."""
     found = coverages(uncut, N, n, gamma)
     assert (found >= 0.938).all() and (found <= (0.97 if (N, n, gamma) == (100, 1_000, 2) else 0.96)).all()
 
 
-@pytest.mark.parametrize("wrong", [plugged_in, of_a_population, off_by_five_hundredths])
+@pytest.mark.parametrize(
+    "wrong",
+    [off_by_five_hundredths, *(pytest.param(w, marks=pytest.mark.long) for w in (plugged_in, of_a_population))],
+)
 def test_wrong_intervals_do_not(wrong: Intervals) -> None:
     assert not all(holds(pooled(wrong, N)) for N in (5, 20, 100))
 
@@ -137,7 +145,7 @@ def squared_error(original: np.ndarray, gamma: float, seed: int) -> float:
     return float(((estimates - original) ** 2).sum(axis=1).mean())
 
 
-@pytest.mark.parametrize("N", [2, 5, 20, 100])
+@pytest.mark.parametrize("N", [2, 5, 20, LARGE])
 @pytest.mark.parametrize("gamma", [2, 9])
 def test_the_squared_error_is_the_closed_form_whatever_the_counts(N: int, gamma: int) -> None:
     for original in (np.full(N, 1_000 // N), np.r_[1_000, np.zeros(N - 1, int)]):
@@ -209,7 +217,10 @@ def jointly(shape: tuple[int, ...], gammas: tuple[int | None, ...]) -> tuple[np.
     return original, observed.reshape(RELEASES, *shape)
 
 
-@pytest.mark.parametrize(("shape", "gammas"), JOINT)
+@pytest.mark.parametrize(
+    ("shape", "gammas"),
+    [pytest.param(*c, marks=pytest.mark.long if np.prod(c[0]) > 20 else ()) for c in JOINT],
+)
 def test_joint_standard_errors_are_the_dense_formula_and_the_spread(
     shape: tuple[int, ...], gammas: tuple[int | None, ...]
 ) -> None:
@@ -236,7 +247,10 @@ def test_joint_standard_errors_are_the_dense_formula_and_the_spread(
     np.testing.assert_allclose(squares[away], formula[away], rtol=0.02)
 
 
-@pytest.mark.parametrize(("shape", "gammas"), JOINT)
+@pytest.mark.parametrize(
+    ("shape", "gammas"),
+    [pytest.param(*c, marks=pytest.mark.long if np.prod(c[0]) > 20 else ()) for c in JOINT],
+)
 def test_joint_intervals_cover_the_true_counts(shape: tuple[int, ...], gammas: tuple[int | None, ...]) -> None:
     original, observed = jointly(shape, gammas)
     observed = observed[:SOME]

@@ -58,6 +58,7 @@ def test_no_room_for_predictions_leaves_the_old_ones(noise: Path, ppdm: Run) -> 
         assert listing(noise) == before
 
 
+@pytest.mark.long
 def test_a_kill_at_each_step_leaves_whole_files(noise: Path, ppdm: Run) -> None:
     args = (*TRAIN, "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2], "--force")
     ppdm(*TRAIN[:4], "--class", "member", "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2])

@@ -70,7 +70,7 @@ def test_siblings_are_subtracted_and_a_wrong_difference_is_seen(monkeypatch: pyt
     assert not equal(usual, grow(records, Options(), False)) and calls
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [pytest.param(1, marks=pytest.mark.long), 4])
 def test_dense_histograms_stay_under_their_bound(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """65,536 values and 255 classes are 133 MB if counted densely, in one attribute at one node."""
     rng = np.random.default_rng(2)

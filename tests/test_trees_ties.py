@@ -61,7 +61,7 @@ def ties(data: pl.DataFrame, order: list[str]) -> int:
 
 def test_other_orders_give_the_same_tree_but_for_ties() -> None:
     free = tied = 0
-    for seed in range(90):
+    for seed in range(40):
         data = drawn(seed)[0]
         for order in ORDERS:
             if ties(data, order):
@@ -70,7 +70,7 @@ def test_other_orders_give_the_same_tree_but_for_ties() -> None:
             free += 1
             one, other = train_tree(data, "y"), train_tree(data.select(*order, "y"), "y")
             assert predict(one, data).equals(predict(other, data)) and one.tree.size == other.tree.size
-    assert free > 60 and tied > 0, "both kinds are met"
+    assert free > 25 and tied > 0, "both kinds are met"
 
 
 def test_equal_columns_and_equal_cuts() -> None:
