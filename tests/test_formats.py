@@ -47,7 +47,7 @@ def test_a_format_of_ones_own_works_in_every_command(lines: Callable[..., str], 
     assert "1000 records" in lines("inspect", "r.jsonl")
     lines("estimate", "r.jsonl", "--attribute", "region", "--truth", "o.jsonl", "-o", "e.jsonl")
     assert {"estimate", "true"} <= set(pl.read_ndjson(tmp_path / "e.jsonl").columns)
-    lines("reconstruct", "r.jsonl", "-o", "u.jsonl", "--method", "by-class")
+    lines("reconstruct", "r.jsonl", "-o", "u.jsonl", "--method", "global")
     assert pl.read_ndjson(tmp_path / "u.jsonl").columns == people(1).columns
     lines("train-tree", "u.jsonl", "-o", "t.json")
     lines("predict", "t.json", "u.jsonl", "-o", "p.jsonl")
@@ -113,3 +113,53 @@ def test_a_stream_is_of_a_format_that_can_be_one() -> None:
     assert stream_format(None) is stream_format("arrow")
     with pytest.raises(UsageError, match="arrow or csv"):
         stream_format("parquet")
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".tsv.gz"])
+def test_tabs_are_read_and_written(suffix: str, tmp_path: Path, ppdm: Run) -> None:
+    odd = people(400).with_columns(region=pl.col("region") + "\t,\"x")
+    odd.write_csv(tmp_path / "o.tsv", separator="\t")
+    ppdm("perturb", "o.tsv", "-o", f"r{suffix}", "--gamma", "9", "--seed", "1", "--shuffle")
+    ppdm("perturb", "o.tsv", "-o", "r.parquet", "--gamma", "9", "--seed", "1", "--shuffle")
+    text = pl.read_csv(tmp_path / f"r{suffix}", separator="\t")
+    assert text["region"].equals(pl.read_parquet(tmp_path / "r.parquet")["region"])
+    found = [json.loads(ppdm("estimate", r, "--json").stdout)["rows"] for r in (f"r{suffix}", "r.parquet")]
+    assert found[0] == found[1]
+    ppdm("reconstruct", f"r{suffix}", "-o", f"u{suffix}", "--method", "global")
+    assert pl.read_csv(tmp_path / f"u{suffix}", separator="\t").columns == odd.columns
+
+
+def test_what_is_said_of_the_delimiter_holds_in_a_file_of_tabs_too(tmp_path: Path, ppdm: Run) -> None:
+    people(400).select("age", "region").write_csv(tmp_path / "o.tsv")
+    told = ppdm("perturb", "o.tsv", "-o", "r.csv", "--gamma", "9", "--shuffle", code=4).stderr.decode()
+    assert "'age,region'" in told, "one column"
+    ppdm("perturb", "o.tsv", "-o", "r.csv", "--gamma", "9", "--shuffle", "--delimiter", ",", "--force")
+    ppdm("plan", "o.tsv", "-o", "plan.toml", "--gamma", "9")
+    ppdm("perturb", "o.tsv", "-o", "s.csv", "--plan", "plan.toml")
+    assert pl.read_csv(tmp_path / "s.csv").columns == ["age", "region"]
+
+
+def test_a_folder_of_text_is_one_table(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "parts" / "more").mkdir(parents=True)
+    whole = people(900)
+    for i, name in enumerate(("a.csv", "b.csv", "more/c.csv")):
+        whole[300 * i : 300 * (i + 1)].write_csv(tmp_path / "parts" / name)
+    whole.write_csv(tmp_path / "whole.csv")
+    for source in ("parts", "whole.csv"):
+        ppdm("perturb", source, "-o", f"{source}.r.csv", "--gamma", "9", "--seed", "1", "--keep-order")
+    assert (tmp_path / "parts.r.csv").read_bytes() == (tmp_path / "whole.csv.r.csv").read_bytes()
+    plans = [ppdm("plan", s, "-o", f"{s}.toml", "--gamma", "9") for s in ("parts", "whole.csv")]
+    assert plans[0].returncode == 0
+    assert (tmp_path / "parts.toml").read_text() == (tmp_path / "whole.csv.toml").read_text()
+
+
+def test_a_folder_that_is_no_table_is_refused(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "hive" / "sex=f").mkdir(parents=True)
+    people(100).write_csv(tmp_path / "hive" / "sex=f" / "a.csv")
+    told = ppdm("perturb", "hive", "-o", "r.csv", "--gamma", "9", code=1).stderr.decode()
+    assert "key=value" in told and "Parquet" in told and "sex" not in told
+    (tmp_path / "two").mkdir()
+    people(100).write_csv(tmp_path / "two" / "a.csv")
+    people(100).write_csv(tmp_path / "two" / "a.tsv", separator="\t")
+    told = ppdm("perturb", "two", "-o", "r.csv", "--gamma", "9", code=2).stderr.decode()
+    assert "different formats" in told

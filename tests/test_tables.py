@@ -43,7 +43,7 @@ def test_every_type_is_read_back_as_it_was_written(
     path = tmp_path_factory.mktemp("any") / f"t.{suffix}"
     expected = as_read(table)
     write_table(expected, path)
-    types = {f.name: f.type for f in expected.schema} if "csv" in suffix else {}
+    types = {f.name: f.type for f in expected.schema} if "sv" in suffix else {}
     again = read_table(path, types=types)
     assert again.schema.types == expected.schema.types
     assert again.equals(expected.combine_chunks())
@@ -157,7 +157,7 @@ def test_parts_that_differ_are_named_with_what_differs(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="among other files"):
         open_table([first, "-"])
     (tmp_path / "none").mkdir()
-    with pytest.raises(DataError, match="no Parquet files"):
+    with pytest.raises(DataError, match="no CSV, TSV, Parquet files"):
         open_table(tmp_path / "none")
 
 

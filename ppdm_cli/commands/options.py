@@ -11,7 +11,7 @@ import click
 
 from ppdm_cli.errors import UsageError, quoted
 
-TABLES, STREAMS = ".csv, .csv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
+TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
 """What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
 
 

@@ -7,7 +7,7 @@ counted is private and stays with whoever asked, and holds no cell. A CSV is rea
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from math import exp, isinf, log
@@ -29,7 +29,7 @@ from ppdm_cli.proposing.texts import TOKENS, Written, cells_of, figures, written
 from ppdm_cli.proposing.toml import written_plan
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
-from ppdm_cli.tables import CsvOptions, Target, format_of, is_stream, open_table, publish
+from ppdm_cli.tables import CsvOptions, Target, format_of, is_stream, open_table, parts_of, publish
 
 __all__ = ["Proposal", "plan"]
 
@@ -105,7 +105,8 @@ def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
         if isinstance(t, pa.DataType)
     ]
     types = {a.name: Written(a.kind) for a in found}
-    text = written_plan(found, privacy, True, {"delimiter": csv.delimiter, "encoding": csv.encoding}, types)
+    written_as = {"delimiter": csv.separator, "encoding": csv.encoding}
+    text = written_plan(found, privacy, True, written_as, types)
     return Proposal(text, [], [], ["The domain of each column is a question: declare it."], 0)
 
 
@@ -114,8 +115,11 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     if isinstance(paths, (list, tuple)) and any(map(is_stream, paths)):
         raise UsageError("a plan needs to read the table more than once", "give it as a file")
     dialect, types, first_rows, options = None, dict[str, Written](), dict[str, dict[str, int]](), csv
-    if isinstance(paths, (list, tuple)) and _is_sniffed(paths):
-        dialect, types, first_rows, options = _read_as_text(paths, csv)
+    named = isinstance(paths, (list, tuple)) and paths and all(isinstance(p, (str, Path)) for p in paths)
+    if named and all(Path(p).exists() for p in paths):  # what does not is told of by whoever opens it
+        parts = parts_of([Path(p) for p in paths]).paths
+        if format_of(parts[0]).sniffed:
+            dialect, types, first_rows, options = _read_as_text(paths, parts, csv)
     table = open_table(data, csv=options)
     if is_promised(table):
         raise RefusedError(f"{quoted(table.name)} is a release already", "plan for its original")
@@ -145,16 +149,11 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     )
 
 
-def _is_sniffed(paths: Any) -> bool:
-    existing = [Path(p) for p in paths if isinstance(p, (str, Path)) and Path(p).is_file()]
-    return bool(existing) and format_of(existing[0]).sniffed
-
-
 def _read_as_text(
-    paths: Any, csv: CsvOptions
+    paths: Any, parts: Sequence[Path], csv: CsvOptions
 ) -> tuple[Dialect, dict[str, Written], dict[str, dict[str, int]], CsvOptions]:
     """Return how a CSV is written and how its columns are, and the options that say so."""
-    dialect = sniff([Path(p) for p in paths])
+    dialect = sniff(parts)
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
     if not dialect.header:
         found["header"] = False

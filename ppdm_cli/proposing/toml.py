@@ -23,6 +23,7 @@ _WHY = {
 def text(value: str) -> str:
     """Return text as TOML writes it, on one line whatever it holds."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = escaped.replace("\t", "\\t")
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 

@@ -11,7 +11,7 @@ import codecs
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -47,7 +47,7 @@ from ppdm_cli.tables.csv_types import (
     unzoned,
 )
 from ppdm_cli.tables.csv_writing import CsvWriter
-from ppdm_cli.tables.formats import Format
+from ppdm_cli.tables.formats import Files, Format
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
@@ -66,7 +66,7 @@ class _Parser:
         """Parse whole records; trouble names the row, counted from 0 within the block."""
         if len(self.names) > 1 and not block.strip(b"\r\n"):
             return pa.table({n: pa.nulls(0, t or pa.null()) for n, t in types.items()})
-        stray = stray_quote(block, self.options.delimiter)
+        stray = stray_quote(block, self.options.separator)
         if stray is not None:
             before = self(block[: record_start(block, stray)], dict.fromkeys(self.names, pa.binary()))
             raise RowTrouble(
@@ -82,7 +82,7 @@ class _Parser:
                 pa.py_buffer(block),
                 pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
                 pacsv.ParseOptions(
-                    delimiter=options.delimiter,
+                    delimiter=options.separator,
                     ignore_empty_lines=len(names) > 1,
                     newlines_in_values=b'"' in block,
                 ),
@@ -314,7 +314,7 @@ class CsvTable:
                     types[name] = pa.float64()
             padded = frozenset[str]()
             whole = [n for n, t in types.items() if pa.types.is_int64(t)]
-            if whole and has_padding(block, self._options.delimiter):
+            if whole and has_padding(block, self._options.separator):
                 texts = self._parse(block, dict.fromkeys(whole, pa.string()))
                 padded = frozenset(n for n in whole if any_fits(texts.column(n), r"^[+-]?0\d"))
         except RowTrouble as trouble:
@@ -345,13 +345,32 @@ class CsvTable:
         return family_of(first, self._options.decimal)
 
 
+def _opened(delimiter: str, files: Files, options: CsvOptions) -> CsvTable:
+    if files.root is not None and any("=" in str(p.relative_to(files.root).parent) for p in files.paths):
+        raise DataError(
+            f"{quoted(files.root)} has CSV parts in folders named key=value, whose keys are in no part",
+            "name the files, or make a folder of Parquet parts of them",
+        )
+    name = str(files.root or files.paths[0])
+    return CsvTable(files.paths, name, replace(options, delimiter=options.delimiter or delimiter))
+
+
 CSV = Format(
     "CSV",
     (".csv", ".csv.gz"),
-    lambda files, options: CsvTable(files.paths, str(files.paths[0]), options),
-    CsvWriter,
+    partial(_opened, ","),
+    partial(CsvWriter, ","),
     sidecar="beside",
     open_stream=CsvTable,
-    parts="several",
+    parts="folder",
+    sniffed=True,
+)
+TSV = Format(
+    "TSV",
+    (".tsv", ".tsv.gz"),
+    partial(_opened, "\t"),
+    partial(CsvWriter, "\t"),
+    sidecar="beside",
+    parts="folder",
     sniffed=True,
 )

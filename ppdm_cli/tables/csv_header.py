@@ -63,7 +63,7 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
             f"the header of {quoted(where)} is not in {options.encoding}",
             "name its encoding, such as --encoding latin-1",
         ) from None
-    if stray_quote(first, options.delimiter) is not None:
+    if stray_quote(first, options.separator) is not None:
         raise DataError(f"the header of {quoted(where)} has a quote that does not pair up", PAIR_UP)
     if not text.strip("\r\n"):  # blanks may be a name
         raise DataError(f"{quoted(where)} is empty: it has no header", "the first line must name the columns")
@@ -73,6 +73,6 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
             "convert the line ends, for instance with mac2unix",
         )
     try:
-        return next(csv.reader(io.StringIO(text, newline=""), delimiter=options.delimiter))
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=options.separator))
     except csv.Error:
         raise DataError(f"the header of {quoted(where)} is not valid CSV", "check that it is one") from None

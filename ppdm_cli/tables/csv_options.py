@@ -20,7 +20,8 @@ Decimal = Literal[".", ","]
 class CsvOptions:
     """How a CSV is to be read; `types` declares columns, the others are inferred."""
 
-    delimiter: str = ","
+    delimiter: str | None = None
+    """Between cells; None: what the format has, a comma or a tab."""
     encoding: str = "utf-8"
     nulls: Sequence[str] = ("",)
     types: Mapping[str, pa.DataType | str] = field(default_factory=dict)
@@ -57,7 +58,8 @@ class CsvOptions:
                     "give it the type date or datetime, or no format",
                 )
         object.__setattr__(self, "types", parsed)
-        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+        mark = self.delimiter
+        if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n'):
             raise UsageError("the delimiter must be one ASCII character, and no quote", "such as ';'")
         for mark in (self.decimal, *self.decimals.values()):
             if mark not in (".", ","):
@@ -73,6 +75,10 @@ class CsvOptions:
             codecs.getincrementaldecoder(self.encoding)
         except (LookupError, ValueError):
             raise UsageError(f"unknown encoding {quoted(self.encoding)}", "such as latin-1") from None
+
+    @property
+    def separator(self) -> str:
+        return self.delimiter or ","
 
     def decimal_of(self, column: str) -> Decimal:
         return self.decimals.get(column, self.decimal)

@@ -19,13 +19,18 @@ from ppdm_cli.tables.writers import dictionary_free
 class CsvWriter(Writer):
     """Text with a header; gzip where the file's name says so, with no name and no time in its header."""
 
-    def __init__(self, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None) -> None:
+    def __init__(
+        self, delimiter: str, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None
+    ) -> None:
+        self._delimiter = delimiter
         self._zip = gzip.GzipFile("", "wb", 6, file, mtime=0) if name.lower().endswith(".gz") else None
         self._out = self._zip or file
         import polars as pl  # its CSV writer is three times as fast; loaded only for CSV
 
         header = io.BytesIO()
-        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in schema.names}).write_csv(header)
+        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in schema.names}).write_csv(
+            header, separator=delimiter
+        )
         self._out.write(header.getvalue())
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -36,7 +41,7 @@ class CsvWriter(Writer):
             _check_calendar(name, column)
         frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
         text = io.BytesIO()
-        frame.write_csv(text, include_header=False)
+        frame.write_csv(text, include_header=False, separator=self._delimiter)
         self._out.write(text.getbuffer())
 
     def close(self, sidecar: bytes | None) -> None:

@@ -87,7 +87,8 @@ def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
     return cast(IO[bytes], peeked)
 
 
-def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
+def parts_of(paths: Sequence[Path]) -> Files:
+    """Return the files of a table: those that are named, and those in a folder that is."""
     parts: list[Path] = []
     labels: dict[Path, str] = {}
     root: Path | None = None
@@ -105,10 +106,15 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
             raise DataError(f"{quoted(path)} is not an ordinary file", "name a file, or - for standard input")
         else:
             parts.append(path)
+    return Files(parts, [labels.get(f, str(f)) for f in parts], root)
+
+
+def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
+    found = parts_of(paths)
+    parts, names, _ = found
     forms = {format_of(f) for f in parts}
     if len(forms) > 1:
         raise UsageError("the parts are of different formats", "give parts of one format")
-    names = [labels.get(f, str(f)) for f in parts]
     for file, name in zip(parts, names, strict=True):
         files.reading(file, name)
         files.reading(sidecar_path(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
@@ -118,7 +124,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     if len(parts) > 1 and form.parts == "one":
         others = [f.name for f in FORMATS if f.parts != "one"]
         raise UsageError(f"several {form.name} files are given", f"several parts may be {' or '.join(others)}")
-    return form.open(Files(parts, names, root), csv)
+    return form.open(found, csv)
 
 
 def _found(folder: Path) -> list[Path]:
@@ -134,8 +140,8 @@ def _found(folder: Path) -> list[Path]:
     )
     if not found:
         raise DataError(
-            f"the folder {quoted(folder)} has no {' or '.join(f.name for f in forms)} files",
-            f"name a folder of {' or '.join(endings)} parts, or the files",
+            f"the folder {quoted(folder)} has no {', '.join(f.name for f in forms)} files",
+            f"name a folder of {', '.join(endings)} parts, or the files",
         )
     return found
 
