@@ -21,6 +21,9 @@ from ppdm_cli.querying import Answers
 from ppdm_cli.querying.told import Told
 from ppdm_cli.stats import clopper_pearson
 from tests.conftest import Run
+from tests.papers.efficiency import of_kinds
+from tests.papers.testing import Simulated, independent
+from tests.papers.testing import released as made
 
 ROWS, COPIES = 1500, 100
 EXACT: dict[str, Any] = {"gamma": 999_999, "seed": 1, "keep_order": True}
@@ -243,6 +246,13 @@ def test_bands_are_undone_with_weights_for_what_was_published() -> None:
 
 
 # -- recipes
+
+
+def test_records_of_all_recipes_are_weighed_together() -> None:
+    """Some recipes blur a number and others do not: no weights tell more of a mean or an upper half."""
+    one = Simulated(made({"record_epsilon": 6, "publish": "3"}), "trend(x, x >= 50)")
+    told = of_kinds(one, independent(one.columns))
+    assert len(one.shares) > 2 and (told > 0.98).all() and (told <= 1 + 1e-9).all(), told
 
 
 def test_pairs_that_were_never_published_together_are_refused_and_kept_counts_are_exact() -> None:

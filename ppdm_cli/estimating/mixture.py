@@ -86,6 +86,16 @@ class Mixture:
         told, noise = [w.told for w in self.kind.ways], [w.noise for w in self.kind.ways]
         return Part(told, np.zeros(self.kind.shape), self.kind.axes, noise, self.lam)
 
+    def dense(self) -> Floats:
+        """Return the law of a whole kind itself; for small ones."""
+        told: Floats = np.ones((1, 1))
+        blind = told
+        for way in self.kind.ways:
+            told = np.kron(told, way.told)
+            noise = way.told if way.noise is None else np.broadcast_to(way.noise[:, None], way.told.shape)
+            blind = np.kron(blind, noise)
+        return np.asarray(self.lam * told + (1 - self.lam) * blind)
+
     def forward(self, original: Floats) -> Floats:
         hidden = tuple(i for i in range(len(self.sizes)) if i not in self.kind.axes)
         return np.asarray(self.part.expected(original.reshape(self.sizes).sum(axis=hidden)).ravel())

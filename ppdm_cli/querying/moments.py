@@ -25,6 +25,8 @@ from ppdm_cli.querying.scope import Factors, Scope
 
 MOST_WEIGHED = 1 << 20
 """The most entries of a law whose outputs are weighed as they were published."""
+LEAST = 0.01
+"""What of the shares that kinds of records are weighed by is even, so that nothing has none."""
 ROUNDING = 1e-10
 """What of a sum's covariance may be rounding alone."""
 
@@ -151,6 +153,9 @@ def moments(
     factors = [f for _ in masks for f, _ in scope.sums]
     laws = _laws(scope, reading, counted)
     scores = [law.scores(tables) for law in laws]
+    kinds = [law.one for law in laws if isinstance(law, OfKind)]
+    shares, best = _together(kinds, [c[reading.factors.index(())] for c in counted.cells])
+    together = [tables @ G.T for G in best]
     told = np.array([law.certainty if isinstance(law, OfKind) else 1.0 for law in laws])
     J = len(tables)
     found = Moments(
@@ -167,14 +172,16 @@ def moments(
         if not shown.any():
             found.sums[group] = np.nan if n else 0.0
             continue
-        weights = told * n / (told @ shown)  # of a record of each kind, for all n
-        fourth = np.zeros(J)
-        for law, y, g, weight, number in zip(laws, own, scores, weights, shown, strict=True):
+        even = weights = told * n / (told @ shown)  # of a record of each kind, for all n
+        own_scores, fourth = scores, np.zeros(J)
+        if together and shown.all():
+            own_scores, weights = together, shares * n / shown
+        for law, y, g, weight, rest, number in zip(laws, own, own_scores, weights, even, shown, strict=True):
             one = np.array([(y[places[f]] * g[j]).sum() for j, f in enumerate(factors)]) * weight
             found.sums[group] += one
             second = _second(factors, places, y, g) * weight**2
             found.sampling[group] += second - np.outer(one, one) / max(number, 1.0)
-            found.clean[group] += _second(factors, places, law.solve(y), tables) * weight
+            found.clean[group] += _second(factors, places, law.solve(y), tables) * rest
             fourth += [weight**4 * (y[unit] * g[j] ** 4).sum() for j in range(J)]
         total = found.sums[group]
         seconds = np.diagonal(found.sampling[group]) + total**2 / shown.sum()
@@ -195,6 +202,28 @@ def _laws(scope: Scope, reading: Reading, counted: Counted) -> list[Independent 
             reading.shown.kinds, counted.lam, numbers, counted.cells, strict=True
         )
     ]
+
+
+def _together(kinds: Sequence[Mixture], cells: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+    """Return the shares of several kinds of records, and by kind G with scores G h of least variance together.
+
+    With M_k the law of a kind, of the share s_k, D_k = diag(M_k X) and J = sum s_k M_k' D_k^-1 M_k they are
+    G_k = D_k^-1 M_k J^-1, as the sum of s_k M_k' G_k is I: kinds that blur tell of ranges, others of values.
+    """
+    inputs = prod(kinds[0].sizes) if kinds else 0
+    if len(kinds) < 2 or inputs * sum(k.outputs for k in kinds) > MOST_WEIGHED:
+        return np.ones(1), []
+    seen = [c.reshape(-1, k.outputs).sum(axis=0) for k, c in zip(kinds, cells, strict=True)]
+    if not any(y.any() for y in seen):
+        return np.ones(1), []
+    shares = np.array([y.sum() for y in seen]) / sum(y.sum() for y in seen)
+    laws = [k.dense() for k in kinds]
+    x = likeliest(np.concatenate([M * s for M, s in zip(laws, shares, strict=True)]), np.concatenate(seen))
+    x = (1 - LEAST) * x + LEAST / inputs
+    weighed = [M / (M @ x)[:, None] for M in laws]
+    J = sum(s * (M.T @ W) for s, M, W in zip(shares, laws, weighed, strict=True))
+    solved = np.linalg.inv(J)
+    return shares, [W @ solved for W in weighed]
 
 
 def _second(factors: Sequence[Factors], places: dict[Factors, int], y: Floats, g: Floats) -> Floats:

@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ppdm_cli import perturb
-from ppdm_cli.channels.band import Band, best_half_width
 from ppdm_cli.querying import Answers, answers
 from tests.papers.common import table
 
@@ -164,22 +162,6 @@ def measured(
     return found
 
 
-def efficiency(path: str) -> None:
-    """Print the variance of the best weights by that of a band's own, for a mean and an upper half."""
-    records, N = pl.read_parquet(path), 20
-    for name, most in (("age", 100), ("hours_per_week", 100), ("capital_gain", 100_000)):
-        shares = np.histogram(records[name].to_numpy(), np.linspace(0, most, N + 1))[0] / len(records)
-        for gamma in map(Decimal, GAMMAS):
-            law = Band(gamma, N, best_half_width(gamma, N))
-            M, y = law.dense(), law.forward(shares)
-            best = np.linalg.solve((M.T / y) @ M, M.T / y)
-            told = []
-            for h in (np.arange(N) + 0.5, (np.arange(N) >= N // 2).astype(float)):
-                own, least = (((h @ A) ** 2 * y).sum() - (h**2 * shares).sum() for A in (law.inverse, best))
-                told.append(round(float(least / own), 3))
-            print(f"{name:15} gamma {gamma:2} mean, upper half: {told}")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--releases", type=int, default=1_000)
@@ -188,11 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--functions", default="21345", help="of `ppdm generate`")
     parser.add_argument("--all", action="store_true", help="each question by itself")
     parser.add_argument("adult", nargs="?")
-    parser.add_argument("--efficiency", action="store_true", help="of bands' weights instead, on Adult")
     asked = parser.parse_args(arguments)
-    if asked.efficiency:
-        efficiency(asked.adult)
-        return
     sources = [adult(asked.adult)] if asked.adult else []
     sources += [synthetic(int(f)) for f in asked.functions]
     every: dict[str, list[float]] = {"all": []}

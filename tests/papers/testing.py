@@ -76,28 +76,28 @@ class Simulated:
         shown = self.asked.reading.shown
         self.columns = [n for a in self.asked.reading.axes for n in a.attributes]
         self._laws = [_independent(sidecar, self.asked.reading.axes)]
-        self._shares, self._lam = np.ones(1), np.ones(1)
+        self.shares, self.lam = np.ones(1), np.ones(1)
         if shown is not None:
             recipes = shown.showing.recipes
             dealt = np.bincount(release.frame["ppdm_recipe"], minlength=len(recipes.lam)) / len(release.frame)
             own = [shown.which == i for i in range(len(shown.kinds))]
-            self._shares = np.array([dealt[o].sum() for o in own])
-            self._lam = np.array([dealt[o] @ recipes.lam[o] for o in own]) / self._shares
+            self.shares = np.array([dealt[o].sum() for o in own])
+            self.lam = np.array([dealt[o] @ recipes.lam[o] for o in own]) / self.shares
             sizes = self.asked.scope.sizes
             self._laws = [
-                Mixture(sizes, k, m).forward for k, m in zip(shown.kinds, self._lam, strict=True)
+                Mixture(sizes, k, m).forward for k, m in zip(shown.kinds, self.lam, strict=True)
             ]
 
     def __call__(self, shares: Floats, records: int, releases: int, rng: np.random.Generator) -> list[Any]:
         """Return the rows of so many releases of records with these shares, as a table over the columns."""
-        left = max(1 - self._shares.sum(), 0.0)
-        of_kind = rng.multinomial(records, np.append(self._shares, left), releases)[:, :-1]
+        left = max(1 - self.shares.sum(), 0.0)
+        of_kind = rng.multinomial(records, np.append(self.shares, left), releases)[:, :-1]
         cells = []
         for place, law in enumerate(self._laws):
             published = np.maximum(law(shares), 0.0).ravel()
             drawn = rng.multinomial(of_kind[:, place], published / published.sum())
             cells.append(drawn.reshape(1, releases, 1, -1).astype(float))
-        counted = Counted(cells, of_kind.sum(axis=0) * self._lam)
+        counted = Counted(cells, of_kind.sum(axis=0) * self.lam)
         known = moments(
             self.asked.scope, self.asked.groups, self.asked.reading, counted, np.full(releases, float(records))
         )
@@ -162,12 +162,12 @@ def rejected(rows: Sequence[Any], level: float = 0.05) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--releases", type=int, default=10_000)
-    parser.add_argument("--only", default="", help="the designs that have this in their names")
+    parser.add_argument("--only", default="", help="these designs, such as 'band 5,recipes 4'")
     parser.add_argument("--no-power", action="store_true")
     asked = parser.parse_args(arguments)
     sizes: dict[str, list[float]] = {t: [] for t in TESTS}
     for name, plan in designs():
-        if asked.only not in name:
+        if asked.only and name not in asked.only.split(","):
             continue
         release, exact = released(plan), released({"gamma": 999_999})
         for test, columns in TESTS.items():
