@@ -91,9 +91,9 @@ class Mixture:
         told: Floats = np.ones((1, 1))
         blind = told
         for way in self.kind.ways:
-            told = np.kron(told, way.told)
+            told = np.asarray(np.kron(told, way.told), np.float64)
             noise = way.told if way.noise is None else np.broadcast_to(way.noise[:, None], way.told.shape)
-            blind = np.kron(blind, noise)
+            blind = np.asarray(np.kron(blind, noise), np.float64)
         return np.asarray(self.lam * told + (1 - self.lam) * blind)
 
     def forward(self, original: Floats) -> Floats:
