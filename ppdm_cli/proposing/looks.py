@@ -22,6 +22,8 @@ from ppdm_cli.tables import Table
 
 MOST_FOLLOWED = 1 << 15
 """The most values of a column whose records are counted."""
+_SOME = 2
+"""The level at which the values of a batch are counted first."""
 
 
 @dataclass
@@ -129,16 +131,28 @@ def _look(array: pa.Array) -> Look:
     if not dtypes.is_discrete(array.type):
         values = dtypes.carrier(valid)
         if pa.types.is_floating(array.type):
-            infinite = int(np.isinf(values).sum())
-            nulls += int(np.isnan(values).sum())
-            values = values[np.isfinite(values)] + 0.0  # no zero below zero
+            finite = np.isfinite(values)
+            if not finite.all():
+                infinite = int(np.isinf(values).sum())
+                nulls += len(values) - int(finite.sum()) - infinite
+                values = values[finite]
+            values = values + 0.0  # no zero below zero
         low, high = (values.min().item(), values.max().item()) if len(values) else (None, None)
         hashed = pl.Series(values).hash(7).to_numpy()
     else:
         hashed = pl.from_arrow(valid).hash(7).to_numpy()  # type: ignore[union-attr]
-    counted = pl.Series("h", hashed).value_counts()
-    order = np.argsort(found := counted["h"].to_numpy())
-    counts = counted["count"].to_numpy()[order].astype(np.int64)
-    look = Look(rows, nulls, infinite, low, high, found[order], counts)
+    found, counts, level = *_counted(hashed[hashed < _below(_SOME)]), _SOME
+    if len(found) <= MOST_FOLLOWED:  # else there are so many values that no more would be followed
+        found, counts, level = *_counted(hashed), 0
+    look = Look(rows, nulls, infinite, low, high, found, counts, level)
     look._thin()
     return look
+
+
+def _counted(hashed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what there is, in order, and how often."""
+    import polars as pl
+
+    counted = pl.Series("h", hashed).value_counts()
+    order = np.argsort(found := counted["h"].to_numpy())
+    return found[order], counted["count"].to_numpy()[order].astype(np.int64)

@@ -30,6 +30,7 @@ _DAYS = (
 FORMATS = tuple(d + clock for d in _DAYS for clock in ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S"))
 _DATED = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2})?)?$"
 _POINT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
+_SOME, _MOST_DIGITS = 1_000, 18
 _WHOLE, _PADDED, _BELOW = r"^[+-]?\d{1,18}$", r"^[+-]?0\d", r"^-(\d*[1-9])"
 
 
@@ -94,10 +95,17 @@ def seen(text: pa.Array, first_row: int = 0) -> Cells:
         codes = pc.is_in(text, value_set=pa.array(CODES))
         counts["codes"] = _true(codes)
         counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
-    counts["whole"] = _fitting(text, _WHOLE)
-    counts["padded"] = _fitting(text, _PADDED) if counts["whole"] else 0
+    whole = _all_are(text, pa.int64())
+    counts["whole"] = len(text) if whole else _fitting(text, _WHOLE)
+    counts["padded"] = _fitting(text, _PADDED) if counts["whole"] and _some_begin_with_0(text) else 0
     if counts["whole"] == len(text):
         counts["point"] = counts["comma"] = len(text)
+        return cells
+    if _all_are(text, pa.float64()):
+        counts["point"] = len(text)
+        some = text.slice(0, _SOME)
+        fitting = _fitting(some, COMMA)  # what matters is whether all fit
+        counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
         return cells
     counts["point"], counts["comma"] = _fitting(text, _POINT), _fitting(text, COMMA)
     if counts["point"] == len(text):
@@ -124,6 +132,25 @@ def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
             cells.first[form] = int(rows[fits.argmax()])
             known |= fits
     cells.counts["dates"] = int(known.sum())
+
+
+def _all_are(text: pa.Array, kind: pa.DataType) -> bool:
+    """Return whether all cells are plain numbers: parsed, which is much faster than a regular expression.
+
+    Not where many are none, as each is an error to Arrow: the first ones tell.
+    """
+    try:
+        pc.cast(text.slice(0, _SOME), kind)
+        numbers = pc.cast(text, kind)
+    except pa.ArrowException:
+        return False
+    if pa.types.is_floating(kind):  # a word such as inf is parsed too
+        return bool(pc.all(pc.is_finite(numbers)).as_py())
+    return bool(pc.max(pc.binary_length(text)).as_py() <= _MOST_DIGITS)
+
+
+def _some_begin_with_0(text: pa.Array) -> bool:
+    return any(pc.any(pc.starts_with(text, start)).as_py() for start in ("0", "+", "-"))
 
 
 def _fitting(text: pa.Array, pattern: str) -> int:
