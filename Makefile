@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+# The tests on a cluster are run where there is Java, and say so where there is none.
+SPARK := $(if $(shell command -v java),$(shell echo ,spark))
 
 .PHONY: demo test long bench faults fuzz papers peers docs clean
 
@@ -59,5 +61,5 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev$(SPARK)]'
 	@touch $@

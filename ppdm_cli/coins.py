@@ -118,6 +118,15 @@ class Coins:
         return np.frombuffer(self._cipher.update(blocks.tobytes()), "<u8").reshape(-1, 2)
 
 
+def places_of(coins: Coins, addresses: Addresses) -> Addresses:
+    """Return 64 bits for each address: where its row goes in a random order."""
+    places = np.empty(len(addresses), np.uint64)
+    for start in range(0, len(addresses), CELLS):
+        part = slice(start, start + CELLS)
+        places[part] = coins.words(addresses[part], 0).view("<u8")[:, 0]
+    return places
+
+
 def uniform(coins: Coins, addresses: Addresses, codes: Codes, retry: Codes | int = 0) -> np.ndarray:
     """Return one number in [0, 1) per cell, with 53 random bits; another one for another `retry`."""
     result, rest = np.empty(len(addresses)), np.broadcast_to(np.asarray(retry), len(addresses))

@@ -12,7 +12,7 @@ import pytest
 
 from ppdm_cli import Release, perturb, reconstruct, synthetic
 from ppdm_cli.inspection import sentences
-from ppdm_cli.reconstructing import secrets as coins
+from ppdm_cli.reconstructing import dealer
 from ppdm_cli.tables import shuffle
 from tests.conftest import Run
 
@@ -69,7 +69,9 @@ def test_places_are_fresh_each_time_and_independent_of_the_rows(
     assert sorted(first["row"]) == list(range(ROWS)) and not first.equals(second)
     assert telling(first) < 4.5 and telling(second) < 4.5
     rng = np.random.default_rng(1)
-    monkeypatch.setattr(coins, "token_bytes", lambda n: np.sort(rng.integers(0, 1 << 63, n // 8)).tobytes())
+    monkeypatch.setattr(
+        dealer, "places_of", lambda _, rows: np.sort(rng.integers(0, 1 << 63, len(rows), dtype=np.uint64))
+    )
     assert telling(once()) > 4.5, "the test of the test"
     monkeypatch.undo()
     one, other = (reconstruct(numbered, sidecar=sidecar, method="global").frame for _ in range(2))

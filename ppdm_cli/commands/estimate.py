@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
+from ppdm_cli.commands.cluster import cluster_options
 from ppdm_cli.errors import UsageError, counted
 
 _ROWS = 40
@@ -83,6 +84,7 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
     "--output",
     help="The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
 )
+@cluster_options
 @options.sidecar_option
 @options.truth_options
 @options.from_option

@@ -21,6 +21,8 @@ class _File(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
             raise UsageError("the name of a file is empty", "check the variable that it comes from")
+        if isinstance(value, str) and "://" in value:  # an engine's: a path would lose a slash
+            return value
         return super().convert(value, param, ctx)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ppdm_cli.commands.cluster import cluster_options
 from ppdm_cli.commands.options import (
     FILE,
     attribute_settings,
@@ -226,6 +227,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
 )
 @file_option("--sidecar", help="Where the sidecar goes.  [default: OUTPUT.ppdm.json]")
+@cluster_options
 @csv_options
 @from_option
 @to_option

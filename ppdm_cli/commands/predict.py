@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
+from ppdm_cli.commands.cluster import cluster_options
 from ppdm_cli.errors import UsageError
 
 
@@ -31,6 +32,7 @@ which must be reconstructed first. Memory: constant.""",
     help="Missing values and unseen categories follow the branch of most training records, as in the exports "
     "of train-tree, rather than all in part.",
 )
+@cluster_options
 @options.csv_options
 @options.from_option
 @options.to_option
@@ -56,8 +58,9 @@ def command(
     from contextlib import ExitStack
 
     from ppdm_cli.commands import show
+    from ppdm_cli.engine import destination
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.tables import publish
     from ppdm_cli.trees import classify, load, open_records
 
     if as_json and str(output) == "-":
@@ -65,7 +68,7 @@ def command(
     loaded = load(tree)
     table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack, show.progress():
-        labelled = Output(stack, output, None, force, to)
+        labelled = destination(stack, output, None, force, to)
         measured = classify(loaded, table, labelled, heaviest)
         publish(labelled)
     if as_json:

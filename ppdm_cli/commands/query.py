@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
+from ppdm_cli.commands.cluster import cluster_options
 from ppdm_cli.errors import UsageError, counted
 
 
@@ -59,6 +60,7 @@ values that an answer touches, not to the records.""",
     "--output",
     help="The answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
 )
+@cluster_options
 @options.sidecar_option
 @options.from_option
 @options.to_option

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
+from ppdm_cli.commands.cluster import cluster_options
 from ppdm_cli.errors import UsageError, counted, listed, quoted
 from ppdm_cli.percentages import percent
 
@@ -50,6 +51,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     "anyone who has the release.",
 )
 @options.file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
+@cluster_options
 @options.sidecar_option
 @options.from_option
 @options.to_option

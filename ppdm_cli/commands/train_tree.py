@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
+from ppdm_cli.commands.cluster import cluster_options
 
 
 @click.command(
@@ -69,6 +70,7 @@ some numbers per record; for a release, the codes of a million records and the j
     "[default: 1,024, or a 64th of the records]",
 )
 @options.cells_option
+@cluster_options
 @options.csv_options
 @options.from_option
 @options.force_option

@@ -12,16 +12,19 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from ppdm_cli.arrays import Addresses
 from ppdm_cli.errors import quoted
 from ppdm_cli.pool import THREADS, ordered, workers
-from ppdm_cli.tables import Table, loaded
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import OPENING, Output, Shuffler, Table, loaded
 
 State = TypeVar("State")
+Told = TypeVar("Told")
 Result = TypeVar("Result")
 Advance = Callable[[int], None]
 
@@ -86,6 +89,29 @@ class Batch:
         return f"row {self.row_in_file + row + 1} of {self.file}"
 
 
+class Made(NamedTuple, Generic[Told]):
+    """What a task makes of a partition that is to be written: rows, and what is told of them."""
+
+    rows: pa.RecordBatch
+    told: Told
+    places: Addresses | None = None
+    """Where each row goes in a random order, if they are to be shuffled."""
+
+
+@dataclass(frozen=True)
+class Writing(Generic[Told]):
+    """Where the rows that a task makes are written, and whom it is told of them."""
+
+    into: Output
+    schema: pa.Schema
+    sidecar: Sidecar | None
+    hear: Callable[[Told], object]
+    """What hears what is told of each partition, in their order."""
+    check: Callable[[], int]
+    """What is called when all is written: it raises, or says how many records there are."""
+    shuffled: bool = False
+
+
 class Engine(Protocol):
     """Whatever runs tasks on the partitions of a table.
 
@@ -93,6 +119,9 @@ class Engine(Protocol):
     may copy tasks and partitions to wherever it likes, run them in any order, and run them again. What it
     gives comes in the order of the partitions. It tells `advance` of the rows that are done.
     """
+
+    opens: Callable[[Any], Table | None] | None = None
+    """What opens tables that are elsewhere than on this machine, for an engine that reads them there."""
 
     def map(
         self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
@@ -119,6 +148,37 @@ class Engine(Protocol):
     ) -> list[State]:
         """Return every partition's own state, in order."""
         return list(self.map(table, task, columns, advance))
+
+    def write(
+        self,
+        table: Table,
+        task: Callable[[Batch], Made[Told]],
+        columns: Sequence[str] | None,
+        advance: Advance,
+        writing: Writing[Told],
+    ) -> Sidecar | None:
+        """Write the rows that the task makes of every partition, in order or shuffled; return the sidecar."""
+        into, schema = writing.into, writing.schema
+        with ExitStack() as stack:
+            shuffler = None
+            if writing.shuffled:
+                shuffler = stack.enter_context(Shuffler(schema, table.rows, into.folder))
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                for made in self.map(table, task, columns, advance):
+                    writing.hear(made.told)
+                    if shuffler is None or made.places is None:
+                        yield made.rows
+                    else:
+                        shuffler.add(made.rows, made.places)
+                if shuffler is not None:
+                    yield from shuffler.batches()
+
+            return into.fill(batches(), schema, writing.sidecar, writing.check)
+
+    def destination(self, stack: ExitStack, *named: Any) -> Output:
+        """Return where a table goes that is made by `write`, from the arguments of `Output`."""
+        return Output(stack, *named)
 
 
 class Threads(Engine):
@@ -158,6 +218,7 @@ def running(
 ) -> Iterator[None]:
     """Run what is called inside on so many threads, or by another engine, and report its progress."""
     given: list[tuple[ContextVar[Any], Any]] = [(THREADS, threads), (ENGINE, engine), (PROGRESS, progress)]
+    given.append((OPENING, engine and engine.opens))
     with ExitStack() as stack:
         for variable, value in given:
             if value is not None:
@@ -200,3 +261,28 @@ def scan(
     """Return every partition's own state, in order: for what needs prefixes."""
     with step(doing, table.rows) as advance:
         return ENGINE.get().scan(table, task, columns, advance)
+
+
+def write(
+    table: Table,
+    task: Callable[[Batch], Made[Told]],
+    writing: Writing[Told],
+    *,
+    columns: Sequence[str] | None = None,
+    doing: str = "writing",
+) -> Sidecar | None:
+    """Write the rows that a task makes of every partition into an output, which is not published yet."""
+    with step(doing, table.rows) as advance:
+        return ENGINE.get().write(table, task, columns, advance, writing)
+
+
+def destination(stack: ExitStack, *named: Any) -> Output:
+    """Return where a table goes that is made by `write`, from the arguments of `Output`."""
+    return ENGINE.get().destination(stack, *named)
+
+
+def on_spark(session: Any) -> Engine:
+    """Return what runs passes by a session of Spark."""
+    from ppdm_cli.engine.spark import SparkEngine  # needs an extra
+
+    return SparkEngine(session)

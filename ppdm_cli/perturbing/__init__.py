@@ -6,7 +6,7 @@ sidecar out, whole or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from msgspec import UnsetType
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.coins import Key, key_from_file
-from ppdm_cli.engine import map_partitions
+from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
@@ -44,13 +44,13 @@ from ppdm_cli.perturbing.planning import (
 )
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
-from ppdm_cli.perturbing.substitution import Done, Substituter
+from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.perturbing.tree_noise import NoiseAdder
 from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Shuffler, Table, Target, open_table, publish, suffixes
+from ppdm_cli.tables import CsvOptions, Output, Table, Target, open_table, publish, suffixes
 from ppdm_cli.trees import Tree
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def perturb(
     shuffle, keep_order = _order(asked, shuffle, keep_order)
     table = grouped(_original(data, csv_options(csv, asked, earlier, id), from_), asked, earlier)
     with ExitStack() as stack:
-        targets = [Output(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
+        targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         settled = resolved(table, asked, earlier, id)
         out = _left_out(table, key, asked, id)
         publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
@@ -220,7 +220,7 @@ def _noisy(
     """Publish a table with noise that keeps a tree."""
     table = _original(data, replace(csv or CsvOptions(), known=_types(plan.tree)), from_)
     with ExitStack() as stack:
-        target = Output(stack, where.output, where.sidecar, where.force, where.to)
+        target = destination(stack, where.output, where.sidecar, where.force, where.to)
         work = NoiseAdder(table, plan, key, shuffle)
         review = Review(table, work.resolved, False, keep_order)
         made = work.sidecar(key, release_id(key, work.resolved), table.rows)
@@ -287,15 +287,8 @@ def _fill(
     target: Output, work: Substituter | NoiseAdder, sidecar: Sidecar, review: Review, shuffle: bool
 ) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
-    table = review.table
-    done = review.passed(map_partitions(table, work, columns=work.columns, doing="perturbing"))
-    with ExitStack() as stack:
-        batches = (
-            _shuffled(stack, done, work.schema, table.rows, target.folder)
-            if shuffle
-            else (one.batch for one in done)
-        )
-        filled = target.fill(batches, work.schema, sidecar, review.judge)
+    writing = Writing(target, work.schema, sidecar, review.checks.merge, review.judge, shuffle)
+    filled = write(review.table, work, writing, columns=work.columns, doing="perturbing")
     assert filled is not None
     return filled
 
@@ -339,13 +332,3 @@ def _kept_key(stack: ExitStack, key: Key, path: Path, known: str, plan: Resolved
     target = stack.enter_context(Target(path, path.exists(), mode=0o600))
     target.put("".join(f"{line}\n" for line in (key.secret.hex(), design) if line).encode())
     return [target]
-
-
-def _shuffled(
-    stack: ExitStack, done: Iterator[Done], schema: pa.Schema, rows: int | None, folder: Path | None
-) -> Iterator[pa.RecordBatch]:
-    shuffler = stack.enter_context(Shuffler(schema, rows, folder))
-    for one in done:
-        assert one.places is not None
-        shuffler.add(one.batch, one.places)
-    yield from shuffler.batches()

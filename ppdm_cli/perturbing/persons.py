@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli.arrays import Addresses
-from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses
+from ppdm_cli.coins import Coins, Key, identifier_addresses, places_of
 from ppdm_cli.engine import Batch, scan
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.tables import Table
@@ -60,12 +60,8 @@ def left_out(table: Table, key: Key, person: str, most: int, identifier: str | N
 def _drawn(key: Key, person: str, identifier: str | None, batch: Batch) -> tuple[Addresses, Addresses]:
     """Return whose each row is, and a number by which the rows of a person are put in order."""
     whose = addresses(batch, person, Key(key.derive("person"), key.origin))
-    own, coins = addresses(batch, identifier, key), Coins(key.derive("rows of a person"))
-    drawn = np.empty(batch.rows, np.uint64)
-    for start in range(0, batch.rows, CELLS):
-        part = slice(start, start + CELLS)
-        drawn[part] = coins.words(own[part], 0).view("<u8")[:, 0]
-    return whose, drawn
+    own = addresses(batch, identifier, key)
+    return whose, places_of(Coins(key.derive("rows of a person")), own)
 
 
 def thinned(batch: Batch, out: np.ndarray) -> Thinned:

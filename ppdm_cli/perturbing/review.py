@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +11,7 @@ from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted
 from ppdm_cli.perturbing.costs import expected_errors, refuse_unlearnable, unlearnable
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.perturbing.substitution import Checks, Done
+from ppdm_cli.perturbing.substitution import Checks
 from ppdm_cli.tables import Table
 
 
@@ -30,12 +29,6 @@ class Review:
     checks: Checks = field(default_factory=Checks)
     telling: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows gives away; none where it is not the data's."""
-
-    def passed(self, done: Iterator[Done]) -> Iterator[Done]:
-        """Pass on what was perturbed, and merge what was noted of it."""
-        for one in done:
-            self.checks.merge(one.checks)
-            yield one
 
     @property
     def errors(self) -> dict[str, float | None]:

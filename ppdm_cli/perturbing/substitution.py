@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from ppdm_cli.arrays import Addresses, Codes
 from ppdm_cli.channels import Cells
-from ppdm_cli.coins import CELLS, Coins, Key
+from ppdm_cli.coins import Coins, Key, places_of
 from ppdm_cli.domain import OTHER, Categories, Domain
-from ppdm_cli.engine import Batch
+from ppdm_cli.engine import Batch, Made
 from ppdm_cli.perturbing.keys import Ready, prepared
 from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.persons import addresses, thinned
@@ -66,15 +66,6 @@ class Checks:
         self.identifiers.extend(after.identifiers)
         self.rows += after.rows
         self.changed += after.changed
-
-
-@dataclass(frozen=True)
-class Done:
-    """A perturbed batch, its rows' places in a shuffled release, and what the checks need."""
-
-    batch: pa.RecordBatch
-    places: Addresses | None
-    checks: Checks
 
 
 @dataclass(frozen=True)
@@ -144,7 +135,7 @@ class Substituter:
         names = self._plan.columns
         return names if self._identifier in (None, *names) else [*names, str(self._identifier)]
 
-    def __call__(self, batch: Batch) -> Done:
+    def __call__(self, batch: Batch) -> Made[Checks]:
         here = addresses(batch, self._identifier, self._key)
         if self._left_out is not None:
             batch = thinned(batch, self._left_out)
@@ -167,11 +158,11 @@ class Substituter:
             checks.order = Sample.of(batch.first_row, batch.rows, compared)
         else:
             places = places_of(Coins(self._places_key), here)
-        return Done(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), places, checks)
+        return Made(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), checks, places)
 
     def so_far(self, batch: Batch) -> Drawn:
         """Return what the records of the rounds so far publish: all that a later round may know of them."""
-        done = self(batch).batch
+        done = self(batch).rows
         there = np.flatnonzero(done.column(COLUMN).to_numpy() != UNDECIDED)
         own = addresses(batch, self._identifier, self._key)
         own = own if self._left_out is None else own[thinned(batch, self._left_out).were]
@@ -225,15 +216,6 @@ def used(array: pa.Array) -> pa.Array:
         return array
     places = pa.array((np.cumsum(there) - 1).astype(np.int32))
     return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.filter(pa.array(there)))
-
-
-def places_of(coins: Coins, addresses: Addresses) -> Addresses:
-    """Return where each row goes in a shuffled release: 64 bits of its coins."""
-    places = np.empty(len(addresses), np.uint64)
-    for start in range(0, len(addresses), CELLS):
-        part = slice(start, start + CELLS)
-        places[part] = coins.words(addresses[part], 0).view("<u8")[:, 0]
-    return places
 
 
 def _to_other(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:

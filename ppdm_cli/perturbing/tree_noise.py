@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Addresses
-from ppdm_cli.coins import Coins, Key
-from ppdm_cli.engine import Batch, scan
+from ppdm_cli.coins import Coins, Key, places_of
+from ppdm_cli.engine import Batch, Made, scan
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.class_noise import ClassNoise
 from ppdm_cli.perturbing.innocent_noise import Noise, Range
 from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.perturbing.substitution import Checks, Done, places_of, used
+from ppdm_cli.perturbing.substitution import Checks, used
 from ppdm_cli.perturbing.tree_schemes import NoisePlan
 from ppdm_cli.sidecar import Privacy, Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
@@ -138,7 +138,7 @@ class NoiseAdder:
         sidecars.decode(made.encode(), "to be written")
         return made
 
-    def __call__(self, batch: Batch) -> Done:
+    def __call__(self, batch: Batch) -> Made[Checks]:
         addresses: Addresses = np.arange(batch.first_row, batch.first_row + batch.rows, dtype=np.uint64)
         checks, columns = Checks(rows=batch.rows), {}
         (leaf, _), class_ = self.membership.leaves(batch), self.membership.classes(batch)
@@ -172,7 +172,7 @@ class NoiseAdder:
         else:
             places = places_of(Coins(self._places_key), addresses)
         types = [f.with_type(columns[f.name].type) for f in self.schema]
-        return Done(pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(types)), places, checks)
+        return Made(pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(types)), checks, places)
 
 
 def _numbers(array: pa.Array) -> np.ndarray:

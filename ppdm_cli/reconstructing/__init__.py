@@ -9,8 +9,6 @@ reconstructed first. Attributes that a joint model has are drawn record by recor
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,19 +21,20 @@ from msgspec import UNSET
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import Channel
-from ppdm_cli.engine import map_partitions, step
+from ppdm_cli.coins import Key
+from ppdm_cli.engine import Writing, destination, step, write
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
-from ppdm_cli.reconstructing.dealer import Dealer
+from ppdm_cli.reconstructing.dealer import Dealer, Dealt
 from ppdm_cli.reconstructing.planner import NOTHING, Planner
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.withheld import stand_in
 from ppdm_cli.releases import open_releases, spooled
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import Output, Shuffler
+from ppdm_cli.tables import publish
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,7 +97,7 @@ def reconstruct(
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         label = _label(sidecar, method) if not sidecar.withholding else stand_in(sidecar, method)
-        target = Output(stack, output, output_sidecar, force, to)
+        target = destination(stack, output, output_sidecar, force, to)
         table = spooled(table, stack)
         drawer, withheld = None, None
         if label is not None and method in (None, "joint") and usable(sidecar, label):
@@ -113,20 +112,18 @@ def reconstruct(
         schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])
         rows, totals = 0, dict(planned.totals)
 
-        def dealt() -> Iterator[pa.RecordBatch]:
+        def hear(told: Dealt) -> None:
             nonlocal rows
-            dealer = Dealer(sidecar, planned, drawer, spread)
-            found = map_partitions(table, dealer, doing="reconstructing")
-            for batch, drawn in found:
-                rows += batch.num_rows
-                for name, counts in drawn.items():
-                    totals[name] = (np.array(totals.get(name, 0)) + counts).tolist()
-                yield batch
+            rows += told.rows
+            for name, counts in told.drawn.items():
+                totals[name] = (np.array(totals.get(name, 0)) + counts).tolist()
 
-        batches = dealt()
-        if shuffle:
-            batches = _shuffled(stack, batches, schema, table.rows, target.folder)
-        done = target.write(batches, schema, _described(sidecar, how), lambda: rows)
+        # places from the operating system's coins: nothing repeats the order
+        dealer = Dealer(sidecar, planned, drawer, spread, Key.fresh().derive("shuffle") if shuffle else None)
+        writing = Writing(target, schema, _described(sidecar, how), hear, lambda: rows, shuffle)
+        done = write(table, dealer, writing, doing="reconstructing")
+        publish(target)
+    assert done is not None
     drawn = [n for name in (drawer.names if drawer else []) for n in axis_of(sidecar, name).attributes]
     return Reconstructed(done, target.frame, how, totals, drawn, withheld)
 
@@ -137,21 +134,6 @@ def _check_estimator(estimator: str) -> None:
             f"a reconstruction cannot use the estimator {quoted(estimator)}: counts must not be negative",
             f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
         )
-
-
-def _shuffled(
-    stack: ExitStack,
-    batches: Iterator[pa.RecordBatch],
-    schema: pa.Schema,
-    rows: int | None,
-    folder: Path | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in an order from the operating system's coins: nothing repeats it."""
-    shuffler = stack.enter_context(Shuffler(schema, rows, folder))
-    for batch in batches:
-        places = np.frombuffer(secrets.token_bytes(8 * batch.num_rows), np.uint64)
-        shuffler.add(batch.cast(schema), places)
-    yield from shuffler.batches()
 
 
 def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:

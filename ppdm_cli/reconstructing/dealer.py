@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Codes
+from ppdm_cli.coins import Coins, places_of
 from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.engine import Batch
+from ppdm_cli.engine import Batch, Made
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.reconstructing.planner import Planned
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.sidecar import Sidecar
+
+
+class Dealt(NamedTuple):
+    """How many records a batch has, and how many of them have each value that was drawn."""
+
+    rows: int
+    drawn: dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +35,10 @@ class Dealer:
     planned: Planned
     drawer: Drawer | None
     spread: bool
+    places: bytes | None = field(repr=False)
+    """The key of the rows' places in a random order, where they are shuffled."""
 
-    def __call__(self, batch: Batch) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
-        """Return the batch, and how many of its records have each value that was drawn."""
+    def __call__(self, batch: Batch) -> Made[Dealt]:
         by = self.planned.labels
         label, drawn = (by(batch), {}) if self.drawer is None else self.drawer(batch)
         codes = dict(drawn)
@@ -48,7 +58,9 @@ class Dealer:
             for name in drawn
             for n in axis_of(self.sidecar, name).attributes
         }
-        return pa.RecordBatch.from_arrays(columns, names=[a.name for a in self.sidecar.attributes]), totals
+        rows = pa.RecordBatch.from_arrays(columns, names=[a.name for a in self.sidecar.attributes])
+        places = None if self.places is None else places_of(Coins(self.places), batch.addresses)
+        return Made(rows, Dealt(batch.rows, totals), places)
 
     def _split(self, name: str, codes: Codes) -> Iterator[tuple[str, Codes]]:
         """Yield the attributes of a channel with their codes."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release
-from ppdm_cli.releases.sidecars import read_sidecar
+from ppdm_cli.releases.sidecars import check_same, cut, read_sidecar
 
 __all__ = [
-    "OWN", "is_promised", "open_data", "open_original", "open_release", "open_releases", "read_sidecar",
-    "spooled",
+    "OWN", "check_same", "cut", "is_promised", "open_data", "open_original", "open_release", "open_releases",
+    "read_sidecar", "spooled",
 ]  # fmt: skip

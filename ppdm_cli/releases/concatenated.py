@@ -19,6 +19,7 @@ from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_rel
 from ppdm_cli.sidecar import UNPROMISED, Past, Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import (
+    OPENING,
     ArrowTable,
     CsvOptions,
     Partition,
@@ -96,6 +97,8 @@ def open_releases(
     for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, sidecar)
     if are_copies([s for _, s in opened]):
+        if OPENING.get() is not None:
+            raise UsageError("a cluster does not read copies side by side", "name one of them")
         return paired([t for t, _ in opened], [s for _, s in opened])
     return Concatenated([t for t, _ in opened]), _joined([s for _, s in opened])
 

@@ -14,16 +14,18 @@ from msgspec import UNSET
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.grouping import Groups, like_release
-from ppdm_cli.releases.sidecars import read_sidecar
+from ppdm_cli.releases.sidecars import cut, read_sidecar
 from ppdm_cli.sidecar import SEVERAL, Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import (
+    OPENING,
     CsvOptions,
     Partition,
     Table,
     format_of,
     is_stream,
     open_table,
+    parts_of,
     sidecar_path,
     stream_format,
 )
@@ -95,11 +97,12 @@ def open_release(
 def _with_sidecar(
     source: Any, sidecar: Sidecar | str | Path | None, from_: Literal["arrow", "csv"] | None
 ) -> tuple[Table, Sidecar]:
-    if not isinstance(source, (str, Path)):
+    if OPENING.get() is not None or not isinstance(source, (str, Path)):
+        named = isinstance(source, (str, Path))
         table = open_table(source)
         if isinstance(sidecar, Sidecar):
             return table, sidecar
-        if sidecar is None and table.sidecar is None:
+        if sidecar is None and table.sidecar is None and not named:
             raise UsageError("a table in memory has no sidecar beside it", "give sidecar=release.sidecar")
         return table, read_sidecar(None if sidecar is None else Path(sidecar), table.sidecar, table.name)
     if isinstance(sidecar, Sidecar):
@@ -108,7 +111,7 @@ def _with_sidecar(
     if path is not None and not path.exists():
         raise DataError(f"{quoted(path)} does not exist", "check its name")
     beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
-    form = format_of(path) if path is not None else stream_format(from_)
+    form = stream_format(from_) if path is None else format_of(parts_of([path]).paths[0])
     if form.sidecar == "beside":
         sidecar = read_sidecar(beside, None, str(source))
         if path is not None:
@@ -116,11 +119,16 @@ def _with_sidecar(
         known = dict(sidecar.columns)
         return open_table(source, csv=CsvOptions(known=known), standard_format=from_), sidecar
     table = open_table(source, standard_format=from_)
-    return table, read_sidecar(beside, table.sidecar, str(source))
+    found = read_sidecar(beside, table.sidecar, str(source))
+    if path is not None and path.is_dir() and found.records is None:
+        raise cut(path)
+    return table, found
 
 
 def has_sidecar_beside(source: Any) -> bool:
-    """Return whether a path, or one of several, has its sidecar beside it."""
+    """Return whether a path, or one of several, has its sidecar beside it; elsewhere the table itself knows."""
+    if OPENING.get() is not None:
+        return False
     sources = source if isinstance(source, (list, tuple)) else [source]
     paths = (Path(s) for s in sources if isinstance(s, (str, Path)) and not is_stream(s))
     return any(sidecar_path(p).exists() for p in paths)

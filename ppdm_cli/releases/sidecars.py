@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
@@ -26,9 +28,26 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar
         assert carried is not None
         return decode(carried, f"in {name}")
     sidecar = decode(beside, str(path))
-    if carried is not None and carried != beside and decode(carried, f"in {name}") != sidecar:
+    if carried is not None and carried != beside:
+        check_same(sidecar, decode(carried, f"in {name}"), str(path), name)
+    return sidecar
+
+
+def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:
+    """Check that a sidecar is the one inside the data; the parts in a folder do not know how many all have."""
+    if inside.records is None:
+        inside = msgspec.structs.replace(inside, records=beside.records)
+    if beside != inside:
         raise MismatchError(
             f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
             "one of them belongs to another release: fetch both again",
         )
-    return sidecar
+
+
+def cut(folder: object) -> MismatchError:
+    """Return the error for a folder of parts of a release that none says are all."""
+    return MismatchError(
+        f"the folder {quoted(folder)} has parts of a release and no sidecar of its own: whoever wrote it did "
+        "not finish, or it was copied in part",
+        "make or copy it again",
+    )

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 from ppdm_cli.tables.arrow import ARROW, ArrowTable, from_arrow
 from ppdm_cli.tables.atomic import Target, spool, unwritable, writing
-from ppdm_cli.tables.base import Partition, RowTrouble, Table, loaded, rows_per_partition
+from ppdm_cli.tables.base import Partition, RowTrouble, Table, loaded, normalised, rows_per_partition
 from ppdm_cli.tables.csv import CSV, TSV
 from ppdm_cli.tables.csv_blocks import opened
 from ppdm_cli.tables.csv_cells import COMMA, dates, has_clock
 from ppdm_cli.tables.csv_header import looks_like_data
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
-from ppdm_cli.tables.opening import is_stream, open_table, parts_of, sidecar_path
+from ppdm_cli.tables.opening import (
+    FOLDER_SIDECAR,
+    OPENING,
+    is_stream,
+    open_table,
+    parts_of,
+    sidecar_path,
+)
 from ppdm_cli.tables.output import Output, publish
-from ppdm_cli.tables.parquet import PARQUET
+from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable, check_text, for_spark
 from ppdm_cli.tables.shuffle import Shuffler
 
 FORMATS += [CSV, TSV, PARQUET, ARROW]
 
 __all__ = [
-    "COMMA", "FORMATS", "ArrowTable", "CsvOptions", "Files", "Format", "Output", "Partition", "RowTrouble",
-    "Shuffler", "Table", "Target", "Writer", "dates", "format_of", "from_arrow", "has_clock", "is_stream",
-    "loaded", "looks_like_data", "open_table", "opened", "parts_of", "publish", "rows_per_partition",
+    "COMMA", "FOLDER_SIDECAR", "FORMATS", "OPENING", "PARQUET", "ArrowTable", "CsvOptions", "Files", "Footer",
+    "Format", "Output", "ParquetTable", "Partition", "RowTrouble", "Shuffler", "Table", "Target", "Writer",
+    "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "loaded",
+    "looks_like_data", "normalised", "open_table", "opened", "parts_of", "publish", "rows_per_partition",
     "sidecar_path", "spool", "stream_format", "suffixes", "unwritable", "writing",
 ]  # fmt: skip

@@ -146,7 +146,7 @@ def placed(*targets: Target) -> Iterator[None]:
     files.published()
     for target in targets:
         target.forget()
-    for folder in {t.path.parent for t in targets}:
+    for folder in {t.path.parent for t in targets if isinstance(t, Target)}:
         _flush_folder(folder)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -18,6 +19,10 @@ from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
 
 STANDARD = "-"
+FOLDER_SIDECAR = "_ppdm.json"
+"""The name of the sidecar that speaks of all parts in its folder."""
+OPENING: ContextVar[Callable[[Any], Table | None] | None] = ContextVar("ppdm_opening", default=None)
+"""What opens tables that are elsewhere than on this machine, where an engine does."""
 
 
 def open_table(
@@ -34,6 +39,9 @@ def open_table(
     if hasattr(source, "rewindable"):
         opened: Table = source
         return opened
+    elsewhere = OPENING.get()
+    if elsewhere is not None and (found := elsewhere(source)) is not None:
+        return found
     csv = csv or CsvOptions()
     if isinstance(source, (str, Path)):
         source = [source]
@@ -147,6 +155,8 @@ def _found(folder: Path) -> list[Path]:
 
 
 def sidecar_path(data: Path) -> Path:
-    """Return where a file's sidecar is, unless another place is named: beside it."""
+    """Return where a sidecar is, unless another place is named: beside a file, in or beside a folder."""
+    if (data / FOLDER_SIDECAR).is_file():
+        return data / FOLDER_SIDECAR
     named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
     return named.with_name(named.name + SUFFIX)

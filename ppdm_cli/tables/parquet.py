@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,7 @@ from ppdm_cli.tables.writers import Grouped
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 """A hive key that is a number: whose text is the number's, so that 007 stays text."""
+SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
 """A row group may unpack to so many bytes, and to so many times the size of its file more."""
 
@@ -36,25 +38,33 @@ class ParquetTable:
 
     rewindable = True
 
-    def __init__(self, files: Sequence[Path], root: Path | None = None, labels: Sequence[str] = ()) -> None:
-        """Open the files; messages call them by their `labels`, as a folder's name may be a cell."""
+    def __init__(
+        self,
+        files: Sequence[Path],
+        root: Path | None = None,
+        labels: Sequence[str] = (),
+        footers: Sequence[Footer] = (),
+    ) -> None:
+        """Open the files; messages call them by their `labels`, as a folder's name may be a cell.
+
+        Where the files are elsewhere, these are their `footers`, and their paths are told from the root.
+        """
         self.files = tuple(files)
         self._labels = labels or [str(f) for f in files]
         self.name = str(root) if root else self._labels[0]
-        opened = [_opened(f, label) for f, label in zip(self.files, self._labels, strict=True)]
-        self._metadata = [metadata for metadata, _ in opened]
+        footers = footers or [Footer.read(f, s) for f, s in zip(self.files, self._labels, strict=True)]
+        self._metadata = [f.metadata for f in footers]
         self._keys = _hive_keys(self.files, root)
-        own, *others = (schema for _, schema in opened)
+        own, *others = (f.schema for f in footers)
         for label, other in zip(self._labels[1:], others, strict=True):
             _check_same(own, other, self._labels[0], label)
         self._own_names = set(own.names)
         keys = [pa.field(n, _key_type(v)) for n, v in self._keys.items() if n not in self._own_names]
         self.schema = pa.schema([*own, *keys])
         self.rows: int | None = sum(m.num_rows for m in self._metadata)
-        for file, metadata in zip(self.files, self._metadata, strict=True):
-            _check_unpacked(self.name, file.stat().st_size, metadata)
-        carried = (m.metadata[METADATA_KEY] for m in self._metadata if METADATA_KEY in (m.metadata or {}))
-        self.sidecar: bytes | None = next(carried, None)
+        for footer in footers:
+            _check_unpacked(self.name, footer.size, footer.metadata)
+        self.sidecar: bytes | None = next((f.sidecar for f in footers if f.sidecar is not None), None)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
@@ -103,7 +113,7 @@ class _RowGroup:
             _check_places(batch)
         except (pa.ArrowException, OSError, StopIteration):
             raise _damaged(self.label) from None
-        self._check_text(batch)
+        check_text(batch, self.text, self.label)
         read = normalised(batch, self.schema)
         if not self.extra:
             return read
@@ -111,18 +121,19 @@ class _RowGroup:
         keys = [pa.repeat(pa.scalar(value, kind), rows) for value, kind in self.extra.values()]
         return pa.RecordBatch.from_arrays([*read.columns, *keys], names=[*read.schema.names, *self.extra])
 
-    def _check_text(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Check that text is in UTF-8, each label once: Parquet calls its bytes text without looking."""
-        for name in self.text:
-            column = batch.column(name)
-            for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-                try:
-                    (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
-                except pa.ArrowException:
-                    raise DataError(
-                        f"the column {quoted(name)} of {quoted(self.label)} is not in UTF-8",
-                        "write it again as text, or --drop it",
-                    ) from None
+
+def check_text(batch: pa.RecordBatch | pa.Table, names: Sequence[str], label: str) -> None:
+    """Check that text is in UTF-8, each label once: Parquet calls its bytes text without looking."""
+    for name in names:
+        column = batch.column(name)
+        for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+            try:
+                (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+            except pa.ArrowException:
+                raise DataError(
+                    f"the column {quoted(name)} of {quoted(label)} is not in UTF-8",
+                    "write it again as text, or --drop it",
+                ) from None
 
 
 class _Reader:
@@ -148,16 +159,50 @@ _READERS: WeakKeyDictionary[_RowGroup, _Reader] = WeakKeyDictionary()
 """For speed alone: slices of one row group come one after the other, and none of them begins in the middle."""
 
 
-def _opened(file: Path, label: str) -> tuple[pq.FileMetaData, pa.Schema]:
+class Footer(NamedTuple):
+    """What the end of a Parquet file says: its row groups, its columns, and the sidecar that it carries."""
+
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+    sidecar: bytes | None
+    size: int
+    """The size of the file."""
+
+    @classmethod
+    def read(cls, source: Any, label: str, size: int | None = None) -> Footer:
+        """Read the footer of a file, or of the end of one of this size."""
+        try:
+            size = source.stat().st_size if size is None else size
+            if size == 0:
+                raise DataError(f"{quoted(label)} is empty", "check that the copy or export was finished")
+            metadata = pq.read_metadata(source)
+            schema, carried = metadata.schema.to_arrow_schema(), dict(metadata.metadata or {})
+            if (by_spark := _written_by_spark(carried)) is not None:
+                schema, carried = by_spark
+            return cls(metadata, normal_schema(schema, label), carried.get(METADATA_KEY), size)
+        except UnicodeError:
+            raise no_utf8(label) from None
+        except (pa.ArrowException, OSError):
+            raise _damaged(label) from None
+
+
+def _written_by_spark(carried: Mapping[bytes, bytes]) -> tuple[pa.Schema, dict[bytes, bytes]] | None:
+    """Return the schema, and what a file carries, from the metadata of its first column, if we put it there.
+
+    Spark writes no other metadata than its columns', and has not all types: its values are cast when loaded.
+    """
     try:
-        if file.stat().st_size == 0:
-            raise DataError(f"{quoted(label)} is empty", "check that the copy or export was finished")
-        metadata = pq.read_metadata(file)
-        return metadata, normal_schema(metadata.schema.to_arrow_schema(), label)
-    except UnicodeError:
-        raise no_utf8(label) from None
-    except (pa.ArrowException, OSError):
-        raise _damaged(label) from None
+        column = json.loads(carried[SPARK_KEY])["fields"][0]["metadata"]
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(column["ARROW:schema"])))
+        return schema, {METADATA_KEY: column["ppdm"].encode()} if "ppdm" in column else {}
+    except (ValueError, LookupError, TypeError, AttributeError, pa.ArrowException):
+        return None
+
+
+def for_spark(schema: pa.Schema, sidecar: bytes | None) -> dict[str, str]:
+    """Return the metadata of the first column by which what Spark writes says what it is."""
+    told = {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+    return told | ({} if sidecar is None else {"ppdm": sidecar.decode()})
 
 
 def _damaged(label: str) -> PpdmError:

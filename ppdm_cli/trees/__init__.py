@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ppdm_cli.engine import step
+from ppdm_cli.engine import destination, step
 from ppdm_cli.errors import UsageError, counted, listed
 from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Table, is_stream, publish
+from ppdm_cli.tables import CsvOptions, Table, is_stream, publish
 from ppdm_cli.trees.bin_edges import at_edges
 from ppdm_cli.trees.classifying import classify, figures, open_records
 from ppdm_cli.trees.comparing import Compared, as_tree, compare, compared
@@ -199,7 +199,7 @@ def train(
     with ExitStack() as stack:
         exports = [Export(stack, path, places.force) for path in places.exports]
         tree_file = TreeFile(stack, places.tree, places.force)
-        labelled = None if predicted is None else Output(stack, predicted, force=places.force)
+        labelled = None if predicted is None else destination(stack, predicted, None, places.force)
         tests = None if test is None else open_records(test, table, csv)
         other = None if against.compare is None else load(against.compare)
         done = train_tree(table, class_, sidecar=sidecar, **settings)

@@ -5,7 +5,6 @@ Memory does not grow with the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.engine import Batch, map_partitions
+from ppdm_cli.engine import Batch, Made, Writing, map_partitions, write
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted
 from ppdm_cli.releases import open_data
 from ppdm_cli.tables import CsvOptions, Output, Table
@@ -75,14 +74,17 @@ class Labeller:
         self.has_class = tree.class_name in table.schema.names
         self._labels = dtypes.column([dtypes.from_json(v, self._kind) for v in tree.labels], self._kind)
 
-    def __call__(self, batch: Batch) -> tuple[pa.RecordBatch, Measured | None]:
+    def told(self, batch: Batch) -> Measured | None:
+        return self(batch).told
+
+    def __call__(self, batch: Batch) -> Made[Measured | None]:
         predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
         columns = [*batch.columns.columns, *as_columns(self.tree, predicted).values()]
         names = [*batch.columns.schema.names, PREDICTED, CONFIDENCE]
         measured = None
         if self.has_class:
             measured = Measured.of(self.tree.labels, self._true(batch), predicted.label)
-        return pa.RecordBatch.from_arrays(columns, names=names), measured
+        return Made(pa.RecordBatch.from_arrays(columns, names=names), measured)
 
     def _true(self, batch: Batch) -> np.ndarray:
         """Return the codes of the class: -1 where the tree does not know the label, -2 where there is none."""
@@ -112,18 +114,17 @@ def classify(
     none = np.zeros((len(tree.labels),) * 2, np.int64)
     total = Measured(tree.labels, none) if work.has_class else None
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def hear(measured: Measured | None) -> None:
         nonlocal total
-        for batch, measured in map_partitions(table, work, columns=work.columns, doing="predicting"):
-            if total is not None and measured is not None:
-                total = total + measured
-            yield batch
+        if total is not None and measured is not None:
+            total = total + measured
 
     if output is not None:
-        output.fill(batches(), work.schema)
+        writing = Writing(output, work.schema, None, hear, lambda: 0)
+        write(table, work, writing, columns=work.columns, doing="predicting")
     else:
-        for _ in batches():
-            pass
+        for measured in map_partitions(table, work.told, columns=work.columns, doing="predicting"):
+            hear(measured)
     return total
 
 

@@ -1,0 +1,281 @@
+"""Spark: passes over Parquet tables that a cluster reads and writes, by the partitions of one machine.
+
+A row is addressed by its file and its number there, which Spark tells of each row however it splits the files.
+By these, executors put the partitions of one machine together and run the same tasks on them: so a release has
+the same cells whatever the splits are, and whatever is run again. The driver holds states, never rows. A state
+travels sealed: Spark may write it to a disk, and of an original it holds values.
+
+All that executors must keep to themselves reaches them inside the function that they run, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as spark
+from pyspark.sql.types import StructField, StructType
+
+from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
+from ppdm_cli.engine.spark_files import Rows, SparkTable, Store
+from ppdm_cli.engine.spark_folder import Folder
+from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work, code_of
+from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import PARQUET, Output, Table, for_spark
+
+_LEAST_SPLIT = 4 << 20
+_TOGETHER = 64
+"""Of states from more splits than these, executors merge some before the driver does."""
+_ROWS_OF_PART = 1 << 20
+"""Rows of a shuffled part, about."""
+_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+_IN_TASK = re.compile(r"ppdm task: (\w+ at [\w.:]+)")
+
+
+class SparkEngine(Engine):
+    """Runs passes by a session of Spark, whose own settings stay as they are."""
+
+    def __init__(self, session: Any) -> None:
+        if not hasattr(session, "_jsparkSession"):
+            raise UsageError(
+                "a session of Spark Connect cannot read the footers of files, nor add up what tasks tell",
+                "use a classic session, on the cluster's driver",
+            )
+        self._context = session.sparkContext
+        self._session = SparkSession(self._context, session._jsparkSession.cloneSession())
+        for name, value in _SETTINGS.items():
+            self._session.conf.set(name, value)
+        self._store = Store(self._session)
+        self._tables: dict[str, SparkTable] = {}
+        """The table of each file."""
+        self.opens = self._open
+
+    def _open(self, source: Any) -> Table | None:
+        several = list(source) if isinstance(source, (list, tuple)) else [source]
+        if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
+            return None
+        if "-" in map(str, several):
+            raise UsageError("a cluster cannot read standard input", "name a folder of Parquet parts")
+        table = SparkTable(self._store, [str(s) for s in several])
+        self._tables |= dict.fromkeys(table.uris, table)
+        return table
+
+    def destination(
+        self, stack: ExitStack, output: Any = None, sidecar: Any = None, force: bool = False, to: Any = None
+    ) -> Output:
+        if sidecar is not None:
+            raise UsageError("a folder has its sidecar in it", "do not say where the sidecar goes")
+        roots = {r for t in self._tables.values() for r in t.roots}
+        return stack.enter_context(Folder(self._store, output, force, roots))
+
+    def map(
+        self, table: Table, task: Callable[[Batch], Any], columns: Sequence[str] | None, advance: Advance
+    ) -> Iterator[Any]:
+        read = self._read(table, columns)
+        if read is None:
+            yield from Threads().map(table, task, columns, advance)
+            return
+        for _, rows, state in self._runs(read, task, None):
+            yield state
+            advance(rows)
+
+    def fold(
+        self,
+        table: Table,
+        task: Callable[[Batch], Any],
+        merge: Callable[[Any, Any], Any],
+        columns: Sequence[str] | None,
+        advance: Advance,
+    ) -> Any:
+        read, total = self._read(table, columns), None
+        if read is None:
+            return super().fold(table, task, merge, columns, advance)
+        for first, rows, state in self._runs(read, task, merge):
+            total = state if first == 0 else merge(total, state)
+            advance(rows)
+        return total
+
+    def write(
+        self,
+        table: Table,
+        task: Callable[[Batch], Made[Any]],
+        columns: Sequence[str] | None,
+        advance: Advance,
+        writing: Writing[Any],
+    ) -> Sidecar | None:
+        read, into, sidecar = self._read(table, columns), writing.into, writing.sidecar
+        assert read is not None and isinstance(into, Folder)
+        told = self._context.accumulator({}, Told())
+        inside = None if sidecar is None else msgspec.structs.replace(sidecar, records=None).encode()
+        made_of = Physical.of(writing.schema, writing.shuffled)
+        with self._known(read) as known, self._split_in_order(read), _running():
+            work = Work(known, task, None, told, made_of)
+            made = self._frame(read).mapInArrow(
+                lambda batches: work.made(batches), made_of.struct(for_spark(writing.schema, inside))
+            )
+            if writing.shuffled:
+                parts = max(-(-read.rows // _ROWS_OF_PART), self._context.defaultParallelism)
+                made = made.repartition(parts, PLACE).sortWithinPartitions(PLACE).drop(PLACE)
+            made.write.option("maxRecordsPerFile", "0").parquet(into.hidden)
+        states, order = dict(told.value), dict[int, int]()
+        told.value = {}
+        work.check({index: sealed for index, (_, sealed) in states.items()})
+        if len(states) != len(read.parts):
+            raise CHANGED
+        for index, (split, sealed) in sorted(states.items()):
+            rows, heard = work.unsealed(sealed)
+            order.setdefault(split, index)
+            writing.hear(heard)
+            advance(rows)
+        records = writing.check()
+        if sidecar is not None:
+            sidecar = msgspec.structs.replace(sidecar, records=records)
+        into.filled(None if writing.shuffled or not order else order, sidecar.encode() if sidecar else None)
+        return sidecar
+
+    def _read(self, table: Table, columns: Sequence[str] | None) -> _Read | None:
+        """Return what is read of a table for a pass, or None of one in memory."""
+        names = list(table.schema.names if columns is None else columns)
+        parts = list(table.partitions(names))
+        if not all(isinstance(p, Rows) for p in parts):
+            return None
+        found = _Read(names, parts)  # type: ignore[arg-type]
+        rows = 0
+        for part in found.parts:
+            rows += part.rows
+            if part.check is not None:
+                part.check(rows)
+                rows = 0
+        return found
+
+    def _runs(self, read: _Read, task: Any, merge: Any) -> Iterator[tuple[int, int, Any]]:
+        """Yield the states of runs of partitions in order, with the first one's number and the rows."""
+        if not read.parts:
+            return
+        with self._known(read) as known, _running():
+            work = Work(known, task, merge)
+            runs = self._frame(read).mapInArrow(lambda batches: work.states(batches), STATES)
+            splits = runs._jdf.queryExecution().toRdd().getNumPartitions()
+            if merge is not None and splits > _TOGETHER:
+                wide = -(-len(read.parts) // isqrt(splits))
+                near = (spark.col("first") / spark.lit(wide)).cast("long")
+                runs = runs.repartition(isqrt(splits), near).mapInArrow(
+                    lambda batches: work.merged(batches), STATES
+                )
+            found = sorted((r.first, r.last, bytes(r.state)) for r in runs.collect())
+        work.check({first: sealed for first, _, sealed in found})
+        after = 0
+        for first, last, sealed in found:
+            if first != after:
+                break
+            after = last + 1
+            yield first, sum(p.rows for p in read.parts[first:after]), work.unsealed(sealed)
+        if after != len(read.parts):
+            raise CHANGED
+
+    def _frame(self, read: _Read) -> DataFrame:
+        """Return the columns of a table, then the code of each row's file, and its number there."""
+        tables = list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
+        roots = {r: folder for t in tables for r, folder in t.roots.items()}
+        types = tables[0].types
+        reader = self._session.read.option("recursiveFileLookup", "true")
+        if any(roots.values()):
+            reader = reader.option("pathGlobFilter", "*" + PARQUET.suffixes[0])
+        schema = StructType([StructField(n, t) for n, t in types.items()])
+        frame = reader.schema(schema).parquet(*(re.sub(r"([][{}*?\\])", r"\\\1", r) for r in roots))
+        place = frame.metadataColumn("_metadata")
+        path = place.getField("file_path")
+        code = spark.shiftleft(spark.crc32(path), 31).bitwiseXOR(spark.crc32(spark.reverse(path)))
+        own = (spark.col(f"`{n.replace('`', '``')}`") for n in read.names if n in types)
+        # plain names: mapInArrow does not find others
+        columns = [c.alias(f"c{i}") for i, c in enumerate([*own, code, place.getField("row_index")])]
+        return frame.select(*columns)
+
+    @contextmanager
+    def _known(self, read: _Read) -> Iterator[Any]:
+        """Yield what the executors know of the partitions."""
+        places: dict[tuple[int, int], Place] = {}
+        codes = {u: set(map(code_of, _spellings(u))) for u in {p.uri for p in read.parts}}
+        first = 0
+        for index, part in enumerate(read.parts):
+            for code in codes[part.uri]:
+                if (code, part.first) in places:
+                    raise UsageError(f"{quoted(part.file)} is read twice", "name each file once")
+                places[code, part.first] = index, first, part
+            first += part.rows
+        names = [n for n in read.names if n in self._tables[read.parts[0].uri].types]
+        known = self._context.broadcast(Known(names, places, frozenset().union(*codes.values())))
+        try:
+            yield known
+        finally:
+            known.destroy()
+
+    @contextmanager
+    def _split_in_order(self, read: _Read) -> Iterator[None]:
+        """Have each task write rows that follow each other: a split of one file, not several small ones."""
+        sizes = sum(t.size for t in {id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
+        most = self._context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(
+            self._session.conf.get("spark.sql.files.maxPartitionBytes")
+        )
+        each = str(min(most, max(_LEAST_SPLIT, sizes // self._context.defaultParallelism)))
+        names = ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+        before = {n: str(self._session.conf.get(n)) for n in names}
+        for name in names:
+            self._session.conf.set(name, each)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                self._session.conf.set(name, value)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is read of a table in a pass: columns, and partitions in order."""
+
+    names: list[str]
+    parts: list[Rows]
+
+    @property
+    def rows(self) -> int:
+        return sum(p.rows for p in self.parts)
+
+
+def _spellings(uri: str) -> set[str]:
+    """Return how Spark may tell a file's name: as it is or as a URI, with an empty host or without one."""
+    short = uri.replace(":///", ":/", 1)
+    return {uri, short, unquote(uri), unquote(short)}
+
+
+@contextmanager
+def _running() -> Iterator[None]:
+    """Turn what Spark says of a job into an error of ours: its own words may be pages."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        text = str(error)
+    else:
+        return
+    if "No module named 'ppdm_cli'" in text or "Cannot run program" in text:
+        raise DataError(
+            "the executors lack ppdm, or have no Python where this one is",
+            "install ppdm-cli[spark] on all nodes, and set PYSPARK_PYTHON to the Python there that has it",
+        )
+    if match := _IN_TASK.search(text):
+        raise DataError(f"an error inside ppdm, on an executor ({match[1]})", "report it, without data")
+    raise DataError("Spark gave the job up", "see its log, which the setting spark.log.level=WARN shows here")

@@ -1,0 +1,236 @@
+"""What runs on an executor of Spark: it puts partitions together, runs the task, and hands on rows or states.
+
+An error that a person can act on goes to the driver as a state would; of any other only the kind and place are
+told, because its message may quote a cell and Spark writes it down.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from ppdm_cli import dtypes
+from ppdm_cli.coins import Key
+from ppdm_cli.engine import Batch, Made
+from ppdm_cli.engine.spark_files import HERE, Rows, arrow_type, spark_type
+from ppdm_cli.errors import DataError, PpdmError, quoted
+from ppdm_cli.tables import RowTrouble
+
+STATES = StructType(
+    [
+        StructField("first", LongType(), False),
+        StructField("last", LongType(), False),
+        StructField("state", BinaryType(), False),
+    ]
+)
+PLACE = "ppdm_place"
+CHANGED = DataError("a file changed while it was read", "run this again when it is finished")
+
+
+Place = tuple[int, int, Rows]
+"""A partition with its number, and how many rows of the table come before."""
+
+
+class Known(NamedTuple):
+    """What executors know of a table, which is no secret."""
+
+    names: list[str]
+    places: Mapping[tuple[int, int], Place]
+    """Partitions by the code of the file and the number of the first row there."""
+    codes: frozenset[int]
+
+
+class Told:
+    """An accumulator of what tasks tell, by partition: what is told again is the same."""
+
+    def zero(self, value: Any) -> dict[int, Any]:
+        return {}
+
+    def addInPlace(self, one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:  # noqa: N802 - Spark's
+        one.update(other)
+        return one
+
+
+class _Trouble(NamedTuple):
+    """An error that a person can act on, which no other attempt would mend."""
+
+    kind: type[PpdmError]
+    what: str
+    next_step: str
+
+
+@dataclass(frozen=True)
+class Physical:
+    """Columns as an executor hands them to Spark."""
+
+    names: list[str]
+    types: list[Any]
+    shuffled: bool
+
+    @classmethod
+    def of(cls, schema: pa.Schema, shuffled: bool) -> Physical:
+        return cls(list(schema.names), [spark_type(f.type, f.name) for f in schema], shuffled)
+
+    def struct(self, told: dict[str, str]) -> StructType:
+        """Return the schema, whose first column has what is told of all."""
+        fields = [StructField(n, t, True) for n, t in zip(self.names, self.types, strict=True)]
+        fields[0] = StructField(self.names[0], self.types[0], True, told)
+        return StructType(fields + [StructField(PLACE, LongType(), False)] * self.shuffled)
+
+    def batch(self, made: Made[Any]) -> pa.RecordBatch:
+        columns = [
+            dtypes.normalised(dtypes.plain(c), arrow_type(t), n)
+            for n, t, c in zip(self.names, self.types, made.rows.columns, strict=True)
+        ]
+        names = list(self.names)
+        if self.shuffled:
+            assert made.places is not None
+            columns, names = [*columns, pa.array(made.places.view(np.int64))], [*names, PLACE]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What runs on an executor: a task on each partition that a split holds."""
+
+    known: Any
+    task: Callable[[Batch], Any]
+    merge: Callable[[Any, Any], Any] | None
+    told: Any = None
+    physical: Physical | None = None
+    key: bytes = field(default_factory=lambda: Key.fresh().secret, repr=False)
+    """What states are sealed with on their way: of an original they hold values."""
+
+    def states(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a state for each run of partitions that follow each other."""
+        run: tuple[int, int, Any] | None = None
+        for index, state in self._done(batches):
+            if run is not None and self.merge is not None and index > 0 and run[1] + 1 == index:
+                run = run[0], index, self.merge(run[2], state)
+                continue
+            if run is not None:
+                yield self._row(*run)
+            run = index, index, state
+        if run is not None:
+            yield self._row(*run)
+
+    def merged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the states of longer runs."""
+        assert self.merge is not None
+        rows = sorted(tuple(r.values()) for b in batches for r in b.to_pylist())
+        run: tuple[int, int, Any] | None = None
+        for first, last, sealed in rows:
+            state = self.unsealed(sealed)
+            if run is not None and first > 0 and run[1] + 1 == first:
+                run = run[0], last, self.merge(run[2], state)
+                continue
+            if run is not None:
+                yield self._row(*run)
+            run = first, last, state
+        if run is not None:
+            yield self._row(*run)
+
+    def made(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are made, and tell of them when they are under way."""
+        assert self.physical is not None
+        context = TaskContext.get()
+        assert context is not None
+        for index, made in self._done(batches, self.physical.batch):
+            if index < 0:
+                self.told.add({index: (context.partitionId(), self.sealed(made))})
+                return
+            batch, heard = made
+            yield batch
+            self.told.add({index: (context.partitionId(), self.sealed((batch.num_rows, heard)))})
+
+    def _done(self, batches: Iterable[pa.RecordBatch], handed: Any = None) -> Iterator[tuple[int, Any]]:
+        """Yield each partition's number and what the task made of it; last a trouble, by a number below 0."""
+        index = 0
+        try:
+            for (index, first, part), brought in _partitions(self.known.value, batches):
+                HERE[:] = [brought]
+                batch = Batch(part.load(), index, first, quoted(part.file), part.first)
+                done = self.task(batch)
+                yield index, done if handed is None else (handed(done), done.told)
+        except RowTrouble as trouble:
+            where = f"row {part.first + trouble.row + 1} of {quoted(part.file)}"
+            yield -1 - index, _Trouble(DataError, f"{where}: {trouble.what}", trouble.next_step)
+        except PpdmError as error:
+            yield -1 - index, _Trouble(type(error), error.what, error.next_step)
+        except Exception as error:  # never its message, which may quote a cell and would be in Spark's logs
+            raise RuntimeError(f"ppdm task: {type(error).__name__} at {_where(error)}") from None
+        finally:
+            HERE.clear()
+
+    def _row(self, first: int, last: int, state: Any) -> pa.RecordBatch:
+        columns = [pa.array([first]), pa.array([last]), pa.array([self.sealed(state)], pa.binary())]
+        return pa.RecordBatch.from_arrays(columns, names=STATES.names)
+
+    def sealed(self, state: Any) -> bytes:
+        nonce = Key.fresh().secret[:12]
+        return nonce + AESGCM(self.key).encrypt(nonce, pickle.dumps(state, 5), None)
+
+    def check(self, states: Mapping[int, bytes]) -> None:
+        """Raise the first trouble that there was, if any."""
+        if states and min(states) < 0:
+            trouble = self.unsealed(states[max(i for i in states if i < 0)])
+            raise trouble.kind(trouble.what, trouble.next_step)
+
+    def unsealed(self, sealed: bytes) -> Any:
+        return pickle.loads(AESGCM(self.key).decrypt(sealed[:12], sealed[12:], None))
+
+
+def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Place, pa.Table]]:
+    """Put partitions together from Spark's batches, which may begin and end anywhere."""
+    names, places, codes = known
+    waiting: list[pa.RecordBatch] = []
+    place, code, row, missing = None, 0, 0, 0
+    for batch in batches:
+        file, number = (batch.column(i).to_numpy(zero_copy_only=False) for i in (-2, -1))
+        start = 0
+        while start < batch.num_rows:
+            if place is None:
+                code, row = int(file[start]), int(number[start])
+                if code not in codes:  # a file that has come since
+                    start += int(np.append(file[start:] != code, True).argmax())
+                    continue
+                place = places.get((code, row))
+                missing = 0 if place is None else place[2].rows
+            end = min(start + max(missing, 1), batch.num_rows)
+            last = end - start - 1
+            if place is None or (file[start], number[start], file[end - 1], number[end - 1]) != (
+                code, row, code, row + last,
+            ):  # fmt: skip
+                raise CHANGED
+            waiting.append(batch.slice(start, last + 1))
+            missing, row, start = missing - last - 1, row + last + 1, end
+            if not missing:
+                whole = pa.Table.from_batches(waiting)
+                yield place, whole.select(range(len(names))).rename_columns(names)
+                waiting, place = [], None
+    if place is not None:
+        raise CHANGED
+
+
+def code_of(uri: str) -> int:
+    """Return what executors know a file by, as the engine has Spark compute it."""
+    return (zlib.crc32(uri.encode()) << 31) ^ zlib.crc32(uri[::-1].encode())
+
+
+def _where(error: BaseException) -> str:
+    """Return the last place in our own code where an error arose."""
+    trace, place = error.__traceback__, "unknown"
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        place = f"{module}:{trace.tb_lineno}" if module.startswith("ppdm_cli") else place
+        trace = trace.tb_next
+    return place
