@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError
-from ppdm_cli.proposing.dialect import dialect_of, encoding_of
+from ppdm_cli.proposing.dialect import dialect_of, encoding_of, sniff
 from tests.conftest import Run, people
+from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
 from tests.made_exports import Made, made_export
 from tests.messy_export import export
+from tests.test_canary import Anything
 
 ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000")
 
@@ -227,3 +229,28 @@ def test_nobodys_records_are_an_answer_too(tmp_path: Path, ppdm: Run) -> None:
     assert b"200 records to r.csv" in ppdm(*args, "--person", "").stderr
     said = ppdm(*args, "--person", "who", "--force").stderr
     assert b"100 records to r.csv" in said and b"the 1 record of a person" in said.replace(b"\n", b" ")
+
+
+def test_how_csvkits_examples_are_written_is_found(tmp_path: Path) -> None:
+    """Delimiter and encoding of all; of a header alone nobody can tell what it is."""
+    for name, content in EXAMPLES.items():
+        (tmp_path / name).write_bytes(content)
+        found = sniff([tmp_path / name])
+        expected = DELIMITERS.get(name, ","), ENCODINGS.get(name, "utf-8")
+        assert (found.delimiter, found.encoding) == expected, name
+        assert found.header == (not name.startswith("no_header")), name
+
+
+def test_csvkits_examples_are_planned_for_or_said_to_be_broken(tmp_path: Path, ppdm: Run) -> None:
+    codes = []
+    for name, content in EXAMPLES.items():
+        (tmp_path / name).write_bytes(content)
+        code: Any = Anything()
+        said = ppdm("plan", name, "-o", "plan.toml", "--gamma", "9", "--force", code=code).stderr.decode()
+        codes.append(code.code)
+        assert code.code in (0, 1) and "inside ppdm" not in said, name
+        assert code.code == 0 or (said.count("\n") == 1 and "; " in said), name
+        if code.code == 0:
+            ppdm("perturb", name, "-o", "r.csv", "--plan", "plan.toml", "--force", code=(again := Anything()))
+            assert again.code in (0, 2, 4), name
+    assert codes.count(0) > 30

@@ -65,8 +65,12 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
         ) from None
     if stray_quote(first, options.separator) is not None:
         raise DataError(f"the header of {quoted(where)} has a quote that does not pair up", PAIR_UP)
-    if not text.strip("\r\n"):  # blanks may be a name
+    if not text:
         raise DataError(f"{quoted(where)} is empty: it has no header", "the first line must name the columns")
+    if not text.strip("\r\n"):  # blanks may be a name
+        raise DataError(
+            f"the first line of {quoted(where)} is empty", "take it away: the first line must name the columns"
+        )
     if "\r" in re.sub('"[^"]*"', "", text).rstrip("\r\n"):
         raise DataError(
             f"the lines of {quoted(where)} end with carriage returns alone",
