@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ppdm_cli import CsvOptions, dtypes, perturb
+from ppdm_cli import CsvOptions, dtypes, perturb, train_tree
 from ppdm_cli.domain import CALENDAR, OTHER, Bins, calendar_edges
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError
 from ppdm_cli.estimating import estimate
 from ppdm_cli.grouping import read_mapping
+from ppdm_cli.trees import load
 from tests.conftest import Run, read_table
 
 RNG = np.random.default_rng(3)
@@ -198,3 +200,28 @@ def test_zeros_before_digits_stay_and_the_report_says_so(tmp_path: Path, ppdm: R
     assert "Read as text, because digits begin with zeros: zip." in said
     assert read(tmp_path, "a,b\n0,0.5\n10,07\n").schema.types == [pa.int64(), pa.float64()]
     assert "error" in said
+
+
+def test_a_tree_makes_the_groups_that_it_was_taught(tmp_path: Path, ppdm: Run) -> None:
+    data = table(6000, extra=30)
+    data = data.with_columns(sick=pl.col("code").str.starts_with("A").cast(pl.String))
+    data.write_csv(tmp_path / "o.csv")
+    own = ("--attribute", "code:prefix=1,other=true", "--attribute", "pay:domain=0:1000")
+    kept = ("--class", "sick", "--keep", "sick", "--clip", "--seed", "1")
+    ppdm("perturb", "o.csv", "-o", "r.csv", "--gamma", "19", *kept, *own)
+    ppdm("train-tree", "r.csv", "-o", "t.json")
+    ppdm("reconstruct", "r.csv", "-o", "u.csv")
+    ppdm("train-tree", "u.csv", "-o", "t2.json", "--export", "t2.sql")
+    assert "code by 1" in (tmp_path / "t2.sql").read_text()
+    for tree in ("t.json", "t2.json"):
+        found = json.loads(ppdm("predict", tree, "o.csv", "-o", "p.csv", "--force", "--json").stdout)
+        assert found["test"]["accuracy"] > 0.99, "by their first letter, and Z99 as one of the others"
+        assert pl.read_csv(tmp_path / "p.csv")["code"].equals(data["code"]), "the records stay as they are"
+        assert {f.name: f.prefix for f in load(tmp_path / tree).features}["code"] == 1
+
+
+def test_a_tree_of_a_files_groups_says_what_it_needs(groups: Path) -> None:
+    data = table(3000).with_columns(sick=(pl.col("code") < "B").cast(pl.String))
+    release = perturb(data, plan=plan_of(groups) | {"class": "sick", "keep": ["sick"]})
+    taught = train_tree(release.frame, sidecar=release.sidecar)
+    assert any("'code' by a file's groups" in r for r in taught.remarks)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+from msgspec import UNSET
 
 from ppdm_cli.engine import destination, step
 from ppdm_cli.errors import UsageError, counted, listed
@@ -76,6 +77,9 @@ class Fitted(Shown):
         return self.measured.figures()
 
 
+Taught = TypeVar("Taught", Fitted, FromRelease)
+
+
 def train_tree(
     data: Any,
     class_: str | None = None,
@@ -117,7 +121,8 @@ def train_tree(
             raise UsageError(
                 f"--{option} is for data, and this is a release", "leave it out, or reconstruct first"
             )
-        return from_release(table, sidecar, class_, cells=cells)
+        learnt = from_release(table, sidecar, class_, cells=cells)
+        return _of_groups(learnt, sidecar)
     if cells != CELLS:
         raise UsageError("--cells is for releases, and this is not one", "leave it out")
     label = named_class(class_, sidecar)
@@ -125,7 +130,19 @@ def train_tree(
     if sidecar is not None:
         records = at_edges(records, sidecar)
     with step("growing"):
-        return fit_records(records, options)
+        return _of_groups(fit_records(records, options), sidecar)
+
+
+def _of_groups(done: Taught, sidecar: Sidecar | None) -> Taught:
+    """Return what was trained on groups of values with a tree that makes them, as far as a rule does."""
+    groups = {a.name: a.group for a in sidecar.attributes if a.group is not UNSET} if sidecar else {}
+    by_file = [f.name for f in done.tree.features if f.name in groups and groups[f.name].prefix is UNSET]
+    prefixes = {n: g.prefix for n, g in groups.items() if g.prefix is not UNSET}
+    features = tuple(replace(f, prefix=prefixes.get(f.name, 0)) for f in done.tree.features)
+    remarks = list(done.remarks)
+    if by_file:
+        remarks.append(f"The tree knows {listed(by_file)} by a file's groups: so must records to predict.")
+    return replace(done, tree=replace(done.tree, features=features), remarks=remarks)
 
 
 @dataclass(frozen=True)
@@ -227,6 +244,9 @@ def train(
 def _note(done: Fitted | FromRelease) -> str:
     """Return what an export for other programs does with missing values, and how many records that changes."""
     says = "A missing value or an unseen category follows the heaviest branch, as in ppdm predict --heaviest"
+    short = [f"{f.name} by {f.prefix}" for f in done.tree.features if f.prefix]
+    if short:
+        says += f". Text is compared by its first characters: {', '.join(short)}"
     if isinstance(done, FromRelease):
         return f"{says}."
     return f"{says}: of {counted(done.records, 'training record')} {done.elsewhere} get another label by that."

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
+from ppdm_cli.domain import OTHER
 from ppdm_cli.engine import Batch, scan
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.tables import Table
@@ -78,13 +79,23 @@ def predict_table(tree: Tree, table: Table, to_heaviest: bool = False) -> np.nda
 
 
 def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
-    """Return numbers, NaN where missing; or the places of categories, -1 where missing or unknown."""
+    """Return numbers, NaN where missing; or the places of categories, -1 where missing or unknown.
+
+    What is unknown belongs to the group of all others, where the categories have one.
+    """
     if feature.numeric:
         return floats(array)
     kind = dtypes.parse(feature.dtype)
     values = [dtypes.from_json(c, kind) for c in feature.categories]
     known = dtypes.column(values, kind)
-    return pc.index_in(dtypes.plain(array), value_set=known).fill_null(-1).to_numpy(zero_copy_only=False)
+    array = dtypes.plain(array)
+    if feature.prefix:
+        array = pc.utf8_slice_codeunits(array, 0, feature.prefix)
+    places = pc.index_in(array, value_set=known)
+    if OTHER in feature.categories:
+        other = pa.scalar(feature.categories.index(OTHER), places.type)
+        places = pc.if_else(pc.and_(pc.is_valid(array), pc.is_null(places)), other, places)
+    return places.fill_null(-1).to_numpy(zero_copy_only=False)
 
 
 class Descent:

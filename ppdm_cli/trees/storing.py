@@ -21,6 +21,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
+from ppdm_cli.sidecar_attributes import LONGEST_PREFIX
 from ppdm_cli.tables import Output, Target, suffixes
 from ppdm_cli.trees.columnar import as_frame, sidecar_of
 from ppdm_cli.trees.labels import cut
@@ -42,6 +43,7 @@ class StoredFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     dtype: Annotated[str, Meta(max_length=128)]
     numeric: bool
     categories: Annotated[list[Value], Meta(max_length=MOST_VALUES)] = []
+    prefix: Annotated[int, Meta(ge=0, le=LONGEST_PREFIX)] = 0
 
 
 class StoredClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +76,9 @@ def encode(tree: Tree) -> bytes:
     """Return the JSON of a tree, one attribute or node on each line."""
     head = {"format": FORMAT, "version": VERSION, "tool": sidecars.TOOL, "options": dict(tree.options)}
     head["class"] = StoredClass(tree.class_name, tree.class_dtype, list(tree.labels))
-    features = [StoredFeature(f.name, f.dtype, f.numeric, list(f.categories)) for f in tree.features]
+    features = [
+        StoredFeature(f.name, f.dtype, f.numeric, list(f.categories), f.prefix) for f in tree.features
+    ]
     dump = msgspec.json.Encoder().encode
     parts = [b"  %s: %s" % (dump(k), dump(v)) for k, v in head.items()]
     for name, rows in (("features", features), ("nodes", [_stored(tree, i) for i in range(tree.size)])):
@@ -115,7 +119,11 @@ def decode(data: bytes, where: str) -> Tree:
 
 
 def _built(stored: StoredTree) -> Tree:
-    features = tuple(Feature(f.name, f.dtype, f.numeric, tuple(f.categories)) for f in stored.features)
+    features = tuple(
+        Feature(f.name, f.dtype, f.numeric, tuple(f.categories), f.prefix) for f in stored.features
+    )
+    if any(f.prefix and f.dtype != "string" for f in features):
+        raise ValueError("an attribute that is no text has a prefix")
     labels = tuple(stored.class_.labels)
     places, ranks = {f.name: i for i, f in enumerate(features)}, {v: i for i, v in enumerate(labels)}
     nodes = stored.nodes

@@ -44,6 +44,8 @@ class Feature:
     dtype: str
     numeric: bool
     categories: tuple[Any, ...] = ()
+    prefix: int = 0
+    """How many first characters of text the categories are; 0: all."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
