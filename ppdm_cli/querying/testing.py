@@ -50,6 +50,10 @@ class Test:
         own = np.einsum("ij,jk,ik->i", moves, clean, moves)
         noise = np.maximum(np.diagonal(spread) - own, 0.0)
         own = pearsons * max(float(own.sum()), 0.0) / max(float(pearsons.sum()), 1e-300)
+        # a weight must not hang on its own cell's chance: noise is taken as a line over what Pearson divides by
+        level, size = float(noise.mean()), pearsons / max(float(pearsons.mean()), 1e-300) - 1
+        slope = float(size @ noise) / max(float(size @ size), 1e-300)
+        noise = level + min(max(slope, 0.0), level) * size
         weights = np.divide(1.0, own + noise, out=np.zeros(len(own)), where=own + noise > 0)
         roots = np.sqrt(weights)
         statistic = float((np.array([d.value for d in apart]) ** 2 * weights).sum())
