@@ -45,7 +45,8 @@ papers: long
 	$(BIN)/python -m tests.papers.records
 	$(BIN)/python -m tests.papers.noise
 	$(BIN)/python -m tests.papers.answers
-	$(BIN)/python -m tests.papers.answers --tests
+	$(BIN)/python -m tests.papers.testing
+	$(BIN)/python -m tests.papers.efficiency
 	$(BIN)/python -m tests.papers.regression
 
 peers: $(READY)
