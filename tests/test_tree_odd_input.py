@@ -74,12 +74,13 @@ def test_odd_test_data(text: str, code: int, said: str, ok: Path, ppdm: Run) -> 
 
 
 def test_calls_that_cannot_be_meant(ok: Path, ppdm: Run) -> None:
+    (ok / "none").mkdir()
     before = listing(ok)
     for args, code, said in (
         ("train-tree ok.csv --class y -o -", 2, "not to standard output"),
         ("train-tree - --class y -o t.json --test -", 2, "read once"),
         ("train-tree - --class y -o t.json --predicted p.csv", 2, "read once"),
-        ("train-tree . --class y -o t.json", 1, ""),
+        ("train-tree none --class y -o t.json", 1, "has no CSV"),
         ("predict ok.csv ok.csv -o p.csv", 2, "'ok.csv' cannot be read as a tree"),
         ("predict . ok.csv -o p.csv", 2, "cannot be read as a tree"),
     ):
