@@ -33,7 +33,7 @@ def released(codes: np.ndarray, gamma: int, N: int, key: Key = KEY) -> np.ndarra
     plan = ResolvedPlan([described("x", domain, "declared")], [spec], None, [])
     work = Substituter(plan, key, identifier=None, shuffle=False)
     batch = pa.RecordBatch.from_arrays([pa.array(codes, pa.int64())], names=["x"])
-    return work(Batch(batch, 0, 0, "here", 0)).batch.column("x").to_numpy()
+    return work(Batch(batch, 0, 0, "here", 0)).rows.column("x").to_numpy()
 
 
 def broken(codes: np.ndarray, gamma: int, N: int) -> np.ndarray:
