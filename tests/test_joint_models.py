@@ -17,16 +17,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import perturb
+from ppdm_cli import perturb, train_tree
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import Part, Steps, forward, shares
-from ppdm_cli.joint import Forest, JointTable, Model, read
+from ppdm_cli.joint import MOST_CHANNELS, Forest, JointTable, Model, read
 from ppdm_cli.joint import forest as joint_forest
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer, steps_of
 from ppdm_cli.joint.forest import Branch, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import picked
-from ppdm_cli.releases import open_release
+from ppdm_cli.releases import open_release, open_releases
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
 from tests.conftest import people
@@ -304,3 +304,21 @@ def test_a_spike_is_no_dependence() -> None:
     assert all(branch.parent < 0 for branches in forest.classes for branch in branches)
     own = next(b for b in forest.classes[0] if sample.channels[b.place].name == "spike").chances[0]
     assert own.max() > 0.85
+
+
+def test_of_very_many_attributes_those_that_say_most_are_taken() -> None:
+    rng, rows = np.random.default_rng(4), 3_000
+    label = rng.integers(0, 2, rows)
+    columns = {f"a{i:03}": rng.integers(0, 3, rows) for i in range(MOST_CHANNELS + 40)}
+    telling = [f"a{i:03}" for i in (0, 77, MOST_CHANNELS + 39)]
+    columns |= {n: np.where(rng.random(rows) < 0.7, label, columns[n]) for n in telling}
+    data = pl.DataFrame(columns).with_columns(label=pl.Series(label))
+    release = perturb(data, gamma=9, bins=3, class_="label", keep=["label"], rare="publish", seed=1)
+    table, sidecar = open_releases(release.frame, release.sidecar)
+    found = read(table, sidecar, label_of(sidecar, None))
+    names = [c.name for c in found.channels]
+    assert len(names) == len(found.codes) == MOST_CHANNELS and names == sorted(names)
+    assert set(telling) <= set(names)
+    taught = train_tree(release.frame, sidecar=release.sidecar)
+    assert set(taught.attributes) >= set(telling)
+    assert any("128 other attributes say more" in r for r in taught.remarks)

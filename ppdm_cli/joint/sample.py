@@ -40,7 +40,7 @@ MOST_CODES = 1 << 26
 LABEL_STEPS = 1_000
 LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
-MOST_CHANNELS = 256
+MOST_CHANNELS = 128
 """Of more attributes than this those are taken whose published values differ most between the labels."""
 
 
