@@ -74,7 +74,12 @@ def test_every_cell_of_a_table_is_covered(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "of"), [(TABLES[1], "the inverse"), (TABLES[5], "set-scale"), (TABLES[3], "equal shares")]
+    ("case", "of"),
+    [
+        pytest.param(TABLES[1], "the inverse", marks=pytest.mark.long),
+        (TABLES[5], "set-scale"),
+        (TABLES[3], "equal shares"),
+    ],
 )
 def test_other_plug_ins_do_not_cover(case: Case, of: str) -> None:
     truth, observed, laws, _ = of_table(case)
