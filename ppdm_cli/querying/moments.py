@@ -222,7 +222,10 @@ def _together(kinds: Sequence[Mixture], cells: Sequence[Floats]) -> tuple[Floats
     x = (1 - LEAST) * x + LEAST / inputs
     weighed = [M / (M @ x)[:, None] for M in laws]
     J = sum(s * (M.T @ W) for s, M, W in zip(shares, laws, weighed, strict=True))
-    solved = np.linalg.inv(J)
+    try:
+        solved = np.linalg.inv(J)
+    except np.linalg.LinAlgError:  # together they do not tell all values apart
+        return np.ones(1), []
     return shares, [W @ solved for W in weighed]
 
 
