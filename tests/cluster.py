@@ -52,11 +52,19 @@ class Cluster:
         self.start(name, kind, "-c", "1", "-m", "1g", "--host", "127.0.0.1", "--webui-port", "0",
                    "-d", str(work), self.master)  # fmt: skip
 
-    def logs(self) -> Iterator[tuple[str, bytes]]:
-        """Yield all that the cluster wrote down: logs, events, what executors said."""
+    def told(self) -> Iterator[tuple[str, bytes]]:
+        """Yield all that the cluster tells: logs, events, what executors said, settings, pages."""
         for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and path.suffix not in (".jar", ".parquet", ".crc"):
-                yield str(path), path.read_bytes()
+            if path.is_file() and path.suffix not in (".jar", ".crc"):
+                yield path.relative_to(self.folder).as_posix(), path.read_bytes()
+        context = self.session.sparkContext
+        yield "settings", repr(context.getConf().getAll()).encode()
+        data = f"/api/v1/applications/{context.applicationId}/"
+        pages = ["/environment/", "/jobs/", "/stages/", "/SQL/", "/executors/", "/storage/"]
+        pages += [data + n for n in ("environment", "jobs", "stages", "storage/rdd")]
+        for page in [*pages, f"{data}sql?details=true&planDescription=true&length=99"]:
+            with urllib.request.urlopen(context.uiWebUrl + page, timeout=60) as answer:
+                yield page, answer.read()
 
 
 def _free_port() -> int:
@@ -102,6 +110,10 @@ def running_cluster(folder: Path, **settings: str) -> Iterator[Cluster]:
             "spark.executor.extraJavaOptions": _QUICK,
             "spark.driver.extraJavaOptions": _QUICK,
             "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.speculation": "true",
+            "spark.speculation.quantile": "0.3",
+            "spark.speculation.multiplier": "1.1",
             "spark.eventLog.dir": (folder / "events").as_uri(),
             "spark.log.level": "WARN",
             "spark.ui.showConsoleProgress": "false",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb
-from ppdm_cli.engine import on_spark, running
+from ppdm_cli.coins import Key
+from ppdm_cli.engine import Batch, map_partitions, on_spark, running
+from ppdm_cli.errors import PpdmError
 from ppdm_cli.synthetic import generate
-from tests.cluster import MISSING, Cluster, running_cluster
+from ppdm_cli.tables import open_table
+from tests.cluster import MISSING, Cluster, running_cluster, wait_for
 from tests.conftest import Run, listing, read_table
 
 pytestmark = [
@@ -265,3 +270,73 @@ def test_what_is_there_is_overwritten_only_as_a_whole(data: Path, spark: Callabl
     spark("perturb data -o many --gamma 5 --force")
     assert sidecar(data / "many")["privacy"]["perturbed_gamma"] == 9_765_650
     assert sorted(p.name for p in data.iterdir()) == ["data", "many"]
+
+
+def test_no_key_and_no_value_is_told_by_the_cluster(
+    data: Path, cluster: Cluster, spark: Callable[..., Any], ppdm: Run
+) -> None:
+    """Not in settings, events, plans, pages or logs: not the key, nor one that follows from it, nor a cell."""
+    frame = pl.concat(pl.read_parquet(p) for p in sorted((data / "data").iterdir()))[:2_000]
+    words = [f"canary{n:05}" for n in range(2_000)]
+    (data / "named").mkdir()
+    frame.with_columns(word=pl.Series(words)).write_parquet(data / "named" / "p.parquet")
+    line = "perturb named -o {} --gamma 9 --key-file my.key --id word --keep-order"
+    spark(line.format("many"))
+    ppdm(*shlex.split(line.format("one.parquet")))
+    assert whole(data / "one.parquet").equals(whole(data / "many"))
+    with pytest.raises(PpdmError) as failed, running(engine=on_spark(cluster.session)):
+        list(map_partitions(open_table(str(data / "named")), _complain))
+    assert "inside ppdm, on an executor (ValueError at ppdm_cli" in failed.value.what
+    secret = bytes.fromhex((data / "my.key").read_text())
+    key = Key(secret, "key-file")
+    keys = [secret, key.derive("row"), key.derive("identifier")]
+    forms = [
+        form
+        for k in keys
+        for form in (k, *(s.encode() for s in (k.hex(), repr(k)[2:-1], str([*k])[1:-1])), base64.b64encode(k))
+    ]
+    told = dict(cluster.told())
+    for place, text in told.items():
+        assert not any(f in text for f in forms) and b"canary" not in text, place
+    # the search finds what is there: the plan and the failure are among what is told
+    everything = b"".join(told.values())
+    assert b"MapInArrow" in everything and b"ppdm task: ValueError" in everything
+    assert {"settings", "/SQL/"} < set(told) and sum("/stderr" in p or "events/" in p for p in told) > 2
+
+
+def _complain(batch: Batch) -> None:
+    raise ValueError(batch.column("word")[0].as_py())
+
+
+def test_what_is_lost_is_done_again_and_is_the_same(
+    data: Path, cluster: Cluster, spark: Callable[..., Any], ppdm: Run
+) -> None:
+    """A worker is killed while the release is written, and others run some of its tasks a second time."""
+    (data / "forty").mkdir()
+    frame = pl.concat(pl.read_parquet(p) for p in sorted((data / "data").iterdir()))
+    for number in range(40):
+        frame[number * 600 : (number + 1) * 600].write_parquet(data / "forty" / f"{number:02}.parquet")
+    line = PERTURB.replace("perturb data", "perturb forty")
+    ppdm(*shlex.split(line.format("one.parquet")))
+    tracker, killed = cluster.session.sparkContext.statusTracker(), []
+
+    def kill() -> None:
+        def under_way() -> bool:
+            stages = [tracker.getStageInfo(s) for s in tracker.getActiveStageIds()]
+            return any(s is not None and s.numTasks == 40 and 3 <= s.numCompletedTasks < 30 for s in stages)
+
+        wait_for("the writing", under_way)
+        cluster.processes["two"].kill()
+        killed.append(True)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        spark(line.format("many"))
+    finally:
+        killer.join()
+    assert killed and whole(data / "one.parquet").equals(whole(data / "many"))
+    assert sidecar(data / "one.parquet") == sidecar(data / "many")
+    assert sorted(p.name for p in data.iterdir() if p.name.startswith(".")) == []
+    events = b"".join(text for place, text in cluster.told() if place.startswith("events"))
+    assert b"SparkListenerExecutorRemoved" in events
