@@ -12,7 +12,7 @@ from ppdm_cli.version import __version__
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked, attack
-    from ppdm_cli.engine import running
+    from ppdm_cli.engine import on_spark, running
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
     from ppdm_cli.evaluating import Entropy, RecordDesigns, designs, entropy, record_designs
@@ -33,13 +33,13 @@ __all__ = [
     "FromRelease", "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Proposal", "Query",
     "Reconstructed", "RecordDesigns", "RefusedError", "Release", "Sidecar", "Tree", "UsageError",
     "__version__", "attack", "compare", "describe", "designs", "entropy", "estimate", "inspect",
-    "merge_networks", "perturb", "plan", "predict", "query", "reconstruct", "record_designs", "running",
-    "state", "train_bayes", "train_tree",
+    "merge_networks", "on_spark", "perturb", "plan", "predict", "query", "reconstruct", "record_designs",
+    "running", "state", "train_bayes", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
     "attacks": ("Attacked", "attack"),
-    "engine": ("running",),
+    "engine": ("on_spark", "running"),
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
     "evaluating": ("Entropy", "RecordDesigns", "designs", "entropy", "record_designs"),
@@ -67,8 +67,9 @@ def __getattr__(name: str) -> Any:
     found = getattr(import_module(_WHERE[name]), name)
     if not isinstance(found, type):
         from ppdm_cli.door import front
+        from ppdm_cli.engine import where_the_data_are
 
-        found = front(found)
+        found = front(where_the_data_are(found))
     globals()[name] = found
     return found
 

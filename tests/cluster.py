@@ -111,6 +111,7 @@ def running_cluster(folder: Path, **settings: str) -> Iterator[Cluster]:
             "spark.driver.extraJavaOptions": _QUICK,
             "spark.eventLog.enabled": "true",
             "spark.eventLog.compress": "false",
+            "spark.task.maxFailures": "2",
             "spark.speculation": "true",
             "spark.speculation.quantile": "0.3",
             "spark.speculation.multiplier": "1.1",

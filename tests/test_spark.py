@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import perturb
+from ppdm_cli import estimate, perturb, query
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, map_partitions, on_spark, running
-from ppdm_cli.errors import PpdmError
+from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.synthetic import generate
 from ppdm_cli.tables import open_table
 from tests.cluster import MISSING, Cluster, running_cluster, wait_for
@@ -306,6 +306,27 @@ def test_no_key_and_no_value_is_told_by_the_cluster(
 
 def _complain(batch: Batch) -> None:
     raise ValueError(batch.column("word")[0].as_py())
+
+
+def test_a_notebook_gives_its_own_frames(data: Path, cluster: Cluster, ppdm: Run) -> None:
+    frame = cluster.session.read.parquet(str(data / "data"))
+    ppdm(*shlex.split(PERTURB.format("one.parquet")))
+    made = perturb(frame, data / "many", gamma=9, class_="group", keep=["group"], seed=3)
+    assert whole(data / "one.parquet").equals(whole(data / "many"))
+    assert json.loads(made.sidecar.encode()) == sidecar(data / "one.parquet") and made.frame is None
+    released = cluster.session.read.parquet(str(data / "many"))
+    one = estimate(data / "one.parquet").frame
+    assert estimate(released).frame["observed"].equals(one["observed"])
+    assert query(released).count().rows == query(data / "one.parquet").count().rows
+    few = frame.select("group", "age")
+    assert perturb(few, data / "few", gamma=9, seed=3).sidecar.columns[0][0] == "group"
+    renamed = frame.withColumnRenamed("age", "years")
+    for other in (frame.where("age > 30"), renamed, frame.limit(5), frame.union(frame)):
+        with pytest.raises(UsageError, match="the rows of this DataFrame are not those of Parquet files"):
+            perturb(other, data / "no", gamma=9)
+    with pytest.raises(UsageError, match="goes to a folder"):
+        perturb(frame, gamma=9)
+    assert not (data / "no").exists()
 
 
 def test_what_is_lost_is_done_again_and_is_the_same(

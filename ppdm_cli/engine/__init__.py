@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from functools import partial, wraps
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from ppdm_cli.pool import THREADS, ordered, workers
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import OPENING, Output, Shuffler, Table, loaded
 
+P = ParamSpec("P")
 State = TypeVar("State")
 Told = TypeVar("Told")
 Result = TypeVar("Result")
@@ -282,7 +283,21 @@ def destination(stack: ExitStack, *named: Any) -> Output:
 
 
 def on_spark(session: Any) -> Engine:
-    """Return what runs passes by a session of Spark."""
+    """Return what runs passes by a session of Spark: `with running(engine=on_spark(session)): ...`."""
     from ppdm_cli.engine.spark import SparkEngine  # needs an extra
 
     return SparkEngine(session)
+
+
+def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return a function that is run by the session of a DataFrame of Spark, if it is given one."""
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> Result:
+        for given in (*args, *kwargs.values()):
+            if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "sparkSession"):
+                with running(engine=on_spark(given.sparkSession)):
+                    return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called

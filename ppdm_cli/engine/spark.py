@@ -26,7 +26,7 @@ from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
-from ppdm_cli.engine.spark_files import Rows, SparkTable, Store
+from ppdm_cli.engine.spark_files import Rows, SparkTable, Store, files_of
 from ppdm_cli.engine.spark_folder import Folder
 from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work, code_of
 from ppdm_cli.errors import DataError, UsageError, quoted
@@ -66,12 +66,16 @@ class SparkEngine(Engine):
         self.opens = self._open
 
     def _open(self, source: Any) -> Table | None:
+        if isinstance(source, DataFrame):
+            return self._taken(SparkTable(self._store, *files_of(source)))
         several = list(source) if isinstance(source, (list, tuple)) else [source]
         if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
             return None
         if "-" in map(str, several):
             raise UsageError("a cluster cannot read standard input", "name a folder of Parquet parts")
-        table = SparkTable(self._store, [str(s) for s in several])
+        return self._taken(SparkTable(self._store, [str(s) for s in several]))
+
+    def _taken(self, table: SparkTable) -> SparkTable:
         self._tables |= dict.fromkeys(table.uris, table)
         return table
 

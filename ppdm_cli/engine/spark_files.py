@@ -163,7 +163,8 @@ class Store:
 class SparkTable(ParquetTable):
     """Parquet files and folders that executors read; its partitions are those of one machine."""
 
-    def __init__(self, store: Store, sources: Sequence[str]) -> None:
+    def __init__(self, store: Store, sources: Sequence[str], only: Sequence[str] | None = None) -> None:
+        """Open what is named, with all columns or `only` some, in their order."""
         found = [store.parts(s) for s in sources]
         self.roots = {root: folder for root, folder, _ in found}
         """The full names of what was named, and whether each is a folder."""
@@ -181,6 +182,10 @@ class SparkTable(ParquetTable):
         super().__init__([p.under for p in self._parts], root, labels, footers)  # type: ignore[misc]
         self.name, self.files = str(sources[0]), ()
         self.types = self._spark_types(footers[0])
+        if only is not None:
+            if not set(only) <= set(self.schema.names):
+                raise _NO_FILES
+            self.schema = pa.schema([self.schema.field(n) for n in only])
         if alone:
             self.sidecar = self._sidecar(store, *found[0][:2])
 
@@ -225,6 +230,34 @@ class SparkTable(ParquetTable):
                 for start in range(0, length, rows):
                     yield Rows(label, load, None, part.uri, first + start, min(rows, length - start))
                 first += length
+
+
+_NO_FILES = UsageError(
+    "the rows of this DataFrame are not those of Parquet files, so that they have no numbers",
+    "write it as Parquet, and give what spark.read.parquet makes of that, whole or with columns chosen",
+)
+
+
+def files_of(frame: Any) -> tuple[list[str], list[str]]:
+    """Return the files and folders whose rows a DataFrame has, all of them and unchanged, and its columns."""
+    plan = frame._jdf.queryExecution().optimizedPlan()
+
+    def is_a(thing: Any, kind: str) -> bool:
+        return bool(thing.getClass().getSimpleName() == kind)
+
+    if is_a(plan, "Project"):
+        chosen = plan.projectList()
+        if not all(is_a(chosen.apply(i), "AttributeReference") for i in range(chosen.size())):
+            raise _NO_FILES
+        plan = plan.child()
+    relation = plan.relation() if is_a(plan, "LogicalRelation") else None
+    if relation is None or not is_a(relation, "HadoopFsRelation"):
+        raise _NO_FILES
+    files = relation.location()
+    if not (is_a(relation.fileFormat(), "ParquetFileFormat") and is_a(files, "InMemoryFileIndex")):
+        raise _NO_FILES
+    roots = files.rootPaths()
+    return [str(roots.apply(i).toString()) for i in range(roots.size())], list(frame.columns)
 
 
 @dataclass(frozen=True)

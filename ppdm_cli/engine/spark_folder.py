@@ -27,7 +27,7 @@ class Folder(Output):
         self._named, self._force, self._store = str(uri), force, store
         self.path = None
         if uri is None or str(uri) == "-":
-            raise UsageError("what Spark makes goes to a folder", "name one with -o")
+            raise UsageError("what Spark makes goes to a folder", "name the folder")
         self._system, self._path = store.at(self._named)
         name = str(self._path.toString()).rstrip("/")
         for root in read:

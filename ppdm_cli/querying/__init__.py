@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ppdm_cli.domain import Bins, unit
 from ppdm_cli.door import spoken
+from ppdm_cli.engine import where_the_data_are
 from ppdm_cli.errors import PpdmError, counted, quoted
 from ppdm_cli.estimating import Coverage, fill
 from ppdm_cli.files import one_run
@@ -128,7 +129,7 @@ class Query(Shown):
     def select(self, text: str) -> Answers:
         """Return the answer to a select statement."""
         try:
-            return answers(self.data, text, **self.settings)
+            return where_the_data_are(answers)(self.data, text, **self.settings)
         except PpdmError as error:
             raise type(error)(spoken(error.what), spoken(error.next_step)) from None
 

@@ -1,0 +1,93 @@
+"""What a cluster costs, as ratios in one run: `python -m tests.spark_bench [ROWS [PARTS [ROUNDS]]]`.
+
+`perturb` beside an identity by `mapInArrow` over the same files, `estimate` beside a `groupBy().count()` of each
+column, both by a session on all cores of this machine, in turns; and the peak memory of the driver's Python.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ppdm_cli import estimate, perturb
+from ppdm_cli.synthetic import generate
+
+DOMAINS = {
+    "salary": "20000:150000", "commission": "0:75000", "age": "20:80", "elevel": "0:4", "car": "1:20",
+    "zipcode": "0:8", "hvalue": "50000:1350000", "hyears": "1:30", "loan": "0:500000", "group": "A|B",
+}  # fmt: skip
+
+
+def write(folder: Path, rows: int, parts: int) -> None:
+    """Write so many records of F2 in parts of equal size."""
+    folder.mkdir()
+    batches, waiting, number = generate(2, rows, 7), list[pa.RecordBatch](), 0
+    each = rows // parts
+    for batch in batches:
+        waiting.append(batch)
+        while sum(b.num_rows for b in waiting) >= each:
+            whole = pa.Table.from_batches(waiting)
+            pq.write_table(whole.slice(0, each), folder / f"p{number:03}.parquet")
+            waiting, number = whole.slice(each).to_batches(), number + 1
+
+
+def peak() -> int:
+    """Return the peak memory of this process in MiB."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) >> 10
+
+
+def main() -> None:
+    from pyspark.sql import SparkSession
+
+    rows, parts, rounds = (int(a) for a in [*sys.argv[1:], *("2000000", "40", "3")[len(sys.argv) - 1 :]])
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "data", rows, parts)
+        data = spark.read.parquet(str(folder / "data"))
+        settings: Any = {"gamma": 9, "attributes": {n: {"domain": d} for n, d in DOMAINS.items()}, "force": True}
+        perturb(data, folder / "release", **settings)
+        release = spark.read.parquet(str(folder / "release"))
+
+        def identity() -> None:
+            out = data.mapInArrow(lambda batches: batches, data.schema)
+            out.write.mode("overwrite").parquet(str(folder / "same"))
+
+        def counted() -> None:
+            for column in release.columns:
+                release.groupBy(column).count().collect()
+
+        work: dict[str, Callable[[], Any]] = {
+            "identity": identity,
+            "perturb": lambda: perturb(data, folder / "release", **settings),
+            "groupBy().count() of each": counted,
+            "estimate": lambda: estimate(release),
+        }
+        taken: dict[str, list[float]] = {n: [] for n in work}
+        for _ in range(rounds):
+            for what, run in work.items():
+                start = time.perf_counter()
+                run()
+                taken[what].append(time.perf_counter() - start)
+    spark.stop()
+    for what, times in taken.items():
+        print(f"{what:26} {statistics.median(times):8.2f} s   {' '.join(f'{t:.2f}' for t in times)}")
+    for ours, theirs in (("perturb", "identity"), ("estimate", "groupBy().count() of each")):
+        ratios = [a / b for a, b in zip(taken[ours], taken[theirs], strict=True)]
+        print(f"{ours} / {theirs}: {statistics.median(ratios):.2f}")
+    print(f"peak memory of the driver's Python: {peak()} MiB")
+
+
+if __name__ == "__main__":
+    main()
