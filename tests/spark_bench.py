@@ -1,7 +1,8 @@
 """What a cluster costs, as ratios in one run: `python -m tests.spark_bench [ROWS [PARTS [ROUNDS]]]`.
 
-`perturb` beside an identity by `mapInArrow` over the same files, `estimate` beside a `groupBy().count()` of each
-column, both by a session on all cores of this machine, in turns; and the peak memory of the driver's Python.
+`perturb` beside an identity by `mapInArrow` over the same files, `estimate` beside a `groupBy().count()` of
+each column, both by a session on all cores of this machine, in turns, and by threads of this machine without
+Spark; and the peak memory of the driver's Python.
 """
 
 from __future__ import annotations
@@ -40,6 +41,23 @@ def write(folder: Path, rows: int, parts: int) -> None:
             waiting, number = whole.slice(each).to_batches(), number + 1
 
 
+def spent() -> float:
+    """Return the seconds of processor that this process and all that it started have used."""
+    found: dict[int, tuple[int, float]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = int(path.parent.name), path.read_text().rpartition(") ")[2].split()
+        except OSError:  # it has ended
+            continue
+        found[pid] = int(rest[1]), sum(map(int, rest[11:15])) / os.sysconf("SC_CLK_TCK")
+    total, waiting = 0.0, [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        total += found[pid][1]
+        waiting += [child for child, (parent, _) in found.items() if parent == pid]
+    return total
+
+
 def peak() -> int:
     """Return the peak memory of this process in MiB."""
     status = Path("/proc/self/status").read_text()
@@ -51,12 +69,13 @@ def main() -> None:
 
     rows, parts, rounds = (int(a) for a in [*sys.argv[1:], *("2000000", "40", "3")[len(sys.argv) - 1 :]])
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.master("local[*]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "data", rows, parts)
         data = spark.read.parquet(str(folder / "data"))
-        settings: Any = {"gamma": 9, "attributes": {n: {"domain": d} for n, d in DOMAINS.items()}, "force": True}
+        domains = {n: {"domain": d} for n, d in DOMAINS.items()}
+        settings: Any = {"gamma": 9, "attributes": domains, "force": True}
         perturb(data, folder / "release", **settings)
         release = spark.read.parquet(str(folder / "release"))
 
@@ -73,19 +92,29 @@ def main() -> None:
             "perturb": lambda: perturb(data, folder / "release", **settings),
             "groupBy().count() of each": counted,
             "estimate": lambda: estimate(release),
+            "perturb by threads": lambda: perturb(folder / "data", folder / "one.parquet", **settings),
+            "estimate by threads": lambda: estimate(folder / "one.parquet"),
         }
         taken: dict[str, list[float]] = {n: [] for n in work}
+        used: dict[str, list[float]] = {n: [] for n in work}
         for _ in range(rounds):
             for what, run in work.items():
-                start = time.perf_counter()
+                start, before = time.perf_counter(), spent()
                 run()
                 taken[what].append(time.perf_counter() - start)
+                used[what].append(spent() - before)
     spark.stop()
     for what, times in taken.items():
-        print(f"{what:26} {statistics.median(times):8.2f} s   {' '.join(f'{t:.2f}' for t in times)}")
-    for ours, theirs in (("perturb", "identity"), ("estimate", "groupBy().count() of each")):
-        ratios = [a / b for a, b in zip(taken[ours], taken[theirs], strict=True)]
-        print(f"{ours} / {theirs}: {statistics.median(ratios):.2f}")
+        clock, cores = statistics.median(times), statistics.median(used[what])
+        print(f"{what:26} {clock:8.2f} s, of the processor {cores:8.2f} s")
+    for ours, theirs in (
+        ("perturb", "identity"), ("estimate", "groupBy().count() of each"),
+        ("perturb", "perturb by threads"), ("estimate", "estimate by threads"),
+    ):  # fmt: skip
+        clock, cores = (
+            statistics.median(a / b for a, b in zip(of[ours], of[theirs], strict=True)) for of in (taken, used)
+        )
+        print(f"{ours} / {theirs}: {clock:.2f}, of the processor {cores:.2f}")
     print(f"peak memory of the driver's Python: {peak()} MiB")
 
 

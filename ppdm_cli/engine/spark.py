@@ -26,9 +26,9 @@ from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
-from ppdm_cli.engine.spark_files import Rows, SparkTable, Store, files_of
+from ppdm_cli.engine.spark_files import FrameTable, Rows, SparkTable, Store, files_of
 from ppdm_cli.engine.spark_folder import Folder
-from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work, code_of
+from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import PARQUET, Output, Table, for_spark
@@ -61,13 +61,16 @@ class SparkEngine(Engine):
         for name, value in _SETTINGS.items():
             self._session.conf.set(name, value)
         self._store = Store(self._session)
-        self._tables: dict[str, SparkTable] = {}
+        self._tables: dict[str, SparkTable | FrameTable] = {}
         """The table of each file."""
         self.opens = self._open
 
     def _open(self, source: Any) -> Table | None:
         if isinstance(source, DataFrame):
-            return self._taken(SparkTable(self._store, *files_of(source)))
+            files = files_of(source)
+            if files is None:
+                return self._taken(FrameTable(source, len(self._tables)))
+            return self._taken(SparkTable(self._store, files, source.columns))
         several = list(source) if isinstance(source, (list, tuple)) else [source]
         if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
             return None
@@ -75,7 +78,7 @@ class SparkEngine(Engine):
             raise UsageError("a cluster cannot read standard input", "name a folder of Parquet parts")
         return self._taken(SparkTable(self._store, [str(s) for s in several]))
 
-    def _taken(self, table: SparkTable) -> SparkTable:
+    def _taken(self, table: Any) -> Table:
         self._tables |= dict.fromkeys(table.uris, table)
         return table
 
@@ -94,7 +97,7 @@ class SparkEngine(Engine):
         if read is None:
             yield from Threads().map(table, task, columns, advance)
             return
-        for _, rows, state in self._runs(read, task, None):
+        for rows, state in self._runs(read, task, None):
             yield state
             advance(rows)
 
@@ -106,13 +109,13 @@ class SparkEngine(Engine):
         columns: Sequence[str] | None,
         advance: Advance,
     ) -> Any:
-        read, total = self._read(table, columns), None
+        read, states = self._read(table, columns), list[Any]()
         if read is None:
             return super().fold(table, task, merge, columns, advance)
-        for first, rows, state in self._runs(read, task, merge):
-            total = state if first == 0 else merge(total, state)
+        for rows, state in self._runs(read, task, merge):
+            states = [merge(states[0], state) if states else state]
             advance(rows)
-        return total
+        return states[0] if states else None
 
     def write(
         self,
@@ -139,7 +142,7 @@ class SparkEngine(Engine):
         states, order = dict(told.value), dict[int, int]()
         told.value = {}
         work.check({index: sealed for index, (_, sealed) in states.items()})
-        if len(states) != len(read.parts):
+        if not read.loose and len(states) != len(read.parts):
             raise CHANGED
         for index, (split, sealed) in sorted(states.items()):
             rows, heard = work.unsealed(sealed)
@@ -167,14 +170,14 @@ class SparkEngine(Engine):
                 rows = 0
         return found
 
-    def _runs(self, read: _Read, task: Any, merge: Any) -> Iterator[tuple[int, int, Any]]:
-        """Yield the states of runs of partitions in order, with the first one's number and the rows."""
+    def _runs(self, read: _Read, task: Any, merge: Any) -> Iterator[tuple[int, Any]]:
+        """Yield the states of runs of partitions in order, with how many rows these have."""
         if not read.parts:
             return
         with self._known(read) as known, _running():
             work = Work(known, task, merge)
             runs = self._frame(read).mapInArrow(lambda batches: work.states(batches), STATES)
-            splits = runs._jdf.queryExecution().toRdd().getNumPartitions()
+            splits = 0 if read.loose else runs._jdf.queryExecution().toRdd().getNumPartitions()
             if merge is not None and splits > _TOGETHER:
                 wide = -(-len(read.parts) // isqrt(splits))
                 near = (spark.col("first") / spark.lit(wide)).cast("long")
@@ -185,16 +188,18 @@ class SparkEngine(Engine):
         work.check({first: sealed for first, _, sealed in found})
         after = 0
         for first, last, sealed in found:
-            if first != after:
+            if first != after and not read.loose:
                 break
             after = last + 1
-            yield first, sum(p.rows for p in read.parts[first:after]), work.unsealed(sealed)
-        if after != len(read.parts):
+            yield sum(p.rows for p in read.parts[first:after]), work.unsealed(sealed)
+        if after != len(read.parts) and not read.loose:
             raise CHANGED
 
     def _frame(self, read: _Read) -> DataFrame:
-        """Return the columns of a table, then the code of each row's file, and its number there."""
+        """Return the columns of a table, then each row's file and its number there."""
         tables = list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
+        if isinstance(tables[0], FrameTable):
+            return tables[0].frame.select(*_plainly(read.names))
         roots = {r: folder for t in tables for r, folder in t.roots.items()}
         types = tables[0].types
         reader = self._session.read.option("recursiveFileLookup", "true")
@@ -203,27 +208,26 @@ class SparkEngine(Engine):
         schema = StructType([StructField(n, t) for n, t in types.items()])
         frame = reader.schema(schema).parquet(*(re.sub(r"([][{}*?\\])", r"\\\1", r) for r in roots))
         place = frame.metadataColumn("_metadata")
-        path = place.getField("file_path")
-        code = spark.shiftleft(spark.crc32(path), 31).bitwiseXOR(spark.crc32(spark.reverse(path)))
-        own = (spark.col(f"`{n.replace('`', '``')}`") for n in read.names if n in types)
-        # plain names: mapInArrow does not find others
-        columns = [c.alias(f"c{i}") for i, c in enumerate([*own, code, place.getField("row_index")])]
-        return frame.select(*columns)
+        own = [n for n in read.names if n in types]
+        return frame.select(
+            *_plainly(own), place.getField("file_path").alias("file"), place.getField("row_index").alias("row")
+        )
 
     @contextmanager
     def _known(self, read: _Read) -> Iterator[Any]:
         """Yield what the executors know of the partitions."""
-        places: dict[tuple[int, int], Place] = {}
-        codes = {u: set(map(code_of, _spellings(u))) for u in {p.uri for p in read.parts}}
+        places: dict[tuple[str, int], Place] = {}
+        files = {u: _spellings(u) for u in {p.uri for p in read.parts}}
         first = 0
         for index, part in enumerate(read.parts):
-            for code in codes[part.uri]:
-                if (code, part.first) in places:
+            for file in files[part.uri] if not read.loose else ():
+                if (file, part.first) in places:
                     raise UsageError(f"{quoted(part.file)} is read twice", "name each file once")
-                places[code, part.first] = index, first, part
+                places[file, part.first] = index, first, part
             first += part.rows
         names = [n for n in read.names if n in self._tables[read.parts[0].uri].types]
-        known = self._context.broadcast(Known(names, places, frozenset().union(*codes.values())))
+        every = frozenset[str]().union(*files.values())
+        known = self._context.broadcast(Known(names, places, every, read.loose))
         try:
             yield known
         finally:
@@ -256,8 +260,18 @@ class _Read:
     parts: list[Rows]
 
     @property
+    def loose(self) -> Rows | None:
+        """Return what stands for the rows of a DataFrame that is not files."""
+        return next((p for p in self.parts if not p.rows), None)
+
+    @property
     def rows(self) -> int:
         return sum(p.rows for p in self.parts)
+
+
+def _plainly(names: Sequence[str]) -> list[Any]:
+    """Return columns by plain names, because mapInArrow finds no others."""
+    return [spark.col(f"`{n.replace('`', '``')}`").alias(f"c{i}") for i, n in enumerate(names)]
 
 
 def _spellings(uri: str) -> set[str]:

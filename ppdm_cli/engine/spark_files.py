@@ -31,6 +31,7 @@ from ppdm_cli.tables import (
     Partition,
     check_text,
     format_of,
+    normal_schema,
     normalised,
     rows_per_partition,
 )
@@ -183,8 +184,6 @@ class SparkTable(ParquetTable):
         self.name, self.files = str(sources[0]), ()
         self.types = self._spark_types(footers[0])
         if only is not None:
-            if not set(only) <= set(self.schema.names):
-                raise _NO_FILES
             self.schema = pa.schema([self.schema.field(n) for n in only])
         if alone:
             self.sidecar = self._sidecar(store, *found[0][:2])
@@ -232,14 +231,35 @@ class SparkTable(ParquetTable):
                 first += length
 
 
-_NO_FILES = UsageError(
-    "the rows of this DataFrame are not those of Parquet files, so that they have no numbers",
-    "write it as Parquet, and give what spark.read.parquet makes of that, whole or with columns chosen",
-)
+class FrameTable:
+    """A DataFrame that is not files: its rows have no numbers, and come in any order."""
+
+    rewindable, sidecar, rows, name = True, None, None, "the DataFrame"
+    numbered = False
+    files: tuple[Path, ...] = ()
+    roots: Mapping[str, bool] = {}
+    size = 0
+
+    def __init__(self, frame: Any, number: int) -> None:
+        self.frame, self.uris = frame, [f"DataFrame {number}"]
+        self.types = {f.name: f.dataType for f in frame.schema}
+        raw = pa.schema([pa.field(n, _to_arrow(t)) for n, t in self.types.items()])
+        self.schema = normal_schema(raw, self.name)
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        names = list(self.schema.names if columns is None else columns)
+        yield Rows(self.name, partial(_loaded, self.name, names, [], self.schema, {}), None, self.uris[0])
 
 
-def files_of(frame: Any) -> tuple[list[str], list[str]]:
-    """Return the files and folders whose rows a DataFrame has, all of them and unchanged, and its columns."""
+def _to_arrow(kind: Any) -> pa.DataType:
+    try:
+        return arrow_type(kind)
+    except StopIteration:  # it may yet be dropped
+        return pa.binary()
+
+
+def files_of(frame: Any) -> list[str] | None:
+    """Return the files and folders whose rows a DataFrame has, if it has all of them, unchanged."""
     plan = frame._jdf.queryExecution().optimizedPlan()
 
     def is_a(thing: Any, kind: str) -> bool:
@@ -248,16 +268,16 @@ def files_of(frame: Any) -> tuple[list[str], list[str]]:
     if is_a(plan, "Project"):
         chosen = plan.projectList()
         if not all(is_a(chosen.apply(i), "AttributeReference") for i in range(chosen.size())):
-            raise _NO_FILES
+            return None
         plan = plan.child()
     relation = plan.relation() if is_a(plan, "LogicalRelation") else None
     if relation is None or not is_a(relation, "HadoopFsRelation"):
-        raise _NO_FILES
+        return None
     files = relation.location()
     if not (is_a(relation.fileFormat(), "ParquetFileFormat") and is_a(files, "InMemoryFileIndex")):
-        raise _NO_FILES
+        return None
     roots = files.rootPaths()
-    return [str(roots.apply(i).toString()) for i in range(roots.size())], list(frame.columns)
+    return [str(roots.apply(i).toString()) for i in range(roots.size())]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ told, because its message may quote a cell and Spark writes it down.
 from __future__ import annotations
 
 import pickle
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
@@ -44,9 +44,19 @@ class Known(NamedTuple):
     """What executors know of a table, which is no secret."""
 
     names: list[str]
-    places: Mapping[tuple[int, int], Place]
-    """Partitions by the code of the file and the number of the first row there."""
-    codes: frozenset[int]
+    places: Mapping[tuple[str, int], Place]
+    """Partitions by their file and the number of their first row there."""
+    files: frozenset[str]
+    loose: Rows | None
+    """What stands for rows that have no numbers, if they are such."""
+
+
+@dataclass(frozen=True)
+class Loose(Batch):
+    """Some rows of a DataFrame that is not files."""
+
+    def where(self, row: int) -> str:
+        return f"a row of {self.file}"
 
 
 class Told:
@@ -158,12 +168,14 @@ class Work:
         try:
             for (index, first, part), brought in _partitions(self.known.value, batches):
                 HERE[:] = [brought]
-                batch = Batch(part.load(), index, first, quoted(part.file), part.first)
+                of = Batch if self.known.value.loose is None else Loose
+                batch = of(part.load(), index, first, quoted(part.file), part.first)
                 done = self.task(batch)
                 yield index, done if handed is None else (handed(done), done.told)
         except RowTrouble as trouble:
-            where = f"row {part.first + trouble.row + 1} of {quoted(part.file)}"
-            yield -1 - index, _Trouble(DataError, f"{where}: {trouble.what}", trouble.next_step)
+            row = "a row" if self.known.value.loose else f"row {part.first + trouble.row + 1}"
+            what = f"{row} of {quoted(part.file)}: {trouble.what}"
+            yield -1 - index, _Trouble(DataError, what, trouble.next_step)
         except PpdmError as error:
             yield -1 - index, _Trouble(type(error), error.what, error.next_step)
         except Exception as error:  # never its message, which may quote a cell and would be in Spark's logs
@@ -191,28 +203,29 @@ class Work:
 
 def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Place, pa.Table]]:
     """Put partitions together from Spark's batches, which may begin and end anywhere."""
-    names, places, codes = known
+    names, places, files, loose = known
+    if loose is not None:
+        yield from _as_they_come(loose, names, batches)
+        return
     waiting: list[pa.RecordBatch] = []
-    place, code, row, missing = None, 0, 0, 0
+    place, file, row, missing = None, "", 0, 0
     for batch in batches:
-        file, number = (batch.column(i).to_numpy(zero_copy_only=False) for i in (-2, -1))
+        file_of, row_of = batch.columns[-2:]
         start = 0
         while start < batch.num_rows:
             if place is None:
-                code, row = int(file[start]), int(number[start])
-                if code not in codes:  # a file that has come since
-                    start += int(np.append(file[start:] != code, True).argmax())
+                file, row = file_of[start].as_py(), row_of[start].as_py()
+                if file not in files:  # it has come since
+                    start += pc.sum(pc.equal(file_of.slice(start), file)).as_py()
                     continue
-                place = places.get((code, row))
+                place = places.get((file, row))
                 missing = 0 if place is None else place[2].rows
-            end = min(start + max(missing, 1), batch.num_rows)
-            last = end - start - 1
-            if place is None or (file[start], number[start], file[end - 1], number[end - 1]) != (
-                code, row, code, row + last,
-            ):  # fmt: skip
+            rows = min(max(missing, 1), batch.num_rows - start)
+            ends = [(file_of[i].as_py(), row_of[i].as_py()) for i in (start, start + rows - 1)]
+            if place is None or ends != [(file, row), (file, row + rows - 1)]:
                 raise CHANGED
-            waiting.append(batch.slice(start, last + 1))
-            missing, row, start = missing - last - 1, row + last + 1, end
+            waiting.append(batch.slice(start, rows))
+            missing, row, start = missing - rows, row + rows, start + rows
             if not missing:
                 whole = pa.Table.from_batches(waiting)
                 yield place, whole.select(range(len(names))).rename_columns(names)
@@ -221,9 +234,14 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
         raise CHANGED
 
 
-def code_of(uri: str) -> int:
-    """Return what executors know a file by, as the engine has Spark compute it."""
-    return (zlib.crc32(uri.encode()) << 31) ^ zlib.crc32(uri[::-1].encode())
+def _as_they_come(
+    loose: Rows, names: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[Place, pa.Table]]:
+    """Take Spark's batches for partitions, numbered by its own."""
+    context = TaskContext.get()
+    assert context is not None
+    for number, batch in enumerate(batches, context.partitionId() << 32):
+        yield (number, 0, loose), pa.Table.from_batches([batch]).rename_columns(names)
 
 
 def _where(error: BaseException) -> str:

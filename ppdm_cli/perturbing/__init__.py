@@ -153,7 +153,7 @@ def perturb(
     earlier = earlier_sidecar(like)
     asked = asked_of(plan, like, settings | {"clip": clip or None})
     shuffle, keep_order = _order(asked, shuffle, keep_order)
-    table = grouped(_original(data, csv_options(csv, asked, earlier, id), from_), asked, earlier)
+    table = _grouped(data, csv_options(csv, asked, earlier, id), from_, asked, earlier, bool(id and shuffle))
     with ExitStack() as stack:
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         settled = resolved(table, asked, earlier, id)
@@ -252,10 +252,10 @@ def _names(
         raise UsageError("copies go to files of their own, each with its sidecar beside it", "name one with -o")
     if not table.rewindable:
         raise UsageError("standard input can be read only once", "name a file to make copies of")
-    path = Path(output)
-    suffix = next((s for s in suffixes() if path.name.lower().endswith(s)), path.suffix)
-    stem = path.name[: len(path.name) - len(suffix)]
-    return [path.with_name(f"{stem}.{i}{path.name[len(stem) :]}") for i in range(1, copies + 1)]
+    name = str(output)  # not a path: that of a cluster may be a URI
+    suffix = next((s for s in suffixes() if name.lower().endswith(s)), Path(name).suffix)
+    stem = name[: len(name) - len(suffix)]
+    return [f"{stem}.{i}{name[len(stem) :]}" for i in range(1, copies + 1)]
 
 
 def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:
@@ -272,8 +272,29 @@ def _order(asked: Plan, shuffle: bool, keep_order: bool) -> tuple[bool, bool]:
     return shuffle, keep_order
 
 
-def _original(data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None) -> Table:
+def _grouped(
+    data: Any,
+    csv: CsvOptions,
+    from_: Literal["arrow", "csv"] | None,
+    asked: Plan,
+    earlier: Sidecar | None,
+    by_identifier: bool,
+) -> Table:
+    """Open an original, with its values grouped as they are asked for."""
+    table = _original(data, csv, from_, by_identifier and asked.person is None)
+    return grouped(table, asked, earlier)
+
+
+def _original(
+    data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None, by_identifier: bool = False
+) -> Table:
+    """Open an original, whose rows have numbers unless coins and places hang on identifiers alone."""
     table = open_table(data, csv=csv, standard_format=from_)
+    if not by_identifier and not getattr(table, "numbered", True):
+        raise UsageError(
+            "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
+            "say --key-file and --id and --shuffle, or write it as Parquet and give that",
+        )
     if is_promised(table):
         raise RefusedError(
             f"{quoted(table.name)} is already a release: perturbing it again would leave "

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from ppdm_cli.tables.arrow import ARROW, ArrowTable, from_arrow
 from ppdm_cli.tables.atomic import Target, spool, unwritable, writing
-from ppdm_cli.tables.base import Partition, RowTrouble, Table, loaded, normalised, rows_per_partition
+from ppdm_cli.tables.base import (
+    Partition,
+    RowTrouble,
+    Table,
+    loaded,
+    normal_schema,
+    normalised,
+    rows_per_partition,
+)
 from ppdm_cli.tables.csv import CSV, TSV
 from ppdm_cli.tables.csv_blocks import opened
 from ppdm_cli.tables.csv_cells import COMMA, dates, has_clock
@@ -33,6 +41,6 @@ __all__ = [
     "COMMA", "FOLDER_SIDECAR", "FORMATS", "OPENING", "PARQUET", "ArrowTable", "CsvOptions", "Files", "Footer",
     "Format", "Output", "ParquetTable", "Partition", "RowTrouble", "Shuffler", "Table", "Target", "Writer",
     "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "loaded",
-    "looks_like_data", "normalised", "open_table", "opened", "parts_of", "publish", "rows_per_partition",
-    "sidecar_path", "spool", "stream_format", "suffixes", "unwritable", "writing",
+    "looks_like_data", "normal_schema", "normalised", "open_table", "opened", "parts_of", "publish",
+    "rows_per_partition", "sidecar_path", "spool", "stream_format", "suffixes", "unwritable", "writing",
 ]  # fmt: skip
