@@ -59,8 +59,9 @@ def spent() -> float:
 
 
 def peak() -> int:
-    """Return the peak memory of this process in MiB."""
+    """Return the peak memory of this process in MiB since the last call."""
     status = Path("/proc/self/status").read_text()
+    Path("/proc/self/clear_refs").write_text("5")
     return int(status.partition("VmHWM:")[2].split()[0]) >> 10
 
 
@@ -69,7 +70,8 @@ def main() -> None:
 
     rows, parts, rounds = (int(a) for a in [*sys.argv[1:], *("2000000", "40", "3")[len(sys.argv) - 1 :]])
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    spark = SparkSession.builder.master("local[*]").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[*]").config("spark.ui.showConsoleProgress", "false")
+    spark = builder.getOrCreate()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder / "data", rows, parts)
@@ -97,12 +99,16 @@ def main() -> None:
         }
         taken: dict[str, list[float]] = {n: [] for n in work}
         used: dict[str, list[float]] = {n: [] for n in work}
+        most = 0
+        peak()  # that of what is above
         for _ in range(rounds):
             for what, run in work.items():
                 start, before = time.perf_counter(), spent()
                 run()
                 taken[what].append(time.perf_counter() - start)
                 used[what].append(spent() - before)
+                most = max(most, 0 if "threads" in what else peak())
+                peak()
     spark.stop()
     for what, times in taken.items():
         clock, cores = statistics.median(times), statistics.median(used[what])
@@ -115,7 +121,7 @@ def main() -> None:
             statistics.median(a / b for a, b in zip(of[ours], of[theirs], strict=True)) for of in (taken, used)
         )
         print(f"{ours} / {theirs}: {clock:.2f}, of the processor {cores:.2f}")
-    print(f"peak memory of the driver's Python: {peak()} MiB")
+    print(f"peak memory of the driver's Python: {most} MiB")
 
 
 if __name__ == "__main__":
