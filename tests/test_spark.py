@@ -270,6 +270,8 @@ def test_what_is_there_is_overwritten_only_as_a_whole(data: Path, spark: Callabl
     spark("perturb data -o many --gamma 5 --force")
     assert sidecar(data / "many")["privacy"]["perturbed_gamma"] == 9_765_650
     assert sorted(p.name for p in data.iterdir()) == ["data", "many"]
+    spark("perturb data -o later --like many")
+    assert sidecar(data / "later")["attributes"] == sidecar(data / "many")["attributes"]
 
 
 def test_no_key_and_no_value_is_told_by_the_cluster(

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import msgspec
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
@@ -207,7 +207,10 @@ class SparkEngine(Engine):
             reader = reader.option("pathGlobFilter", "*" + PARQUET.suffixes[0])
         schema = StructType([StructField(n, t) for n, t in types.items()])
         frame = reader.schema(schema).parquet(*(re.sub(r"([][{}*?\\])", r"\\\1", r) for r in roots))
-        place = frame.metadataColumn("_metadata")
+        if hasattr(frame, "metadataColumn"):
+            place = frame.metadataColumn("_metadata")
+        else:  # Spark 3.5 has it, and its Python does not
+            place = Column(frame._jdf.metadataColumn("_metadata"))
         own = [n for n in read.names if n in types]
         return frame.select(
             *_plainly(own), place.getField("file_path").alias("file"), place.getField("row_index").alias("row")

@@ -35,11 +35,15 @@ from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import CoinsOrigin, Copy, Sidecar
 from ppdm_cli.sidecar_recipes import in_rounds
-from ppdm_cli.tables import CsvOptions, Table, sidecar_path
+from ppdm_cli.tables import OPENING, CsvOptions, Table, open_table, sidecar_path
 
 
 def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
     """Return the sidecar of an earlier release, named by itself or by its data file."""
+    named = isinstance(like, (str, Path)) and not str(like).endswith(".json")
+    if named and OPENING.get() is not None:
+        table = open_table(like)
+        return read_sidecar(None, table.sidecar, table.name)
     if isinstance(like, (str, Path)):
         path = Path(like)
         files.reading(path)
