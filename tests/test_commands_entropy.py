@@ -179,3 +179,11 @@ def test_an_owner_sees_what_to_decide_by(tmp_path: Path) -> None:
         publish(target)
     drawn = (tmp_path / "p.svg").read_text()
     assert drawn.count(">N = ") == 6 and "5% becomes" in drawn
+
+
+@pytest.mark.parametrize("rows", ["", "5,10,many\n", ",,\n", "5,1,.9\n"])
+def test_measurements_that_are_none_are_one_line(rows: str, tmp_path: Path, ppdm: Run) -> None:
+    """Found by fuzz case 6150: a table of no rows."""
+    (tmp_path / "runs.csv").write_text("gamma,N,accuracy\n" + rows)
+    said = ppdm("entropy", "--accuracy", "runs.csv", code=1).stderr.decode()
+    assert said.startswith("ppdm: data: the table has no runs") and said.count("\n") == 1

@@ -71,8 +71,8 @@ def measured(data: Any) -> list[dict[str, Any]]:
         raise DataError(
             f"the table has no column {quoted(missing[0])}", "give one with the columns gamma, N and accuracy"
         )
-    batches = [batch for _, _, batch in loaded(table, columns)]
-    frame = pl.concat([pl.DataFrame(pl.from_arrow(b)) for b in batches])
+    parts = [pl.DataFrame(pl.from_arrow(batch)) for _, _, batch in loaded(table, columns)]
+    frame = pl.concat([pl.DataFrame({c: [] for c in columns}), *parts], how="vertical_relaxed")
     frame = frame.select(pl.col(columns).cast(pl.Float64, strict=False))
     if (
         frame.is_empty()
