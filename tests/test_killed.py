@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli import synthetic
 from tests.conftest import Run, listing, people, write_table
 
-ROWS = 2_000_000
+ROWS = 3_000_000
 COMMAND = [sys.executable, "-m", "ppdm_cli", "perturb"]
 PAIR = {"r.parquet", "r.parquet.ppdm.json"}
 
@@ -113,7 +113,8 @@ def test_a_kill_before_anything_was_published_leaves_nothing(tmp_path: Path) -> 
 def interrupted(running: subprocess.Popen[bytes]) -> str:
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=20)
-    assert running.returncode == 130 and out == b"", err.decode()
+    # a shell says 130 of both: Python ends by the signal where it came while a library was being loaded
+    assert running.returncode in (130, -signal.SIGINT) and out == b"", err.decode()
     return err.decode().strip()
 
 
@@ -132,7 +133,7 @@ def test_ctrl_c_in_the_middle_of_the_work_leaves_what_was_there(millions: Path, 
     pl.DataFrame({"x": [1]}).write_parquet(tmp_path / "r.parquet")
     before = listing(tmp_path)
     args = (millions, "-o", "r.parquet", "--gamma", "9", "--force", "--shuffle", "--bins", "1000")
-    for delay in (1.2, 0.9):
+    for delay in (1.6, 1.2):
         running = started(*args, folder=tmp_path)
         time.sleep(delay)
         assert running.poll() is None, "the work is long enough to be interrupted"
