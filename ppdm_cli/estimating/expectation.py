@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.pool import of_small_products
 
 Tables = npt.NDArray[Any]
 """Of single or double precision."""
@@ -155,6 +156,7 @@ class Steps:
         self._parts = [p.ready() for p in parts]
         self._lead = parts[0].observed.ndim - len(parts[0].matrices)
 
+    @of_small_products
     def __call__(self, table: Tables, steps: int, which: np.ndarray | None = None) -> Tables:
         """Return the tables after so many steps; `which` are the entries of the first axis that they are of."""
         table = start = table.astype(np.float32, copy=False)
@@ -189,6 +191,7 @@ class Steps:
             found[axes] = own
         return [found[p.axes] for p in self._parts]
 
+    @of_small_products
     def stopped(self, start: Tables, judge: Callable[[list[Tables], np.ndarray], Floats], stop: Stop) -> Fit:
         """Return for each entry of the first axis the table with the best score.
 
