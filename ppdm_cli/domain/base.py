@@ -124,7 +124,7 @@ class Domain(ABC):
         if not null.any():
             return self._decode_values(codes, within)
         values = self._decode_values(codes * ~null, within)
-        valid = pa.array(~null).buffers()[1]
+        valid = pa.py_buffer(np.packbits(~null, bitorder="little"))  # Arrow's own takes ten times as long
         buffers = values.buffers()
         return pa.Array.from_buffers(self.kind, len(codes), [valid, *buffers[1:]])
 

@@ -211,7 +211,8 @@ def used(array: pa.Array) -> pa.Array:
     if not pa.types.is_dictionary(array.type):
         return array
     indices = array.indices.drop_null() if array.null_count else array.indices
-    there = np.bincount(indices.to_numpy(), minlength=len(array.dictionary)) > 0
+    there = np.zeros(len(array.dictionary), bool)
+    there[indices.to_numpy()] = True
     if there.all():
         return array
     places = pa.array((np.cumsum(there) - 1).astype(np.int32))
