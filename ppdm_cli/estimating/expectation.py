@@ -21,6 +21,7 @@ from ppdm_cli.pool import of_small_products
 
 Tables = npt.NDArray[Any]
 """Of single or double precision."""
+Axes = tuple[int, ...]
 TINY = 1e-30
 
 
@@ -33,6 +34,16 @@ def forward(table: Tables, matrices: Sequence[Tables]) -> Tables:
         flat = table.reshape(rows, own, prod(rest)).swapaxes(1, 2)
         table = (flat @ matrix.swapaxes(-1, -2)).reshape(*head, *rest, matrix.shape[-2])
     return table
+
+
+def summed(table: Tables, axis: int) -> Tables:
+    """Return the sums along an axis; numpy's own take several times as long where it is one of the last."""
+    before, own, *after = prod(table.shape[:axis]), *table.shape[axis:]
+    if after:
+        found: Tables = np.einsum("bia->ba", table.reshape(before, own, prod(after)))
+    else:
+        found = table.reshape(before, own) @ np.ones(own, table.dtype)
+    return found.reshape(*table.shape[:axis], *after)
 
 
 def shares(counts: Tables, lead: int = 1) -> Tables:
@@ -80,7 +91,7 @@ class Part:
     matrices: Sequence[Tables]
     observed: Tables
     """Leading axes as those of the table, then one for each matrix."""
-    axes: tuple[int, ...] | None = None
+    axes: Axes | None = None
     """Which axes of the table the matrices act along, without the leading ones; None for all."""
     noise: Sequence[Tables | None] = ()
     """For each matrix under the coin the chance of each output where it says noise."""
@@ -91,6 +102,10 @@ class Part:
         """Return the part in single precision: counts are far less certain, and memory is what steps cost."""
         matrices = [m.astype(np.float32, copy=False) for m in self.matrices]
         return replace(self, matrices=matrices, observed=self.observed.astype(np.float32, copy=False))
+
+    def of_all(self, axes: int) -> Axes:
+        """Return which of so many axes the matrices act along."""
+        return tuple(range(axes)) if self.axes is None else self.axes
 
     def of(self, which: np.ndarray | None) -> Part:
         """Return the part of some entries of the first axis."""
@@ -161,13 +176,17 @@ class Steps:
         """Return the tables after so many steps; `which` are the entries of the first axis that they are of."""
         table = start = table.astype(np.float32, copy=False)
         parts, axes = [p.of(which) for p in self._parts], table.ndim - self._lead
+        sums = self._sums(table)
         for _ in range(steps):
-            rises: dict[Any, Tables] = {}
-            for part, own in zip(parts, self._marginals(table), strict=True):
+            rises: dict[Axes, Tables] = {}
+            for part, own in zip(parts, self._marginals(table, sums), strict=True):
                 ratio = np.maximum(part.expected(own), TINY)
-                rise = part.backward(np.divide(part.observed, ratio, out=ratio), axes)
-                rises[part.axes] = rises[part.axes] + rise if part.axes in rises else rise
-            table = table * sum(sorted(rises.values(), key=np.size))
+                rise, of = part.backward(np.divide(part.observed, ratio, out=ratio), axes), part.of_all(axes)
+                rises[of] = rises[of] + rise if of in rises else rise
+            for less, source, _ in reversed(sums):  # as the marginals were summed, so their rises are added
+                rises[source] = rises[source] + rises.pop(less) if source in rises else rises.pop(less)
+            (rise,) = rises.values()
+            table = table * rise
         # where there are no records nothing is learnt: the table stays as it was
         there = [p.observed.any(axis=tuple(range(self._lead, p.observed.ndim))) for p in parts]
         empty = ~np.logical_or.reduce(there)
@@ -176,20 +195,32 @@ class Steps:
 
     def expected(self, table: Tables, which: np.ndarray | None = None) -> list[Tables]:
         """Return what is to be expected of each part."""
-        each = zip(self._parts, self._marginals(table), strict=True)
+        each = zip(self._parts, self._marginals(table, self._sums(table)), strict=True)
         return [p.of(which).expected(own) for p, own in each]
 
-    def _marginals(self, table: Tables) -> list[Tables]:
-        """Return for each part the table of its axes, summed from the smallest that has them."""
-        found: dict[Any, Tables] = {tuple(range(table.ndim - self._lead)): table, None: table}
-        wanted = {p.axes for p in self._parts if p.axes is not None} - set(found)
-        for axes in sorted(wanted, key=len, reverse=True):
-            source = min((a for a in found if a and set(axes) <= set(a)), key=lambda a: found[a].size)
-            own = found[source]
-            for i in (i for i in reversed(range(len(source))) if source[i] not in axes):
-                own = own.sum(axis=self._lead + i)  # one by one: several at once are slow
-            found[axes] = own
-        return [found[p.axes] for p in self._parts]
+    def _sums(self, table: Tables) -> list[tuple[Axes, Axes, int]]:
+        """Return how the parts' tables are had from the whole: axes, those of a table with one more, and which.
+
+        Each begins with the smallest that has all its axes: large tables are summed as seldom as can be.
+        """
+        sizes = table.shape[self._lead :]
+        found, sums = {tuple(range(len(sizes)))}, []
+        for axes in sorted({p.of_all(len(sizes)) for p in self._parts}, key=len, reverse=True):
+            source = min((a for a in found if set(axes) <= set(a)), key=lambda a: prod(sizes[i] for i in a))
+            for i in reversed([i for i in source if i not in axes]):
+                less = tuple(a for a in source if a != i)
+                sums.append((less, source, self._lead + source.index(i)))
+                found.add(less)
+                source = less
+        return sums
+
+    def _marginals(self, table: Tables, sums: Sequence[tuple[Axes, Axes, int]]) -> list[Tables]:
+        """Return for each part the table of its axes."""
+        axes = table.ndim - self._lead
+        found: dict[Axes, Tables] = {tuple(range(axes)): table}
+        for less, source, axis in sums:
+            found[less] = summed(found[source], axis)
+        return [found[p.of_all(axes)] for p in self._parts]
 
     @of_small_products
     def stopped(self, start: Tables, judge: Callable[[list[Tables], np.ndarray], Floats], stop: Stop) -> Fit:

@@ -100,6 +100,11 @@ class Recipes:
     rounds: np.ndarray
     """The round of each recipe, from 1."""
 
+    @cached_property
+    def most_together(self) -> int:
+        """Return how many of the attributes some recipe shows."""
+        return int((self.ways > 0).sum(axis=1).max())
+
     def together(self, places: Sequence[int]) -> bool:
         """Return whether some recipe shows all of these."""
         return bool(self.ways[:, list(places)].all(axis=1).any())

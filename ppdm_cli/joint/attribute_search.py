@@ -18,7 +18,7 @@ from ppdm_cli.joint.recipes import FOLDS, Seen
 from ppdm_cli.joint.sample import Sample
 
 THRESHOLD = 10.0
-"""Nats by which the class must become likelier."""
+"""Nats by which the class must become likelier; as many in one fold, where no more judge."""
 CELLS = 400_000
 CELLS_A_RECORD = 20
 """A table of more cells is learnt from nothing: breast cancer's 466 records lost a point."""
@@ -80,8 +80,10 @@ class Growing:
         recipes, matrices = self._sample.recipes, self._sample.matrices
         if recipes is None:
             return int(np.prod([max(matrices[p].shape) for p in places]))
-        # records that show an attribute in another way are counted in a table of their own
-        return int(np.prod([max(max(w.told.shape) for w in recipes.attributes[p].each) for p in places]))
+        # what records show is counted in tables of its own, and none has more attributes than a record shows
+        shown = sorted((max(len(w.told) for w in recipes.attributes[p].each) for p in places), reverse=True)
+        original = [matrices[p].shape[1] for p in places]
+        return int(max(np.prod(original), np.prod(shown[: recipes.most_together])))
 
     def _tried(self, sets: Sequence[tuple[Found, Found]]) -> list[Found]:
         """Return the sets of two together, or the most promising of them."""
@@ -126,9 +128,9 @@ class Growing:
         while 2 <= len(best.places) < MOST_ATTRIBUTES:
             tried = self._tried([(best, c) for c in left if self._fits(best, c)])
             rises = [self.rise(t, best) for t in tried]
-            if not tried or max(rises) < THRESHOLD:
-                break
             order = sorted(range(len(tried)), key=lambda i: -rises[i])
+            if not order or rises[order[0]] < THRESHOLD * FOLDS / len(tried[order[0]].folds):
+                break
             best = tried[order[0]]
             useful = {tried[i].places[-1] for i in order[1 : 1 + FOLLOWERS] if rises[i] > 0}
             left = [c for c in left if c.places[0] in useful]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.estimating import forward
+from ppdm_cli.estimating import Tables, forward
 
 TINY = 1e-300
 Uniform = Callable[[int, np.ndarray], Floats]
@@ -40,13 +40,33 @@ class JointTable:
     """(classes, cells ...); each class sums to 1."""
 
     @cached_property
-    def _expected(self) -> Floats:
-        return np.asarray(forward(self.table, self.matrices), np.float64)
+    def _silent(self) -> list[np.ndarray]:
+        """Return for each place which published codes are the same whatever the original was: *withheld*."""
+        return [np.asarray((m == 1).all(axis=1)) for m in self.matrices]
+
+    @cached_property
+    def _expected(self) -> dict[int, tuple[list[int], Tables]]:
+        """Return by what is silent the places that are not, and the table to expect of what they publish."""
+        return {}
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
         """Return p(published codes | class), (records, classes)."""
-        cells: tuple[Any, ...] = (slice(None), *(codes[p] for p in self.places))
-        return np.ascontiguousarray(self._expected[cells].T)
+        own = [codes[p] for p in self.places]
+        which = np.zeros(len(own[0]), np.intp)
+        for place, (code, silent) in enumerate(zip(own, self._silent, strict=True)):
+            which += silent[code].astype(np.intp) << place
+        found = np.empty((len(which), len(self.table)))
+        for pattern in np.unique(which).tolist():
+            if pattern not in self._expected:
+                told = [i for i in range(len(own)) if not pattern >> i & 1]
+                hidden = tuple(1 + i for i in range(len(own)) if i not in told)
+                table = forward(self.table.sum(axis=hidden), [self.matrices[i] for i in told])
+                self._expected[pattern] = told, table
+            told, table = self._expected[pattern]
+            rows = np.flatnonzero(which == pattern)
+            cells: tuple[Any, ...] = (slice(None), *(own[i][rows] for i in told))
+            found[rows] = table[cells].T if told else table
+        return found
 
     def logs(self, codes: Sequence[Codes]) -> Floats:
         """log p(published codes | class), (records, classes)."""

@@ -93,7 +93,9 @@ class Sample:
     @property
     def classes(self) -> int:
         """Return how many labels there are, published or original, whichever are more."""
-        return max(self.label_matrix.shape)
+        published, original = self.label_matrix.shape
+        withheld = self.recipes is not None and not self.label.kept  # the last of those that are published
+        return max(published - withheld, original)
 
     @cached_property
     def label_counts(self) -> Floats:
