@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
@@ -116,12 +117,19 @@ class Attribute(
             "ask the owner for a release that declares it",
         )
 
-    def reaching(self, count: int) -> Domain:
-        """Return the domain with so many bins or values beyond it, made once."""
-        known: dict[int, Domain] = self.__dict__.setdefault("_reaching", {})
-        if count not in known:
-            known[count] = within(self.domain, self.beyond, count)
-        return known[count]
+    def reaching(self, count: int, united: Sequence[int] = ()) -> Domain:
+        """Return the domain with so many bins or values beyond it, or of its united bins, made once."""
+        known: dict[Any, Domain] = self.__dict__.setdefault("_reaching", {})
+        if (key := (count, *united)) not in known:
+            known[key] = whole = within(self.domain, self.beyond, count)
+            if united and isinstance(whole, Bins):
+                known[key] = whole.united(self._starts(count, united))
+        return known[key]
+
+    def _starts(self, count: int, united: Sequence[int]) -> list[int]:
+        """Return where what is published begins, counted from `count` bins or values before the domain."""
+        size, first = self.domain.ordinary, united or range(self.domain.ordinary)
+        return [*range(count), *(count + f for f in first), *range(count + size, 2 * count + size)]
 
     @cached_property
     def column(self) -> Domain:
@@ -129,10 +137,30 @@ class Attribute(
         beyond = 0 if self.beyond is UNSET else len(self.beyond.below)
         return self.reaching(beyond).with_null
 
-    def offset(self, channel: Channel) -> int:
-        """Return by how much the codes of `column` are above those that a channel publishes of it."""
-        whole, shown = self.column.ordinary, channel.shown(self.name).ordinary
-        return (whole - shown) // 2
+    def places(self, channel: Channel) -> np.ndarray:
+        """Return the code of `column` that shows each code of a channel: of a union its middle bin."""
+        return self._shown(channel)[0]
+
+    def own_codes(self, channel: Channel) -> np.ndarray:
+        """Return the code of a channel that each code of `column` shows; of what it never shows any."""
+        return self._shown(channel)[1]
+
+    def _shown(self, channel: Channel) -> tuple[np.ndarray, np.ndarray]:
+        count, united, place = 0, list[int](), channel.attributes.index(self.name)
+        if channel.spec is not None and channel.spec.reach is not None:
+            count, united = channel.spec.reach[place], channel.spec.united[place]
+        known: dict[Any, Any] = self.__dict__.setdefault("_places", {})
+        if (key := (count, *united)) not in known:
+            starts = np.array([*self._starts(count, united), self.domain.ordinary + 2 * count])
+            starts += (self.column.ordinary - starts[-1]) // 2
+            places, nulls = (starts[:-1] + starts[1:] - 1) // 2, self.domain.nulls
+            own = np.searchsorted(starts[1:-1], np.arange(self.column.size), side="right")
+            if nulls:
+                places = np.append(places, self.column.null_code)
+                own[self.column.null_code] = len(places) - 1
+            known[key] = places, own
+        found: tuple[np.ndarray, np.ndarray] = known[key]
+        return found
 
     @property
     def as_kept(self) -> Channel:
@@ -149,6 +177,6 @@ def channel(spec: Spec, known: Mapping[str, Attribute]) -> Channel:
     if spec.reach is None:
         published = spec.published(domain, matrix, own[0].beyond)
     else:
-        parts = [a.reaching(b) for a, b in zip(own, spec.reach, strict=True)]
+        parts = [a.reaching(b, u) for a, b, u in zip(own, spec.reach, spec.united, strict=True)]
         published = Product(parts) if several else parts[0]
     return Channel(" x ".join(spec.attributes), domain, published, spec, matrix, several)

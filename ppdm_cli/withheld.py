@@ -37,12 +37,9 @@ class Published:
 
     def of(self, recipe: Dealt, name: str, rows: np.ndarray) -> Codes:
         """Return what its records published of an attribute, as codes of what the recipe publishes of it."""
-        attribute, channel = self.sidecar.by_name[name], recipe.through[name]
-        shown, whole = channel.shown(name), self.codes[name][rows]
-        own = (whole - whole.dtype.type(attribute.offset(channel))).astype(code_type(shown.size))
-        if shown.nulls:
-            own[whole == attribute.column.null_code] = shown.null_code
-        return own
+        channel = recipe.through[name]
+        own = self.sidecar.by_name[name].own_codes(channel).astype(code_type(channel.shown(name).size))
+        return own.take(self.codes[name][rows])
 
 
 def published(batch: Batch, sidecar: Sidecar, names: Sequence[str]) -> Published:
@@ -63,26 +60,23 @@ def _codes(batch: Batch, sidecar: Sidecar, attribute: Attribute, numbers: np.nda
     domain, name = attribute.column, attribute.name
     encoded = domain.encode(batch.column(name))
     codes = encoded.codes
-    first, last = np.ones(len(sidecar.dealt), np.int64), np.zeros(len(sidecar.dealt), np.int64)
+    laws, which = dict[int, tuple[int, np.ndarray]](), np.zeros(len(sidecar.dealt), np.intp)
     for recipe in sidecar.dealt:
         if name in recipe.through:
-            channel = recipe.through[name]
-            first[recipe.number] = attribute.offset(channel)
-            last[recipe.number] = first[recipe.number] + channel.shown(name).ordinary - 1
-    listed = first <= last
-    null = codes == domain.null_code
-    inside = (codes >= first[numbers]) & (codes <= last[numbers])
-    inside[encoded.outside] = False
-    may_be_null = ~listed[numbers] | (attribute.nulls is True)
-    wrong = np.flatnonzero(np.where(null, ~may_be_null, ~inside))
+            places = attribute.places(recipe.through[name])
+            which[recipe.number] = laws.setdefault(id(places), (1 + len(laws), places))[0]
+    possible = np.zeros((1 + len(laws), domain.size), bool)
+    possible[0, domain.null_code] = True  # withheld
+    for number, places in laws.values():
+        possible[number, places] = True
+    fits = possible[which[numbers], codes]
+    fits[encoded.outside] = False
+    wrong = np.flatnonzero(~fits)
     if wrong.size:
         row = int(wrong[0])
         what = "a value that its recipe withholds"
-        if listed[numbers[row]]:
-            what = (
-                "no value, which its recipe publishes"
-                if null[row]
-                else "a value that its recipe never publishes"
-            )
+        if which[numbers[row]]:
+            null = codes[row] == domain.null_code
+            what = "no value, which its recipe publishes" if null else "a value that its recipe never publishes"
         raise MismatchError(f"the column {quoted(name)} has {what}, in {batch.where(row)}", AGAIN)
     return codes

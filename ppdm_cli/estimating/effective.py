@@ -6,7 +6,7 @@ counts also hear the records that show only some of the attributes.
 
 Where there are rounds this is so of the last that shows a table, given what earlier rounds published: its
 recipes were chosen by that, and records that chose them are no fair sample any more. So intervals and unbiased
-estimates are from that round alone; the likelihood of all records is as it was.
+estimates are from that round alone, or the last that unites no bins; the likelihood is that of all records.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.errors import RefusedError, UsageError, listed
+from ppdm_cli.errors import UsageError, listed
 from ppdm_cli.estimating.estimators import ESTIMATORS, expectation_maximisation
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals
 from ppdm_cli.estimating.mixture import Mixture, Several
-from ppdm_cli.estimating.recipes import Kind
+from ppdm_cli.estimating.recipes import Kind, fair, never_together
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -104,11 +104,8 @@ def estimates(
     showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in names])
     wanted = [Wanted.of(showing, group) for group in asked]
     for w in wanted:
-        if not any(len(k.axes) == len(w.places) for k in w.kinds):
-            raise RefusedError(
-                f"{listed(w.names[w.kept :])} were never published together in one record",
-                "estimate fewer of them together, or ask the owner for recipes that show them together",
-            )
+        if not fair(w.kinds, len(w.places)):
+            raise never_together(w.names[w.kept :])
     cells = sum(prod(w.kinds[i].shape) for w in wanted for i in w.used)
     if cells > MOST_CELLS:
         raise UsageError(
@@ -164,7 +161,6 @@ def _slice(wanted: Wanted, counts: Counted, place: int, estimator: str, coverage
     """Return the estimate of one combination of what was kept, flat."""
     kept, sizes = wanted.kept, wanted.sizes[wanted.kept :]
     kinds = [wanted.kinds[i] for i in wanted.used]
-    whole = [len(k.axes) == len(wanted.places) for k in kinds]
     n = float(counts.kept[place])
     own = [c.reshape(-1, prod(c.shape[kept:]))[place] for c in counts.cells]
     lams = counts.lam / np.maximum([c.sum() for c in counts.cells], 1)
@@ -172,8 +168,7 @@ def _slice(wanted: Wanted, counts: Counted, place: int, estimator: str, coverage
         Mixture(sizes, Kind(tuple(a - kept for a in k.axes[kept:]), k.ways[kept:], k.first[kept:]), float(lam))
         for k, lam in zip(kinds, lams, strict=True)
     ]
-    last = max(k.round for k, w in zip(kinds, whole, strict=True) if w)
-    shown = [i for i, w in enumerate(whole) if w and kinds[i].round == last]
+    shown = fair(kinds, len(wanted.places))
     law = Several([laws[i] for i in shown], np.array([own[i].sum() for i in shown], float))
     observed = np.concatenate([own[i] for i in shown]).astype(np.float64)
     m = float(observed.sum())

@@ -69,8 +69,8 @@ class Mixture:
 
     @property
     def whole(self) -> bool:
-        """Return whether the kind shows all attributes."""
-        return len(self.kind.axes) == len(self.sizes)
+        """Return whether the kind shows all values of all attributes."""
+        return len(self.kind.axes) == len(self.sizes) and not self.kind.unites
 
     @property
     def outputs(self) -> int:
@@ -157,6 +157,8 @@ class Mixture:
         return np.asarray((found + (1 - self._lam) * (noise.ravel() - 2 * c * raw + c**2)) / self._lam**2)
 
 
+WRITTEN = 1 << 16
+"""A law of no more entries is written out."""
 UNPUBLISHED = "it is what several recipes show together: nothing publishes by it"
 
 
@@ -183,7 +185,12 @@ class Several(Matrix):
         return np.stack([self.solve(unit) for unit in np.eye(self.outputs)], axis=1)
 
     def dense(self) -> Floats:
-        return np.stack([self.forward(unit) for unit in np.eye(self.inputs)], axis=1)
+        return np.stack([self._forward(unit) for unit in np.eye(self.inputs)], axis=1)
+
+    @cached_property
+    def _written(self) -> Floats | None:
+        """Return the law itself where it is small: EM takes thousands of steps, and each kind costs calls."""
+        return self.dense() if self.inputs * self.outputs <= WRITTEN else None
 
     def alone(self, axis: int, observed: Floats) -> tuple[Several, Floats]:
         """Return the law of one of the attributes, and its own counts."""
@@ -225,12 +232,17 @@ class Several(Matrix):
         raise NotImplementedError(UNPUBLISHED)
 
     def forward(self, original: Floats, axis: int = 0) -> Floats:
+        return self._forward(original) if self._written is None else self._written @ original
+
+    def _forward(self, original: Floats) -> Floats:
         return np.concatenate([s * k.forward(original) for k, s in zip(self.kinds, self._shares, strict=True)])
 
     def _split(self, values: Floats) -> list[Floats]:
         return np.split(values, self._ends[:-1])
 
     def backward(self, values: Floats, axis: int = 0) -> Floats:
+        if self._written is not None:
+            return np.asarray(values @ self._written)
         each = zip(self.kinds, self._shares, self._split(values), strict=True)
         return np.asarray(sum(s * k.backward(v) for k, s, v in each))
 

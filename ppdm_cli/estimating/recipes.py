@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.errors import RefusedError, listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,11 @@ class Way:
     """p(published code) where the coin says noise; None for what is under no coin."""
     unchanged: np.ndarray | None = None
     """For each original code the published one that shows the same value; None where they are equal."""
+
+    @cached_property
+    def unites(self) -> bool:
+        """Return whether several values are published as one: what is published tells no shares of each."""
+        return self.unchanged is not None and len({*self.unchanged.tolist()}) < len(self.unchanged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +87,33 @@ class Kind:
     def shape(self) -> tuple[int, ...]:
         return tuple(len(w.told) for w in self.ways)
 
+    @property
+    def unites(self) -> bool:
+        return any(w.unites for w in self.ways)
+
     def codes(self, columns: Sequence[Codes], start: np.ndarray) -> np.ndarray:
         """Return one code for each combination that is shown, after those of `start`."""
         for axis, first, size in zip(self.axes, self.first, self.shape, strict=True):
             start = start * size + (columns[axis] - first)
         return start
+
+
+def fair(kinds: Sequence[Kind], attributes: int) -> list[int]:
+    """Return the kinds that show all attributes value by value, of the last round that has any.
+
+    Earlier rounds had a say in what the last one shows: given them, it is a fair sample.
+    """
+    whole = [i for i, k in enumerate(kinds) if len(k.axes) == attributes and not k.unites]
+    last = max((kinds[i].round for i in whole), default=0)
+    return [i for i in whole if kinds[i].round == last]
+
+
+def never_together(names: Sequence[str]) -> RefusedError:
+    """Return the error of a question about attributes that no record shows together."""
+    return RefusedError(
+        f"{listed(names)} were never published together in one record, each value by value",
+        "ask for fewer of them together, or ask the owner for recipes that show them so",
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,31 +24,34 @@ class Showing:
     axes: tuple[Channel, ...]
     sidecar: Sidecar
     recipes: Recipes
-    starts: np.ndarray
-    """By recipe and attribute what a column's code becomes the recipe's own by, its first one included."""
+    own: tuple[np.ndarray, ...]
+    """For each attribute the code over all its ways, by way, counted from 1, and the column's code."""
 
     @classmethod
     def of(cls, sidecar: Sidecar, axes: Sequence[Channel]) -> Showing:
         """Return what the recipes show of these attributes; what was kept is shown by all."""
         dealt = sidecar.dealt
-        lam, shape = np.ones(len(dealt)), (len(dealt), len(axes))
-        ways, starts = np.zeros(shape, np.uint8), np.zeros(shape, np.int64)
+        lam, ways = np.ones(len(dealt)), np.zeros((len(dealt), len(axes)), np.uint8)
         found: list[dict[bytes, Way]] = [{} for _ in axes]
+        shown: list[dict[bytes, Channel]] = [{} for _ in axes]
         for recipe in dealt:
             lam[recipe.number] = _coin(recipe)
             for place, axis in enumerate(axes):
                 if (way := _way(recipe, axis)) is not None:
                     key = way.told.tobytes() + bytes([way.noise is not None])
                     found[place].setdefault(key, way)
+                    if not axis.kept:
+                        shown[place].setdefault(key, recipe.through[axis.name])
                     ways[recipe.number, place] = 1 + list(found[place]).index(key)
         attributes = tuple(Ways(tuple(f.values())) for f in found)
-        for recipe in dealt:
-            for place, axis in enumerate(axes):
-                if not axis.kept and (way_number := ways[recipe.number, place]):
-                    offset = sidecar.by_name[axis.name].offset(recipe.through[axis.name])
-                    starts[recipe.number, place] = attributes[place].first[way_number - 1] - offset
+        own = []
+        for axis, all_ways, channels in zip(axes, attributes, shown, strict=True):
+            rows = [np.full(0 if axis.kept else sidecar.by_name[axis.name].column.size, all_ways.withheld)]
+            each = zip(all_ways.first, channels.values(), strict=False)
+            rows += [first + sidecar.by_name[axis.name].own_codes(c) for first, c in each]
+            own.append(np.stack(rows).astype(code_type(all_ways.withheld + 1)))
         rounds = np.array([d.round for d in dealt])
-        return cls(tuple(axes), sidecar, Recipes(attributes, ways, lam, rounds), starts)
+        return cls(tuple(axes), sidecar, Recipes(attributes, ways, lam, rounds), tuple(own))
 
     @property
     def columns(self) -> list[str]:
@@ -63,12 +66,7 @@ class Showing:
             if axis.kept:
                 found.append(axis.domain.encode(batch.column(axis.name), clip=True).codes)
                 continue
-            attribute, ways = self.sidecar.by_name[axis.name], self.recipes.attributes[place]
-            own, way = seen.codes[axis.name].astype(np.int64), self.recipes.ways[seen.recipes, place]
-            codes = own + self.starts[seen.recipes, place]
-            if attribute.nulls is True:  # the last code of each way
-                codes = np.where(own == attribute.column.null_code, ways.first[way] - 1, codes)
-            found.append(np.where(way == 0, ways.withheld, codes).astype(code_type(ways.withheld + 1)))
+            found.append(self.own[place][self.recipes.ways[seen.recipes, place], seen.codes[axis.name]])
         return seen.recipes, found
 
 

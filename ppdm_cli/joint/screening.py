@@ -8,20 +8,24 @@ of it: noise and told records have other means, so that a main effect alone woul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import sqrt
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import Way
+from ppdm_cli.estimating import TINY, Way
+from ppdm_cli.joint.attribute_search import fitted
 from ppdm_cli.joint.recipes import Seen
 from ppdm_cli.joint.sample import Sample
 
 COSINES = 3
 FEW_VALUES = 12
 """Values without an order, or fewer than so many, are compared each by itself."""
+STEPS = 60
+FEWEST_EXPECTED = 5.0
+"""A function is looked at where it stands for so many records of each class."""
 FEWEST = 20
 """Of a class with fewer records nothing is said."""
 
@@ -33,6 +37,8 @@ class Tells:
     alone: dict[str, float]
     together: dict[tuple[str, str], float]
     """What two attributes tell beyond what each tells alone, where some records show both."""
+    shares: dict[str, Floats] = field(default_factory=dict)
+    """How records are spread over the values of each attribute in order, null left out."""
 
     def ranked(self) -> tuple[list[str], dict[str, float]]:
         """Return the attributes, those that tell most first, and what each tells, alone or with another."""
@@ -58,7 +64,17 @@ def screened(sample: Sample) -> Tells:
         ordered = [sample.channels[p].domain.ordered > 0 for p in (a, b)]
         penalty = 2.0 if len(tables) == 1 else 1.4
         together[names[a], names[b]] = sum(_told(s, ordered, shares, penalty) for s in tables)
-    return Tells(alone, together)
+    in_order = [p for p, c in enumerate(sample.channels) if c.domain.ordered]
+    return Tells(alone, together, {names[p]: _spread(sample, p, shares) for p in in_order})
+
+
+def _spread(sample: Sample, place: int, shares: Floats) -> Floats:
+    """Return the shares of an attribute's values, by a few steps of EM: the end of it is jagged."""
+    seen, values = sample.seen([place]), sample.matrices[place].shape[1]
+    start = shares[:, None] * np.full(values, 1 / values)
+    found = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, STEPS).sum(axis=0)
+    found = found[: sample.channels[place].domain.ordinary]
+    return np.asarray(found / max(found.sum(), TINY))
 
 
 def _cells(seen: Seen) -> Sequence[Way]:
@@ -104,10 +120,15 @@ def _told(seen: Seen, ordered: Sequence[bool], shares: Floats, penalty: float) -
     means = _project(counts, functions) / n.reshape(-1, *(1,) * len(ways))
     mean = _project(whole, functions)
     variance = np.maximum(_project(whole, [f**2 for f in functions]) - mean**2, 1e-12)[0]
+    # what a handful of records decide has a law far from a normal one, and stands out by chance (Cochran 1954)
+    largest = np.array(1.0)
+    for own in functions:
+        largest = np.multiply.outer(largest, (own**2).max(axis=0, initial=0.0))
+    dense = n.min() * variance >= FEWEST_EXPECTED * largest
     if len(ways) == 2:
         means = means - _by_main_effects(counts, n, lam, ways, functions)
     deviations = means - np.tensordot(n / n.sum(), means, 1)
-    squares = (n.reshape(-1, *(1,) * len(ways)) * deviations**2).sum(axis=0) / variance
+    squares = ((n.reshape(-1, *(1,) * len(ways)) * deviations**2).sum(axis=0) / variance)[dense]
     free = squares.size * (len(there) - 1)
     return float(squares.sum() - free) / 2 - penalty * sqrt(free / 2)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb, exp
 from typing import TYPE_CHECKING, Any, Literal
@@ -89,6 +89,8 @@ class Publisher:
     """Domains by attribute; without an order where nothing can be published beyond them."""
     class_: str | None
     epsilon: float
+    united: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """By attribute the first bin of each union, where bins are published as one."""
 
     @classmethod
     def of(cls, known: Known, class_: str | None, epsilon: float) -> Publisher:
@@ -140,15 +142,19 @@ class Publisher:
         names, k = [n for n in widths if n != self.class_], len(sets[0])
         alike = len({s.gamma for s in specs}) == 1 and all(len(w) == 1 for w in widths.values())
         if len(specs) > 1 and alike and [*sets] == [*combinations(names, k)]:
-            half_width = [widths[n].pop() for n in [*names, *self.riding]]
-            channel = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
+            every = [*names, *self.riding]
+            half_width = [widths[n].pop() for n in every]
+            channel: dict[str, Any] = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
+            if any(n in self.united for n in every):
+                channel["unions"] = [[*self.united.get(n, ())] for n in every]
             return [Recipe(weight=1, choose=k, of=names, with_=self.riding or UNSET, channel=channel)]
         return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]
 
     def _box(self, names: Sequence[str]) -> BoxSpec:
         domains, ordered = zip(*(self.known[n] for n in names), strict=True)
         gamma = exp(min(self.epsilon, 700.0))
-        return BoxSpec.of(names, domains, ordered, gamma, riding=len(self.riding))
+        unions = [self.united.get(n, ()) for n in names]
+        return BoxSpec.of(names, domains, ordered, gamma, riding=len(self.riding), unions=unions)
 
     def beyond(self, recipes: Sequence[Recipe]) -> dict[str, Beyond | UnsetType]:
         """Return what each attribute publishes beyond its domain, in any of the recipes."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli.arrays import Addresses, Codes, code_type
-from ppdm_cli.channels import uniform_below_wide
+from ppdm_cli.channels import Channel, uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, uniform
 from ppdm_cli.domain import Bins
 from ppdm_cli.perturbing.keys import Ready, attribute_facts, prepared
@@ -69,7 +69,7 @@ class Withholder:
             coins = [key.derive("recipe", digested(r, plan.facts)) for r in own]
         self._lots = [Lot(c, [d.weight for d in r]) for c, r in zip(coins, rounds, strict=True)]
         known = {a.name: a for a in plan.attributes}
-        self._ready = [[prepared(c, known, key) for c in d.channels] for d in plan.dealt]
+        self._ready = [[(prepared(c, known, key), _places(c, known)) for c in d.channels] for d in plan.dealt]
         self._columns = {
             n: (known[n], key.derive("representative", *attribute_facts(known[n]))) for n in plan.through
         }
@@ -97,33 +97,35 @@ class Withholder:
         }
         for number, ready in enumerate(self._ready):
             rows = order[ends[number] : ends[number + 1]]
-            for one in ready if len(rows) else []:
-                self._publish(one, rows, codes, addresses, out)
+            for one, places in ready if len(rows) else []:
+                _publish(one, places, rows, codes, addresses, out)
         columns = {n: self._decoded(a, key, out[n], addresses) for n, (a, key) in self._columns.items()}
         return columns | {COLUMN: pa.array(numbers)}
-
-    def _publish(
-        self,
-        ready: Ready,
-        rows: np.ndarray,
-        codes: Mapping[str, Codes],
-        addresses: Addresses,
-        out: Mapping[str, np.ndarray],
-    ) -> None:
-        """Draw what a channel publishes of some rows into the columns' codes."""
-        channel = ready.channel
-        true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
-        drawn = channel.drawn(true, Coins(ready.keys["perturb"]), addresses[rows])
-        parts = zip(channel.attributes, channel.published.parts, channel.published.split(drawn), strict=True)
-        for name, shown, part in parts:
-            attribute = self._columns[name][0]
-            placed = part.astype(out[name].dtype) + out[name].dtype.type(attribute.offset(channel))
-            if shown.nulls:
-                placed[part == shown.null_code] = attribute.column.null_code
-            out[name][rows] = placed
 
     def _decoded(self, attribute: Attribute, key: bytes, codes: Codes, addresses: Addresses) -> pa.Array:
         domain, within = attribute.column, None
         if isinstance(domain, Bins) and domain.representative == "random":
             within = uniform(Coins(key), addresses, codes)
         return domain.column(codes, within)
+
+
+def _places(channel: Channel, known: Mapping[str, Attribute]) -> list[np.ndarray]:
+    """Return for each attribute the code of its column that shows each code of the channel."""
+    each = [(known[n], known[n].places(channel)) for n in channel.attributes]
+    return [places.astype(code_type(a.column.size)) for a, places in each]
+
+
+def _publish(
+    ready: Ready,
+    places: Sequence[np.ndarray],
+    rows: np.ndarray,
+    codes: Mapping[str, Codes],
+    addresses: Addresses,
+    out: Mapping[str, np.ndarray],
+) -> None:
+    """Draw what a channel publishes of some rows into the columns' codes."""
+    channel = ready.channel
+    true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
+    drawn = channel.published.split(channel.drawn(true, Coins(ready.keys["perturb"]), addresses[rows]))
+    for name, own, shown in zip(channel.attributes, drawn, places, strict=True):
+        out[name][rows] = shown.take(own)

@@ -14,8 +14,17 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import fold
-from ppdm_cli.errors import RefusedError, UsageError, listed, quoted, unknown_column
-from ppdm_cli.estimating import FEWEST, Coverage, Showing, axes_of, axis_of, with_kept
+from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown_column
+from ppdm_cli.estimating import (
+    FEWEST,
+    Coverage,
+    Showing,
+    axes_of,
+    axis_of,
+    fair,
+    never_together,
+    with_kept,
+)
 from ppdm_cli.querying.asked import (
     REGRESSIONS,
     Aggregate,
@@ -284,14 +293,9 @@ def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], 
     axes = tuple(axis_of(sidecar, n) for n in names)
     showing = Showing.of(sidecar, axes)
     kinds, which = showing.recipes.kinds(range(len(axes)), ALIKE, by_round=True)
-    whole = [i for i, kind in enumerate(kinds) if len(kind.axes) == len(axes)]
-    # earlier rounds had a say in what the last one shows: given them, it is a fair sample
-    whole = [i for i in whole if kinds[i].round == max(kinds[i].round for i in whole)]
+    whole = fair(kinds, len(axes))
     if not whole:
-        raise RefusedError(
-            f"{listed(names)} were never published together in one record",
-            "ask for fewer of them together, or ask the owner for recipes that show them together",
-        )
+        raise never_together(names)
     places = np.full(len(kinds), -1)
     places[whole] = np.arange(len(whole))
     return axes, Shown(showing, tuple(kinds[i] for i in whole), places[which])

@@ -26,8 +26,8 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel, left_inverse
 from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.errors import RefusedError, UsageError, listed, quoted
-from ppdm_cli.estimating import Showing, Way, axes_of, axis_of, columns_of, encoded
+from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.estimating import Showing, Way, axes_of, axis_of, columns_of, encoded, never_together
 from ppdm_cli.querying.asked import Aggregate, Column, Condition, named
 from ppdm_cli.querying.conditions import nulls
 from ppdm_cli.querying.scope import Scope, numeric
@@ -170,10 +170,7 @@ class Reader:
         sums = np.tensordot(records, told, 1)
         if not (sums > 0).all():
             one, other = (self.sources[i] for i in np.argwhere(sums <= 0)[0])
-            raise RefusedError(
-                f"{listed(dict.fromkeys([one.name, other.name]))} were never published together in one record",
-                "name fewer columns, or ask the owner for recipes that show them together",
-            )
+            raise never_together([*dict.fromkeys([one.name, other.name])])
         return np.asarray(told * records.sum() / sums)
 
 
@@ -255,6 +252,8 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
         first = [0] * len(sources)
         for axis, way, start in zip(kind.axes, kind.ways, kind.first, strict=True):
             place = len(plain) + axis
+            if way.unites:
+                continue  # it shows no numbers of its own: as if it were withheld
             shown[place], first[place] = Scores.shown(sources[place], way, lam), start
         found.append(Kind(lam, kind.round, shown, first))
     return Reader(sources, found, showing, which)
