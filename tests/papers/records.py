@@ -157,6 +157,9 @@ def wanted(folder: Path | None) -> Iterator[tuple[Any, ...]]:
                 yield from (
                     (f"{what} k={k}", "adult", epsilon, seed) for what in ("marginals", "pairs") for k in (1, 2)
                 )
+    if full and folder is not None:  # quickly made, and as different from seed to seed as what is asked of them
+        for seed in range(6, 41):
+            yield from (("marginals k=1", "adult", epsilon, seed) for epsilon in EPSILONS)
 
 
 def main() -> None:
