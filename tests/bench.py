@@ -123,6 +123,44 @@ def parquet(folder: Path) -> None:
     line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
     many.unlink()
     miner(folder, like)
+    whole_records(folder, data, like)
+
+
+def whole_records(folder: Path, data: Path, perturb: Sequence[object]) -> None:
+    """Two attributes a record by one coin, and what a miner's tree takes to be learnt from it."""
+    plan, release = folder / "records.toml", folder / "records.parquet"
+    plan.write_text(PLAN.replace("gamma = 9", "record_epsilon = 2\npublish = 2"))
+    run([*PPDM, "perturb", data, "-o", release, "--plan", plan, "--force"])
+    like = [*PPDM, "perturb", data, "-o", folder / "next.parquet", "--like", release, "--force"]
+    ratio, ours, theirs = compare(like, perturb)
+    line(
+        f"`perturb --publish 2` {ROWS // 10**6}M x 10 Parquet to `perturb`",
+        "1",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+    for records, bound in ((100_000, "2"), (1_000_000, "5")):
+        some, tree = folder / "some.parquet", folder / "tree.json"
+        for way in (["--publish", "2"], ["--rounds", "3"]):
+            seconds = 0.0
+            for function in (2, 4):
+                generate = ["generate", "--function", function, "--records", records, "--seed", 7, "--force"]
+                run([*PPDM, *generate, "-o", some])
+                domains = [o for row in PLAN.splitlines() if ".domain" in row for o in _domain(row)]
+                asked = ["--record-epsilon", 4, *way, "--class", "group", "--keep", "group", "--bins", 24]
+                run([*PPDM, "perturb", some, "-o", release, *asked, *domains, "--force"])
+                train = [*PPDM, "train-tree", release, "-o", tree, "--force"]
+                seconds = max(seconds, statistics.median(run(train)[0] for _ in range(3)))
+            line(
+                f"`train-tree RELEASE` of {records:,} records, {' '.join(way)}, F2 and F4",
+                f"{bound} s",
+                f"{seconds:.2f} s at most, with the command's start",
+            )
+
+
+def _domain(row: str) -> list[str]:
+    """Return an option from a line of the plan."""
+    name, values = row.split(".domain = ")
+    return ["--domain", f"{name}={values.strip('[]').replace(', ', ':')}"]
 
 
 def miner(folder: Path, perturb: Sequence[object]) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ppdm_cli import perturb, train_tree
 from ppdm_cli.channels.band import Band
@@ -322,3 +324,58 @@ def test_of_very_many_attributes_those_that_say_most_are_taken() -> None:
     taught = train_tree(release.frame, sidecar=release.sidecar)
     assert set(taught.attributes) >= set(telling)
     assert any("128 other attributes say more" in r for r in taught.remarks)
+
+
+@given(st.integers(0, 1 << 30), st.integers(2, 4))
+@settings(max_examples=30)
+def test_a_step_over_sub_tables_is_the_one_that_sums_each_from_the_whole(seed: int, axes: int) -> None:
+    """Marginals are summed from one another and their rises added the same way back: whatever the sets."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(2, 5, axes)
+    sets = [c for k in range(1, axes + 1) for c in combinations(range(axes), k) if rng.random() < 0.5] or [(0,)]
+    parts, start = [], rng.dirichlet(np.ones(int(sizes.prod())), 2).reshape(2, *sizes)
+    for own in sets:
+        matrices = [rng.dirichlet(np.ones(int(sizes[a]) + 1), int(sizes[a])).T for a in own]
+        parts.append(Part(matrices, shares(rng.random((2, *(len(m) for m in matrices)))) / len(sets), own))
+    expected = np.zeros_like(start)
+    for part, own in zip(parts, sets, strict=True):
+        hidden = tuple(1 + a for a in range(axes) if a not in own)
+        told = forward(start.sum(axis=hidden), part.matrices)
+        back = forward(part.observed / told, [m.T for m in part.matrices])
+        expected += back.reshape(2, *(int(sizes[a]) if a in own else 1 for a in range(axes)))
+    np.testing.assert_allclose(Steps(*parts)(start, 1), start * expected, rtol=2e-5)
+
+
+def test_records_are_as_likely_as_the_whole_table_has_them_whatever_they_show() -> None:
+    """Some codes tell nothing, as *withheld* does: the table of those that do tell is enough."""
+    rng = np.random.default_rng(5)
+    silent = [np.concatenate([m, np.ones((1, m.shape[1]))]) for m in MATRICES]
+    model = JointTable((0, 1, 2), tuple(silent), table(5))
+    codes = [rng.integers(0, len(m), 500).astype(np.uint8) for m in silent]
+    whole = forward(table(5), silent)
+    expected = whole[(slice(None), *codes)].T
+    np.testing.assert_allclose(model.likelihood(codes), expected, rtol=1e-12)
+    hidden = np.sum([c == len(m) - 1 for c, m in zip(codes, silent, strict=True)], axis=0)
+    assert {*hidden.tolist()} == {*range(4)}
+
+
+def test_a_miners_small_products_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is set outside holds again afterwards, also after an error."""
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    def threads() -> list[int]:
+        return [i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"]
+
+    seen = []
+
+    def judge(expected: Any, _: Any) -> Any:
+        seen.append(threads())
+        raise ValueError
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        with pytest.raises(ValueError):
+            Steps(Part(MATRICES, np.ones((1, *(len(m) for m in MATRICES))))).stopped(
+                np.ones((1, *INPUTS)), judge, STOP
+            )
+        assert threads() == before and seen and all(n == 1 for n in seen[0])
