@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import exp, isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,14 +176,18 @@ def _of_recipes(sidecar: Sidecar, prior: float) -> dict[str, Any]:
     """
     total = sum(d.weight for d in sidecar.dealt)
     cells = sum(d.weight * len(d.attributes) for d in sidecar.dealt) / total
-    alone = max(a["gamma"] for a in of_attributes(sidecar, prior))
+    privacy, each = sidecar.privacy, 1
+    if privacy is not UNSET and privacy.rows is not UNSET:
+        each = privacy.rows  # of a person, who may have the same value in each
+    alone = float(max(a["gamma"] for a in of_attributes(sidecar, prior)))
     together = max(c.matrix.amplification for d in sidecar.dealt for c in d.channels)
+    alone, together = (exp(min(each * log(g), 700.0)) for g in (alone, together))
     return {
         "recipes": len(sidecar.dealt),
         "rounds": len(in_rounds(sidecar.dealt)),
         "united_bins": united_bins(sidecar),
         "published_cells": cells / len(sidecar.perturbed),
-        "posterior_alone": worst_posterior(float(alone), prior),
+        "posterior_alone": worst_posterior(alone, prior),
         "posterior_confirmed": worst_posterior(together, prior),
     }
 
@@ -279,7 +283,6 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
     whose = f"the {counted(record['rows'], 'record')} of a person" if record["unit"] == "person" else "a record"
     of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
     worst = at_most(record["worst_posterior"])
-    worst = "over 99.9%" if worst == "100%" else worst  # rounded: no finite gamma proves
     return [
         f"Over the {attributes} of {whose}{of_copies or ','} gamma is {record['perturbed_gamma']} "
         f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
@@ -306,7 +309,10 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any], prior: float)
         )
     if united := united_bins(sidecar):
         each = (f"{quoted(n)} on {u} of {sidecar.by_name[n].domain.ordinary} bins" for n, u in united.items())
-        lines.append(f"Where few records were, bins were united for some recipes: {', '.join(each)}.")
+        lines.append(
+            f"Where few records were, bins were united in some recipes: {', '.join(each)}. What stays there is "
+            "the union, and estimates of single bins come from the other recipes."
+        )
     if sizes[-1] > 1:
         lines.append(
             f"Of one attribute a belief of {percent(prior)} becomes at most "

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 Item = TypeVar("Item")
@@ -39,10 +40,35 @@ def of_small_products(function: Callable[P, Result]) -> Callable[P, Result]:
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Result:
-        with _libraries().limit(limits=1, user_api="blas"):
+        _ONE_THREAD.enter()
+        try:
             return function(*args, **kwargs)
+        finally:
+            _ONE_THREAD.leave()
 
     return called
+
+
+class _OneThread:
+    """The limit of BLAS, which is the whole process's: from when the first enters until the last has left."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = Lock(), 0, None
+
+    def enter(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_ONE_THREAD = _OneThread()
 
 
 @cache

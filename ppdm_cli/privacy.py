@@ -20,7 +20,8 @@ def worst_posterior(gamma: float, prior: float) -> float:
     """Return the largest posterior that gamma allows for a property of that prior (maths 2)."""
     if math.isinf(gamma):
         return 1.0
-    return gamma * prior / (1 - prior + gamma * prior)
+    found = gamma * prior / (1 - prior + gamma * prior)
+    return min(found, math.nextafter(1.0, 0.0)) if prior < 1 else found  # no finite gamma proves
 
 
 def gamma_from_rhos(rho1: float, rho2: float) -> float:

@@ -119,11 +119,12 @@ class Attribute(
 
     def reaching(self, count: int, united: Sequence[int] = ()) -> Domain:
         """Return the domain with so many bins or values beyond it, or of its united bins, made once."""
-        known: dict[Any, Domain] = self.__dict__.setdefault("_reaching", {})
+        known: dict[tuple[int, ...], Domain] = self.__dict__.setdefault("_reaching", {})
         if (key := (count, *united)) not in known:
-            known[key] = whole = within(self.domain, self.beyond, count)
+            whole = within(self.domain, self.beyond, count)
             if united and isinstance(whole, Bins):
-                known[key] = whole.united(self._starts(count, united))
+                whole = whole.united(self._starts(count, united))
+            known[key] = whole
         return known[key]
 
     def _starts(self, count: int, united: Sequence[int]) -> list[int]:

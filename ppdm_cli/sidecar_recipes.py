@@ -19,6 +19,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.channels import KINDS, Channel, Name, Recorded, Spec
+from ppdm_cli.errors import quoted
 from ppdm_cli.sidecar_attributes import Attribute, channel, named
 
 MOST_RECIPES = 1 << 12
@@ -154,9 +155,20 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
                 raise ValueError("a recipe names an attribute twice, or one that the release does not have")
             channels = tuple(_in_use(s, known) for s in specs)
             found.append(Dealt(len(found), weight, channels, 1 if recipe.round is UNSET else recipe.round))
+    _check_unions(found)
     if sum(d.weight for d in found) > LARGEST_TOTAL:
         raise ValueError("the weights of the recipes are too large")
     return found
+
+
+def _check_unions(recipes: Sequence[Dealt]) -> None:
+    """Check that whatever is published united is published bin by bin too: else nothing tells its values."""
+    whole, united = set[str](), set[str]()
+    for spec in (c.spec for d in recipes for c in d.channels if c.spec is not None):
+        for name, starts in zip(spec.attributes, spec.united, strict=True):
+            (united if starts else whole).add(name)
+    if alone := sorted(united - whole):
+        raise ValueError(f"{quoted(alone[0])} is published on united bins alone")
 
 
 def in_rounds(recipes: Sequence[Dealt]) -> list[list[Dealt]]:

@@ -69,6 +69,7 @@ def _codes(batch: Batch, sidecar: Sidecar, attribute: Attribute, numbers: np.nda
     possible[0, domain.null_code] = True  # withheld
     for number, places in laws.values():
         possible[number, places] = True
+    codes[encoded.outside] = 0
     fits = possible[which[numbers], codes]
     fits[encoded.outside] = False
     wrong = np.flatnonzero(~fits)

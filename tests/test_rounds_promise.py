@@ -23,7 +23,7 @@ NAMES = "abc"
 DOMAIN = Categories(pa.string(), ["0", "1"], False)
 KNOWN = {n: Attribute(name=n, role="perturbed", domain_from="declared", **DOMAIN.written()) for n in NAMES}
 RECORDS = list(product((0, 1), repeat=3))
-PUBLISHER = Publisher(dict.fromkeys(NAMES, (DOMAIN, False)), None, log(3) + 1e-7)
+PUBLISHER = Publisher(dict.fromkeys(NAMES, (DOMAIN, False)), None, log(3) + 1e-7, {})
 ROUNDS = Rounds(PUBLISHER, (Round(1, 1, "every"), Round(2, 2, "best", 2)))
 SHARE = [s / sum(ROUNDS.shares) for s in ROUNDS.shares]
 See = Callable[[Any, Any], Any]
@@ -54,7 +54,7 @@ class Whole:
 
     def second(self, published: Any, records: Any) -> list[tuple[Dealt, float]]:
         whim = self._whims.setdefault(self._see(published, records), self._rng.random(3).tolist())
-        tells = Tells(dict(zip(NAMES, whim, strict=True)), {})
+        tells = Tells(dict(zip(NAMES, whim, strict=True)), {}, {})
         every = dealt(ROUNDS.further(ROUNDS.first(), tells), KNOWN)
         return dealt_with([d for d in every if d.round == 2])
 

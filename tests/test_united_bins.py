@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,12 +19,14 @@ from ppdm_cli import attack, estimate, perturb, query, reconstruct, train_tree
 from ppdm_cli.channels import BoxSpec
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.domain import Bins, Categories, Product
-from ppdm_cli.errors import MismatchError, RefusedError
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError
 from ppdm_cli.estimating import Showing, axis_of
 from ppdm_cli.joint import read, screened
 from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.sidecar import decode
+from ppdm_cli.sidecar_recipes import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square
+from tests.conftest import Run
 
 ROWS, BINS = 40_000, 16
 MOST = {"pay": 1000, "age": 80, "size": 2}
@@ -39,8 +43,8 @@ def table(rows: int = ROWS, seed: int = 1) -> pl.DataFrame:
     )
 
 
-def released(rows: int = ROWS, seed: int = 1, epsilon: float = 4) -> Any:
-    attributes = {n: {"domain": [0, most], "bins": BINS} for n, most in MOST.items()}
+def released(rows: int = ROWS, seed: int = 1, epsilon: float = 4, unite: bool = True) -> Any:
+    attributes = {n: {"domain": [0, most], "bins": BINS, "unite": unite} for n, most in MOST.items()}
     return perturb(table(rows), record_epsilon=epsilon, class_="ill", keep=["ill"], attributes=attributes,
                    rounds=3, seed=seed, keep_order=True)  # fmt: skip
 
@@ -88,6 +92,30 @@ def test_bins_that_few_records_have_are_united_and_others_are_not() -> None:
             assert united["pay"][-1] < BINS - 2
 
 
+@pytest.mark.parametrize("rows", [500, 2000])
+def test_chance_unites_no_bins_and_nobody_who_was_not_asked_does(rows: int) -> None:
+    """Of a few hundred answers some bins have hardly any."""
+    rng = np.random.default_rng(rows)
+    data = pl.DataFrame({n: rng.random(rows) for n in "abcd"} | {"ill": rng.choice(["yes", "no"], rows)})
+    attributes = {n: {"domain": [0, 1], "bins": BINS, "unite": True} for n in "abcd"}
+    for seed in range(4):
+        made = perturb(data, record_epsilon=4, class_="ill", keep=["ill"], attributes=attributes, rounds=2,
+                       seed=seed, keep_order=True)  # fmt: skip
+        assert not uniting(made)
+    assert not uniting(released(unite=False))
+
+
+def test_unions_are_asked_for_with_rounds_and_of_bins() -> None:
+    asked: dict[str, Any] = {"record_epsilon": 4, "class_": "ill", "keep": ["ill"], "keep_order": True}
+    with pytest.raises(UsageError, match="there are no rounds"):
+        perturb(table(200), attributes={"pay": {"domain": [0, 1000], "unite": True}}, **asked)
+    with pytest.raises(UsageError, match="'size' has no bins in order"):
+        whole = table(200).with_columns(pl.lit(1).alias("size"))
+        attributes: Any = {n: {"domain": [0, most]} for n, most in MOST.items()}
+        attributes["size"]["unite"] = True
+        perturb(whole, attributes=attributes, rounds=3, **asked)
+
+
 def test_what_is_published_of_united_bins_has_the_law_of_the_sidecar() -> None:
     """By record and recipe; the law of single bins is rejected, so the test can tell."""
     made, original = release(), table()
@@ -114,6 +142,10 @@ def test_a_reader_takes_of_a_union_its_middle_bin_and_nothing_else() -> None:
     """Where in its union a record lies would be told by any other bin."""
     made = release()
     attribute, recipe = made.sidecar.by_name["pay"], uniting(made)[0]
+    [starts] = [u for u in recipe.channels[0].spec.united if u]
+    beyond = (attribute.column.ordinary - BINS) // 2
+    middles = [beyond + (a + b - 1) // 2 for a, b in zip(starts, [*starts[1:], BINS], strict=True)]
+    assert attribute.places(recipe.through["pay"]).tolist() == middles, "without a half-width nothing is beyond"
     column = attribute.column
     possible = set(attribute.places(recipe.through["pay"]).tolist())
     other = next(c for c in range(column.ordinary - 1, -1, -1) if c not in possible)
@@ -188,6 +220,60 @@ def test_unions_that_are_none_are_refused(unions: list[list[int]], domain: Any) 
     fields = {"kind": "box", "attributes": ["a"], "gamma": 3, "half_width": [0], "unions": unions}
     with pytest.raises(ValueError):
         msgspec.convert(fields, BoxSpec).matrix(domain)
+
+
+def test_a_category_that_nobody_has_declared_does_not_fit() -> None:
+    """Neither in a column that recipes withhold nor in a class that was kept."""
+    data = table(300).with_columns(pl.Series("town", ["x", "y", "z"] * 100))
+    domains: dict[str, Any] = {n: {"domain": [0, most]} for n, most in MOST.items()}
+    domains["town"] = {"domain": "x|y|z"}
+    made = perturb(data, record_epsilon=4, publish=2, class_="ill", keep=["ill"], attributes=domains, seed=1,
+                   keep_order=True)  # fmt: skip
+    row = int(made.frame["town"].is_not_null().arg_max() or 0)
+    for name in ("town", "ill"):
+        values = made.frame[name].to_list()
+        values[row] = "elsewhere"
+        changed = made.frame.with_columns(pl.Series(name, values))
+        with pytest.raises(MismatchError, match=f"the column '{name}' has"):
+            train_tree(changed, sidecar=made.sidecar)
+
+
+def test_unions_alone_are_no_release() -> None:
+    """Nothing would tell the values of the attribute, and every question would fail in a way of its own."""
+    made = release()
+    alone = [msgspec.structs.replace(r, round=1) for r in made.sidecar.recipes if r.round == 3]
+    with pytest.raises(ValueError, match="is published on united bins alone"):
+        msgspec.structs.replace(made.sidecar, recipes=alone)
+
+
+def test_more_ways_to_show_an_attribute_than_a_byte_counts() -> None:
+    made = release()
+    [first] = [r for r in made.sidecar.recipes if r.round == 1]
+    starts = [[0, *(j for j in range(1, BINS) if i >> j & 1)] for i in range(2, 2 * 301, 2)]
+    channels = [
+        [{"kind": "box", "attributes": ["pay", "age"], "gamma": 3 + i, "half_width": [0, 0], "unions": [u, []]}]
+        for i, u in enumerate(starts)
+    ]
+    recipes = [first, *(Recipe(msgspec.convert(c, list[BoxSpec]), weight=1, round=1) for c in channels)]
+    many = decode(msgspec.structs.replace(made.sidecar, recipes=recipes).encode(), "of the test")
+    showing = Showing.of(many, [axis_of(many, "pay")])
+    assert showing.recipes.ways.max() == len(showing.recipes.attributes[0].each) < 1 << 16
+    assert showing.recipes.ways.max() > 255
+
+
+def test_what_a_design_costs_is_told_of_united_bins_too(tmp_path: Path, ppdm: Run) -> None:
+    """By the command line: `entropy RELEASE`, `inspect`, and the statement."""
+    path = tmp_path / "r.parquet"
+    table(8000).write_parquet(tmp_path / "t.parquet")
+    asked = ["--record-epsilon", 4, "--rounds", 3, "--class", "ill", "--keep", "ill", "--bins", BINS]
+    domains = [a for n, most in MOST.items() for a in ("--attribute", f"{n}:domain=0:{most},unite=true")]
+    said = ppdm("perturb", tmp_path / "t.parquet", "-o", path, "--seed", 1, *asked, *domains).stderr.decode()
+    assert "bins were united in some recipes: 'pay' on" in " ".join(said.split())
+    told = json.loads(ppdm("inspect", path, "--json").stdout)["record"]["united_bins"]
+    assert [*told] == ["pay"] and told["pay"] < 8
+    rows = json.loads(ppdm("entropy", path, "--json").stdout)
+    assert rows, "also of laws that cannot be undone"
+    ppdm("inspect", path, "--report", tmp_path / "r.html")
 
 
 def test_other_unions_are_another_law_with_other_coins() -> None:

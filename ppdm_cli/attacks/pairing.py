@@ -14,8 +14,8 @@ from itertools import islice
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import MismatchError, counted, quoted
-from ppdm_cli.releases import OWN
+from ppdm_cli.errors import MismatchError, quoted
+from ppdm_cli.releases import other_rows
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Partition, Table, loaded
 
@@ -43,7 +43,7 @@ class Paired:
         self.schema = pa.schema(fields)
         self._names = names
         if original is not None and None not in (release.rows, original.rows) and release.rows != original.rows:
-            raise _other_rows(release.rows or 0, original.rows or 0)
+            raise other_rows(original.rows or 0, release.rows or 0)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         """Yield the parts; with an original they are loaded here, as only then their rows are known."""
@@ -56,7 +56,7 @@ class Paired:
         for file, _, batch in loaded(self._release, self._published):
             other = theirs.take(batch.num_rows)
             if len(other) < batch.num_rows:
-                raise _other_rows(self._release.rows or rows + batch.num_rows, rows + len(other))
+                raise other_rows(rows + len(other), self._release.rows or rows + batch.num_rows)
             self._check_kept(batch, other, rows)
             rows += batch.num_rows
             arrays = [*batch.columns, *(other.column(n) for n in self._names)]
@@ -67,7 +67,7 @@ class Paired:
             yield Partition(file, joined.slice)
         rest = theirs.rest()
         if rest:
-            raise _other_rows(rows, rows + rest)
+            raise other_rows(rows + rest, rows)
 
     def _check_kept(self, batch: pa.RecordBatch, other: pa.Table, first_row: int) -> None:
         """Check that columns published unchanged equal the original's in the same rows."""
@@ -114,7 +114,3 @@ class _Rows:
 def _renamed(part: Partition) -> pa.RecordBatch:
     batch = part.load()
     return pa.RecordBatch.from_arrays(batch.columns, names=[PUBLISHED + n for n in batch.schema.names])
-
-
-def _other_rows(release: int, original: int) -> MismatchError:
-    return MismatchError(f"the original has {counted(original, 'record')}, the release {release}", OWN)

@@ -35,7 +35,7 @@ class Blur:
             raise ValueError("unions begin with the first code, and there are two or more")
         if not 0 <= self.half_width <= self.unions // 2:
             raise UsageError(
-                f"the half-width must be from 0 to half the values, here {self.ordered // 2}",
+                f"the half-width must be from 0 to half the values, here {self.unions // 2}",
                 "leave it out, to get the one that tells the miner most",
             )
 

@@ -36,7 +36,9 @@ MOST_NAMED = 1 << 11
 """The most attributes that are listed; those of one box have at most so many combinations."""
 LARGEST_PRODUCT = 1 << 32
 """The most combinations of values: a cell's coins depend on which it has, and have 32 bits for it."""
-Starts = Annotated[list[Annotated[int, Meta(ge=0, le=MOST_VALUES)]], Meta(max_length=MOST_VALUES)]
+MOST_UNIONS = 1 << 10
+Starts = Annotated[list[Annotated[int, Meta(ge=0, le=MOST_VALUES)]], Meta(max_length=MOST_UNIONS)]
+"""The first bin of each union, counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,9 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.united) != len(self.attributes) or any(b <= a for u in self.united for a, b in pairwise(u)):
-            raise ValueError("a box has a rising list of unions, or an empty one, for each of its attributes")
+        rising = all(a < b for u in self.united for a, b in pairwise(u))
+        if len(self.united) != len(self.attributes) or not rising or not (any(self.united) or not self.unions):
+            raise ValueError("unions are a rising list for each attribute of a box, and not all are empty")
         if len(self.half_width) != len(self.attributes) or len(set(self.attributes)) != len(self.attributes):
             raise ValueError("a box has one half-width for each of its attributes, and each attribute once")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from math import log2
+from math import inf, log2
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -125,7 +125,9 @@ class Matrix(ABC):
         raise NotImplementedError
 
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
-        """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records (maths 2)."""
+        """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records (maths 2); inf with none."""
+        if not self.invertible:
+            return inf
         shares = np.full(self.inputs, 1 / self.inputs) if prior is None else prior
         return float(np.sqrt(records * (self.solve_power(self.forward(shares), 2).sum() - shares.sum())))
 

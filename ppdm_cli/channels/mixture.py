@@ -13,7 +13,7 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,11 @@ class Mixture(Matrix):
     def all_outputs(self) -> int:
         """Return T, with null's outputs counted singly."""
         return prod(s.all_outputs for s in self.sides)
+
+    @property
+    def invertible(self) -> bool:  # type: ignore[override]
+        """Return whether what is published tells values apart: united ones it does not."""
+        return not any(s.starts for s in self.sides)
 
     @property
     def inputs(self) -> int:
@@ -103,6 +108,8 @@ class Mixture(Matrix):
 
     @cached_property
     def condition_number(self) -> float:
+        if not self.invertible:
+            return inf
         values = np.linalg.svd(self.dense(), compute_uv=False)
         return float(values[0] / values[-1])
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.attacks import OF_RECIPES, TESTED
 from ppdm_cli.commands import show
+from ppdm_cli.errors import counted
 from ppdm_cli.percentages import at_most, percent
 
 if TYPE_CHECKING:
@@ -118,12 +119,16 @@ def _sentences(done: Attacked) -> None:
     if record["gamma"] == "inf":
         sentences.append("Additive noise has no gamma: nothing bounds what a belief may become.")
     else:
-        bound = "over 99.9%" if bound == "100%" else bound  # rounded: no finite gamma proves
         product, prior = f"{record['gamma']:.10g}", percent(record["prior"])
         multiply = "gamma is" if done.sidecar.withholding else "the gammas multiply to"
         sentences.append(
             f"Over a record {multiply} {product}: a belief of {prior} may become "
             f"{bound if bound.startswith('over') else 'at most ' + bound}."
+        )
+    if record["unit"] == "person":
+        sentences.append(
+            f"Of the {counted(record['rows'], 'record')} of a person gamma is {record['perturbed_gamma']}: "
+            f"{at_most(record['worst_posterior'])} at most."
         )
     if "posterior_confirmed" in record:
         sentences.append(

@@ -125,6 +125,9 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
     share, low, high = (f"{100 * found[k]:.2f}" for k in ("accuracy", "low", "high"))
     records = counted(found["records"], f"{what} record")
     sentences = [f"Accuracy on {records}: {share} % (95 % interval {low} to {high})."]
+    commonest = measured.confusion.sum(axis=1).max() / found["records"]
+    if found["accuracy"] < commonest:
+        sentences.append(f"That is less than the commonest class alone: {100 * commonest:.2f} %.")
     if measured.unknown:
         unknown = counted(measured.unknown, "record")
         sentences.append(f"{unknown} with labels that the tree does not know: wrong.")

@@ -16,8 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import MismatchError, UsageError, counted, quoted
-from ppdm_cli.estimating.counts import MOST_CELLS, columns_of, count, encoded, joint_codes, tabulated
+from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.estimating.counts import (
+    MOST_CELLS,
+    columns_of,
+    count,
+    encoded,
+    joint_codes,
+    kept_codes,
+    tabulated,
+)
 from ppdm_cli.estimating.effective import estimates
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
@@ -38,7 +46,7 @@ from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.grouping import Groups
-from ppdm_cli.releases import OWN, open_original, open_releases
+from ppdm_cli.releases import OWN, open_original, open_releases, other_rows
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
@@ -52,7 +60,7 @@ __all__ = [
     "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group",
     "Kind", "Mixture", "Part", "Recipes", "Showing", "Steps", "Stop", "Tables", "Way", "Ways", "as_frame",
     "axes_of", "axis_of", "by_attribute", "columns_of", "count", "encoded", "estimate", "estimates", "fair",
-    "fill", "forward", "joint_codes", "largest_remainder", "matrices_of", "maximum_likelihood",
+    "fill", "forward", "joint_codes", "kept_codes", "largest_remainder", "matrices_of", "maximum_likelihood",
     "never_together", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
@@ -255,5 +263,5 @@ def _true_counts(
     counts = count(table, groups, original=True, outside=OWN)
     rows = int(counts[0].sum())
     if rows != records:
-        raise MismatchError(f"the original has {counted(rows, 'record')}, the release {records}", OWN)
+        raise other_rows(rows, records)
     return counts

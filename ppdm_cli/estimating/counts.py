@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
@@ -74,12 +75,22 @@ def encoded(batch: Batch, channel: Channel, outside: str = FETCH_AGAIN, *, origi
     domain = channel.domain if original else channel.published
     found = domain.encode(channel.column(batch.column))
     if found.outside.size:
-        raise MismatchError(
-            f"the column {listed(channel.attributes)} has a value outside its domain in "
-            f"{batch.where(int(found.outside[0]))}",
-            outside,
-        )
+        raise _outside(channel.attributes, batch, found.outside, outside)
     return found.codes
+
+
+def kept_codes(batch: Batch, channel: Channel) -> Codes:
+    """Return the codes of a column that was kept: of numbers that its domain lacks the nearest."""
+    found = channel.domain.encode(batch.column(channel.name), clip=True)
+    if found.outside.size and dtypes.is_discrete(channel.kind):
+        raise _outside([channel.name], batch, found.outside, FETCH_AGAIN)
+    return found.codes
+
+
+def _outside(names: Sequence[str], batch: Batch, rows: np.ndarray, next_step: str) -> MismatchError:
+    return MismatchError(
+        f"the column {listed(names)} has a value outside its domain in {batch.where(int(rows[0]))}", next_step
+    )
 
 
 def tabulated(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:

@@ -96,7 +96,7 @@ class Part:
     noise: Sequence[Tables | None] = ()
     """For each matrix under the coin the chance of each output where it says noise."""
     lam: Tables | float = 1.0
-    """A number, or one for each entry of the last leading axis."""
+    """A number, or one for each entry of the last leading axis, or of all of them."""
 
     def ready(self) -> Part:
         """Return the part in single precision: counts are far less certain, and memory is what steps cost."""
@@ -112,7 +112,9 @@ class Part:
         if which is None:
             return self
         matrices = [m if m.ndim == 2 else m[which] for m in self.matrices]
-        return replace(self, matrices=matrices, observed=self.observed[which])
+        lam = np.asarray(self.lam)
+        lam = lam[which] if lam.ndim == self._lead else lam
+        return replace(self, matrices=matrices, observed=self.observed[which], lam=lam)
 
     @cached_property
     def _lead(self) -> int:
@@ -206,7 +208,8 @@ class Steps:
         sizes = table.shape[self._lead :]
         found, sums = {tuple(range(len(sizes)))}, []
         for axes in sorted({p.of_all(len(sizes)) for p in self._parts}, key=len, reverse=True):
-            source = min((a for a in found if set(axes) <= set(a)), key=lambda a: prod(sizes[i] for i in a))
+            above = (a for a in found if set(axes) <= set(a))
+            source = min(above, key=lambda a: (prod(sizes[i] for i in a), len(a)))
             for i in reversed([i for i in source if i not in axes]):
                 less = tuple(a for a in source if a != i)
                 sums.append((less, source, self._lead + source.index(i)))

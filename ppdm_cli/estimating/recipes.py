@@ -110,8 +110,9 @@ def fair(kinds: Sequence[Kind], attributes: int) -> list[int]:
 
 def never_together(names: Sequence[str]) -> RefusedError:
     """Return the error of a question about attributes that no record shows together."""
+    what = f"{listed(names)} were never published together in one record, each value by value"
     return RefusedError(
-        f"{listed(names)} were never published together in one record, each value by value",
+        what if len(names) > 1 else f"{listed(names)} was never published value by value",
         "ask for fewer of them together, or ask the owner for recipes that show them so",
     )
 
@@ -127,11 +128,6 @@ class Recipes:
     """The chance that a record of the recipe tells anything of what is under its coin."""
     rounds: np.ndarray
     """The round of each recipe, from 1."""
-
-    @cached_property
-    def most_together(self) -> int:
-        """Return how many of the attributes some recipe shows."""
-        return int((self.ways > 0).sum(axis=1).max())
 
     def together(self, places: Sequence[int]) -> bool:
         """Return whether some recipe shows all of these."""

@@ -11,6 +11,7 @@ from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import RefusedError
+from ppdm_cli.estimating.counts import kept_codes
 from ppdm_cli.estimating.recipes import Recipes, Way, Ways
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.sidecar_recipes import COLUMN, Dealt
@@ -31,17 +32,21 @@ class Showing:
     def of(cls, sidecar: Sidecar, axes: Sequence[Channel]) -> Showing:
         """Return what the recipes show of these attributes; what was kept is shown by all."""
         dealt = sidecar.dealt
-        lam, ways = np.ones(len(dealt)), np.zeros((len(dealt), len(axes)), np.uint8)
+        lam, ways = np.ones(len(dealt)), np.zeros((len(dealt), len(axes)), np.uint16)
         found: list[dict[bytes, Way]] = [{} for _ in axes]
         shown: list[dict[bytes, Channel]] = [{} for _ in axes]
+        places = {axis.name: place for place, axis in enumerate(axes) if not axis.kept}
+        for place, axis in enumerate(axes):
+            if axis.kept:
+                found[place][b""], ways[:, place] = Way(np.eye(axis.domain.size)), 1
         for recipe in dealt:
-            lam[recipe.number] = _coin(recipe)
-            for place, axis in enumerate(axes):
-                if (way := _way(recipe, axis)) is not None:
+            lam[recipe.number], laws = _laws(recipe)
+            for name, way in laws.items():
+                if name in places:
+                    place = places[name]
                     key = way.told.tobytes() + bytes([way.noise is not None])
                     found[place].setdefault(key, way)
-                    if not axis.kept:
-                        shown[place].setdefault(key, recipe.through[axis.name])
+                    shown[place].setdefault(key, recipe.through[name])
                     ways[recipe.number, place] = 1 + list(found[place]).index(key)
         attributes = tuple(Ways(tuple(f.values())) for f in found)
         own = []
@@ -64,7 +69,7 @@ class Showing:
         found = []
         for place, axis in enumerate(self.axes):
             if axis.kept:
-                found.append(axis.domain.encode(batch.column(axis.name), clip=True).codes)
+                found.append(kept_codes(batch, axis))
                 continue
             found.append(self.own[place][self.recipes.ways[seen.recipes, place], seen.codes[axis.name]])
         return seen.recipes, found
@@ -87,22 +92,16 @@ def _together(what: object) -> RefusedError:
     )
 
 
-def _coin(recipe: Dealt) -> float:
-    """Return the chance that the recipe's coin tells; 1 where it has none."""
-    coins = [c.matrix.coin for c in recipe.channels if len(c.attributes) > 1]
-    if len(coins) > 1 or None in coins:
-        raise _together(f"what recipe {recipe.number} shows")
-    return coins[0][0] if coins and coins[0] is not None else 1.0
-
-
-def _way(recipe: Dealt, axis: Channel) -> Way | None:
-    """Return how a recipe shows an attribute; None where it withholds it."""
-    if axis.kept:
-        return Way(np.eye(axis.domain.size))
-    channel = recipe.through.get(axis.name)
-    if channel is None:
-        return None
-    if len(channel.attributes) == 1:
-        return Way(channel.matrix.dense(), None, channel.matrix.unchanged)
-    assert channel.matrix.coin is not None
-    return Way(*channel.matrix.coin[1][channel.attributes.index(axis.name)])
+def _laws(recipe: Dealt) -> tuple[float, dict[str, Way]]:
+    """Return the chance that the recipe's coin tells, 1 where it has none, and how it shows each attribute."""
+    lam, laws, coins = 1.0, dict[str, Way](), 0
+    for channel in recipe.channels:
+        if len(channel.attributes) == 1:
+            laws[channel.name] = Way(channel.matrix.dense(), None, channel.matrix.unchanged)
+            continue
+        coin, coins = channel.matrix.coin, coins + 1
+        if coin is None or coins > 1:
+            raise _together(f"what recipe {recipe.number} shows")
+        lam = coin[0]
+        laws |= {n: Way(*law) for n, law in zip(channel.attributes, coin[1], strict=True)}
+    return lam, laws

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Request, checked_gamma
+from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Matrix, Request, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
@@ -118,11 +118,10 @@ def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[st
     total = sum(d.weight for d in sidecar.dealt)
     for name, found in zip(names, done, strict=True):
         prior = np.maximum(found.estimate, 0) + 1e-12
-        ways: dict[tuple[float, ...], tuple[Channel, int]] = {}
+        ways: dict[Matrix, tuple[Channel, int]] = {}
         for recipe in (d for d in sidecar.dealt if name in d.through):
             if (axis := recipe.marginal([name])) is not None:
-                key = (axis.matrix.outputs, axis.matrix.amplification, axis.matrix.staying)
-                ways[key] = (axis, ways.get(key, (axis, 0))[1] + recipe.weight)
+                ways[axis.matrix] = (axis, ways.get(axis.matrix, (axis, 0))[1] + recipe.weight)
         for axis, weight in ways.values():
             n = records * weight / total
             own = row(axis, rho1, n, prior / prior.sum())

@@ -107,7 +107,12 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
             "Rounds serve trees of one class: what they tell is of the few attributes that the last round "
             "publishes, if the first ones find those that matter; of others they tell next to nothing."
         )
-    if first["clean_pair"] < FEW:
+    if first["clean_single"] < FEW:
+        lines.append(
+            "Nothing can be learnt here: of so few records at this budget not even the share of half a domain "
+            "is told. Ask for a larger budget, publish fewer attributes in all, or wait for more records."
+        )
+    elif first["clean_pair"] < FEW:
         lines.append(
             "Main effects are all that can be had here: what two attributes do together cannot be learnt from "
             "so few records at this budget."
@@ -121,6 +126,9 @@ def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> s
     head += f"rounds = {first['rounds']}\n" * (first["rounds"] > 1)
     if source is None:
         sizes = [n for n, _ in setting.sizes]
+        head += "class_in_budget = true\n" * (setting.labels > 0)
+        if setting.for_class or setting.labels:
+            head += '# class = "..."  # say which, here or by --class; and keep it if it is to be published\n'
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"
     top, table, rest = source.read_text("utf-8").partition("\n[")
     return head + _SHARED.sub("", top) + table + rest

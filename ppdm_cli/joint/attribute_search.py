@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ppdm_cli.joint.recipes import FOLDS, Seen
 from ppdm_cli.joint.sample import Sample
 
 THRESHOLD = 10.0
-"""Nats by which the class must become likelier; as many in one fold, where no more judge."""
+"""Nats by which the class must become likelier; of a table that one fold judges, by as many in that fold."""
 CELLS = 400_000
 CELLS_A_RECORD = 20
 """A table of more cells is learnt from nothing: breast cancer's 466 records lost a point."""
@@ -81,9 +82,9 @@ class Growing:
         if recipes is None:
             return int(np.prod([max(matrices[p].shape) for p in places]))
         # what records show is counted in tables of its own, and none has more attributes than a record shows
-        shown = sorted((max(len(w.told) for w in recipes.attributes[p].each) for p in places), reverse=True)
-        original = [matrices[p].shape[1] for p in places]
-        return int(max(np.prod(original), np.prod(shown[: recipes.most_together])))
+        most = [max(len(w.told) for w in recipes.attributes[p].each) for p in places]
+        shown = np.where(recipes.ways[:, list(places)] > 0, most, 1).prod(axis=1, dtype=np.float64).max()
+        return max(prod(matrices[p].shape[1] for p in places), int(shown))
 
     def _tried(self, sets: Sequence[tuple[Found, Found]]) -> list[Found]:
         """Return the sets of two together, or the most promising of them."""
@@ -120,7 +121,7 @@ class Growing:
         pairs = self._tried([(a, b) for a, b in combinations(candidates, 2) if self._fits(a, b)])
         if pairs:
             pair = max(pairs, key=lambda f: f.gain)
-            if pair.gain > best.gain + THRESHOLD:
+            if pair.gain > best.gain + self._enough(pair):
                 best = pair
         if best.gain < THRESHOLD:
             return None
@@ -129,12 +130,16 @@ class Growing:
             tried = self._tried([(best, c) for c in left if self._fits(best, c)])
             rises = [self.rise(t, best) for t in tried]
             order = sorted(range(len(tried)), key=lambda i: -rises[i])
-            if not order or rises[order[0]] < THRESHOLD * FOLDS / len(tried[order[0]].folds):
+            if not order or rises[order[0]] < self._enough(tried[order[0]]):
                 break
             best = tried[order[0]]
             useful = {tried[i].places[-1] for i in order[1 : 1 + FOLLOWERS] if rises[i] > 0}
             left = [c for c in left if c.places[0] in useful]
         return best
+
+    def _enough(self, found: Found) -> float:
+        """Return by how much the likelihood must rise, over all records, for a set to be gone on with."""
+        return THRESHOLD * FOLDS / len(found.folds)
 
     def _fits(self, found: Found, by: Found) -> bool:
         """Return whether a table is small enough; `cells` is for two classes, and more classes share them."""
@@ -163,7 +168,12 @@ def steps_of(seen: Sequence[Seen], observed: Sequence[Tables]) -> Steps:
 
 
 def fitted(seen: Sequence[Seen], observed: Sequence[Tables], start: Tables, steps: int) -> Floats:
-    """Return the table of the class and some attributes after so many steps from `start`."""
+    """Return the table of the class and some attributes after so many steps from `start`.
+
+    Where nobody showed anything of them that is `start`.
+    """
+    if not seen:
+        return start
     done = steps_of(seen, [o[None, None] for o in observed])(start[None, None], steps)
     return np.asarray(done[0, 0], np.float64)
 

@@ -27,7 +27,7 @@ from ppdm_cli.estimating import (
 )  # fmt: skip
 from ppdm_cli.joint.attribute_search import Found, fitted, steps_of
 from ppdm_cli.joint.joint_table import Uniform, normalised, picked
-from ppdm_cli.joint.pairs import of_sub_tables
+from ppdm_cli.joint.pairs import Fitted, Pair, of_sub_tables
 from ppdm_cli.joint.recipes import FOLDS
 from ppdm_cli.joint.sample import Sample
 
@@ -175,7 +175,11 @@ def learn_forests(
     """
     marginals = _likelier(sample, tried) if len(tried) > 1 else tried[0]
     chosen, folds = _candidates(sample, order), range(FOLDS)
-    fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
+    if sample.recipes is None:
+        fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
+    else:
+        shown = [p for p in combinations(chosen, 2) if sample.recipes.together(p)]
+        fitted = of_sub_tables(sample, marginals, shown, STOP)
     wholes = fitted[0][2]
 
     def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
@@ -215,9 +219,6 @@ def _likeliest(sample: Sample) -> list[Floats]:
     matrices = [matrices_of((sample.label, c)) for c in sample.channels]
     tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
     return [np.maximum(shares(t), 1e-9) for t in tables]
-
-
-Pair = tuple[int, int]
 
 
 def _seen(sample: Sample, places: Sequence[int]) -> np.ndarray:
@@ -287,12 +288,8 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
 
 def _pairs(
     sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool
-) -> tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]:
+) -> Fitted:
     """Return each pair's gain over independence by class, its tables, and (`whole`) those of all records."""
-    if sample.recipes is not None:
-        shown = [p for p in combinations(candidates, 2) if sample.recipes.together(p)]
-        each = {p: of_sub_tables(sample, marginals, p, fold, STOP, whole) for p in shown}
-        return tuple({p: e[i] for p, e in each.items()} for i in range(3))  # type: ignore[return-value]
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
         shapes = (sample.matrices[a].shape, sample.matrices[b].shape)

@@ -45,24 +45,34 @@ class JointTable:
         return [np.asarray((m == 1).all(axis=1)) for m in self.matrices]
 
     @cached_property
-    def _expected(self) -> dict[int, tuple[list[int], Tables]]:
-        """Return by what is silent the places that are not, and the table to expect of what they publish."""
+    def _tables(self) -> dict[int, tuple[list[int], Tables]]:
+        """Return the tables that `_told` has made so far."""
         return {}
+
+    def _told(self, silent: int) -> tuple[list[int], Tables]:
+        """Return the places that tell something, and the table to expect of what they publish.
+
+        `silent` has a bit set for each place that does not.
+        """
+        if silent not in self._tables:
+            told = [i for i in range(len(self.places)) if not silent >> i & 1]
+            hidden = tuple(1 + i for i in range(len(self.places)) if i not in told)
+            table = forward(self.table.sum(axis=hidden), [self.matrices[i] for i in told])
+            self._tables[silent] = told, table
+        return self._tables[silent]
 
     def likelihood(self, codes: Sequence[Codes]) -> Floats:
         """Return p(published codes | class), (records, classes)."""
         own = [codes[p] for p in self.places]
+        if not any(s.any() for s in self._silent):
+            everything: tuple[Any, ...] = (slice(None), *own)
+            return np.ascontiguousarray(self._told(0)[1][everything].T)
         which = np.zeros(len(own[0]), np.intp)
         for place, (code, silent) in enumerate(zip(own, self._silent, strict=True)):
             which += silent[code].astype(np.intp) << place
         found = np.empty((len(which), len(self.table)))
-        for pattern in np.unique(which).tolist():
-            if pattern not in self._expected:
-                told = [i for i in range(len(own)) if not pattern >> i & 1]
-                hidden = tuple(1 + i for i in range(len(own)) if i not in told)
-                table = forward(self.table.sum(axis=hidden), [self.matrices[i] for i in told])
-                self._expected[pattern] = told, table
-            told, table = self._expected[pattern]
+        for pattern in np.flatnonzero(np.bincount(which)).tolist():
+            told, table = self._told(pattern)
             rows = np.flatnonzero(which == pattern)
             cells: tuple[Any, ...] = (slice(None), *(own[i][rows] for i in told))
             found[rows] = table[cells].T if told else table
@@ -70,7 +80,7 @@ class JointTable:
 
     def logs(self, codes: Sequence[Codes]) -> Floats:
         """log p(published codes | class), (records, classes)."""
-        return np.asarray(np.log(np.maximum(self.likelihood(codes), 1e-300)))
+        return np.asarray(np.log(np.maximum(self.likelihood(codes), TINY)))
 
     @cached_property
     def _folded(self) -> list[Floats]:

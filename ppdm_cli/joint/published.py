@@ -10,14 +10,14 @@ import numpy as np
 from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
-from ppdm_cli.estimating import Recipes, Showing, axis_of, columns_of, encoded
+from ppdm_cli.estimating import Recipes, Showing, axis_of, columns_of, encoded, kept_codes
 from ppdm_cli.sidecar import Sidecar
 
 
 def published_codes(batch: Batch, channel: Channel) -> Codes:
     """Return the codes of a column; what a kept one has beyond its domain goes to the nearest code."""
     if channel.kept:
-        return channel.domain.encode(batch.column(channel.name), clip=True).codes
+        return kept_codes(batch, channel)
     return encoded(batch, channel)
 
 

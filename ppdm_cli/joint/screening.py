@@ -8,7 +8,7 @@ of it: noise and told records have other means, so that a main effect alone woul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
 
@@ -23,9 +23,10 @@ from ppdm_cli.joint.sample import Sample
 COSINES = 3
 FEW_VALUES = 12
 """Values without an order, or fewer than so many, are compared each by itself."""
-STEPS = 60
+STEPS, TOLD_A_VALUE = 60, 30
+"""How a spread is estimated: after so many steps, from so many records for each value whose coin told."""
 FEWEST_EXPECTED = 5.0
-"""A function is looked at where it stands for so many records of each class."""
+"""A function is left out that fewer records than this decide, in the smallest class."""
 FEWEST = 20
 """Of a class with fewer records nothing is said."""
 
@@ -37,8 +38,8 @@ class Tells:
     alone: dict[str, float]
     together: dict[tuple[str, str], float]
     """What two attributes tell beyond what each tells alone, where some records show both."""
-    shares: dict[str, Floats] = field(default_factory=dict)
-    """How records are spread over the values of each attribute in order, null left out."""
+    shares: dict[str, Floats]
+    """How records are spread over the values of some attributes, null left out, where enough of them told."""
 
     def ranked(self) -> tuple[list[str], dict[str, float]]:
         """Return the attributes, those that tell most first, and what each tells, alone or with another."""
@@ -49,8 +50,8 @@ class Tells:
         return sorted(told, key=lambda n: -(told[n] + 1e-3 * self.alone[n])), told
 
 
-def screened(sample: Sample) -> Tells:
-    """Return what the records of a sample tell of their class."""
+def screened(sample: Sample, spread: Sequence[str] = ()) -> Tells:
+    """Return what the records of a sample tell of their class, and how they are spread over some attributes."""
     names = [c.name for c in sample.channels]
     shares = sample.shares(sample.label_counts.sum(axis=0))
     alone, together = {}, {}
@@ -64,13 +65,18 @@ def screened(sample: Sample) -> Tells:
         ordered = [sample.channels[p].domain.ordered > 0 for p in (a, b)]
         penalty = 2.0 if len(tables) == 1 else 1.4
         together[names[a], names[b]] = sum(_told(s, ordered, shares, penalty) for s in tables)
-    in_order = [p for p, c in enumerate(sample.channels) if c.domain.ordered]
-    return Tells(alone, together, {names[p]: _spread(sample, p, shares) for p in in_order})
+    spreads = {n: _spread(sample, p, shares) for p, n in enumerate(names) if n in spread}
+    return Tells(alone, together, {n: s for n, s in spreads.items() if s is not None})
 
 
-def _spread(sample: Sample, place: int, shares: Floats) -> Floats:
-    """Return the shares of an attribute's values, by a few steps of EM: the end of it is jagged."""
+def _spread(sample: Sample, place: int, shares: Floats) -> Floats | None:
+    """Return the shares of an attribute's values, by a few steps of EM: run to its end it is jagged.
+
+    None where so few records tell them that chance alone would make some values rare.
+    """
     seen, values = sample.seen([place]), sample.matrices[place].shape[1]
+    if sum(float(s.counts.sum() * np.mean(s.lam)) for s in seen) < TOLD_A_VALUE * values:
+        return None
     start = shares[:, None] * np.full(values, 1 / values)
     found = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, STEPS).sum(axis=0)
     found = found[: sample.channels[place].domain.ordinary]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from math import inf, sqrt
+from math import sqrt
 
 from ppdm_cli.channels import Channel, GammaDiagonal
 from ppdm_cli.errors import RefusedError, listed
@@ -24,7 +24,7 @@ def expected_error(channel: Channel, records: int) -> float | None:
     large = not matrix.diagonal and matrix.inputs**2 > MOST_ENTRIES
     if channel.noise is not None or spec is None or "half_width" in spec.options or large or not records:
         return None
-    return matrix.expected_error(records) * sqrt(matrix.inputs) / records if matrix.invertible else inf
+    return matrix.expected_error(records) * sqrt(matrix.inputs) / records
 
 
 def relative_error(gamma: float, N: int, records: int) -> float:

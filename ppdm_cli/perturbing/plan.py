@@ -15,7 +15,7 @@ from ppdm_cli.channels import KINDS, SUBSTITUTION, schemes
 from ppdm_cli.errors import UsageError, listed, quoted
 from ppdm_cli.perturbing.attribute_plan import SHARED, AttributePlan, Settings
 from ppdm_cli.perturbing.plan_file import answered, csv_settings, read_toml
-from ppdm_cli.perturbing.publishing import check_publishing, read_publish
+from ppdm_cli.perturbing.publishing import read_publish
 from ppdm_cli.settings import names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
@@ -76,7 +76,6 @@ class Plan(Settings):
     def __post_init__(self) -> None:
         self._check_scheme()
         _check_together(self)
-        check_publishing(self)
         given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
         if len(given) > 1:
             raise UsageError(

@@ -22,7 +22,7 @@ from ppdm_cli.perturbing.bin_count import number_of_records, sized
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.publishing import few
+from ppdm_cli.perturbing.publishing import check_publishing, few
 from ppdm_cli.perturbing.resolving import (
     MOST_LABELS,
     ResolvedPlan,
@@ -71,6 +71,7 @@ def asked_of(plan: Any, like: Any, settings: Mapping[str, Any]) -> Plan:
     """Return what is asked for; beside an earlier release only how the data are read, and whether to clip."""
     asked = Plan.of(plan, **settings)
     if like is None:
+        check_publishing(asked)  # of a plan file and the options together
         return asked
     if {k for k, v in settings.items() if v is not None and v not in ((), [], {})} - {"clip"}:
         raise UsageError(
@@ -132,7 +133,8 @@ def in_all_rounds(
                 "name a column of labels with --class",
             )
         work, label = publishing(plan), axis_of(sidecar, str(plan.class_))
-        plan = plan.with_round(screened(read(table, sidecar, label, (work.so_far, work.columns))))
+        sample = read(table, sidecar, label, (work.so_far, work.columns))
+        plan = plan.with_round(screened(sample, [*plan.rounds.publisher.united]))
     return plan
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb, exp
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,8 +17,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.channels import SUBSTITUTION, Beyond, BoxSpec, continued
-from ppdm_cli.domain import Domain
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.domain import Bins, Domain
+from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.record_design import Setting, recommended
 from ppdm_cli.settings import whole
 from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
@@ -69,11 +69,21 @@ def check_publishing(plan: Plan) -> None:
     if plan.rounds is not None:
         if not 2 <= plan.rounds <= MOST_ROUNDS:
             raise UsageError(f"the number of rounds must be from 2 to {MOST_ROUNDS}", "such as --rounds 3")
+        if plan.publish == "all":
+            raise UsageError(
+                "rounds find the few attributes that are published, and --publish all publishes all of them",
+                "leave out --rounds, or say --publish auto",
+            )
         if few(plan) is None or plan.class_ is None:
             raise UsageError(
                 "rounds find the few attributes that tell most of a class, under a budget for the record",
                 "say --record-epsilon 4 and --class beside --rounds, or leave it out",
             )
+    if plan.rounds is None and any(w.unite for w in plan.attributes.values()):
+        raise UsageError(
+            "bins are united by what earlier rounds have published, and there are no rounds",
+            "say --rounds 3 too, or leave out unite",
+        )
     if (plan.person is None) != (plan.rows_per_person is None) or (plan.rows_per_person or 1) < 1:
         raise UsageError(
             "--person and --rows-per-person go together: at most so many rows of each person are published",
@@ -89,13 +99,19 @@ class Publisher:
     """Domains by attribute; without an order where nothing can be published beyond them."""
     class_: str | None
     epsilon: float
-    united: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """By attribute the first bin of each union, where bins are published as one."""
+    united: Mapping[str, Sequence[int]]
+    """Of attributes whose bins may be united, the first bin of each union; none before any round tells."""
 
     @classmethod
-    def of(cls, known: Known, class_: str | None, epsilon: float) -> Publisher:
+    def of(cls, known: Known, class_: str | None, epsilon: float, unite: Sequence[str] = ()) -> Publisher:
         known = {n: (d, o and n != class_ and _has_room(d)) for n, (d, o) in known.items()}
-        return cls(known, class_, epsilon)
+        for name in unite:
+            if not (known[name][1] and isinstance(known[name][0], Bins)):
+                raise UsageError(
+                    f"{quoted(name)} has no bins in order that could be united",
+                    "leave out unite for it, or give it fewer --bins than values",
+                )
+        return cls(known, class_, epsilon, dict.fromkeys(unite, ()))
 
     @property
     def names(self) -> list[str]:
@@ -145,7 +161,7 @@ class Publisher:
             every = [*names, *self.riding]
             half_width = [widths[n].pop() for n in every]
             channel: dict[str, Any] = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
-            if any(n in self.united for n in every):
+            if any(self.united.get(n) for n in every):
                 channel["unions"] = [[*self.united.get(n, ())] for n in every]
             return [Recipe(weight=1, choose=k, of=names, with_=self.riding or UNSET, channel=channel)]
         return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]

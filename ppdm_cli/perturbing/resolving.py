@@ -190,7 +190,8 @@ def resolve(
     rounds: Rounds | None = None
     if (number := few(plan)) is not None:
         known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
-        publisher = Publisher.of(known, plan.class_, plan.record_epsilon or 0.0)
+        unite = [n for n, w in perturbed.items() if w.unite]
+        publisher = Publisher.of(known, plan.class_, plan.record_epsilon or 0.0, unite)
         if plan.rounds is None:
             made = publisher.recipes([*combinations(publisher.names, publisher.number(number, records))])
         else:

@@ -16,7 +16,6 @@ from math import comb, exp, lcm
 import numpy as np
 from msgspec.structs import replace
 
-from ppdm_cli.domain import Bins
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.publishing import Publisher
@@ -78,22 +77,19 @@ class Rounds:
         publisher = dataclasses.replace(self.publisher, united=self._united(tells))
         return self._joined([*before, publisher.recipes(self._sets(self.schedule[done - 1], tells))])
 
-    def _united(self, tells: Tells) -> dict[str, list[int]]:
-        """Return the first bins of unions that fit how records are spread, where many bins have few of them.
+    def _united(self, tells: Tells) -> dict[str, Sequence[int]]:
+        """Return the first bins of unions that fit how records are spread, of attributes that may be united.
 
         There are as many as exp of the entropy, and each has about as many records: blurring one of a uniform
         attribute's bins costs as much as one of these.
         """
-        found = {}
+        found: dict[str, Sequence[int]] = dict.fromkeys(self.publisher.united, ())
         for name, shares in tells.shares.items():
-            domain, ordered = self.publisher.known[name]
             number = max(2, round(exp(-float((shares * np.log(shares + 1e-12)).sum()))))
-            if ordered and isinstance(domain, Bins) and number < FITTING * len(shares):
-                middles = np.cumsum(shares) - shares / 2
-                starts = np.searchsorted(middles, np.arange(1, number) / number).tolist()
-                starts = sorted({0, *(s for s in starts if s < len(shares))})
-                if len(starts) > 1:
-                    found[name] = starts
+            middles = np.cumsum(shares) - shares / 2
+            starts = {0, *np.searchsorted(middles, np.arange(1, number) / number).tolist()} - {len(shares)}
+            if number < FITTING * len(shares) and len(starts) > 1:
+                found[name] = sorted(starts)
         return found
 
     def _sets(self, asked: Round, tells: Tells) -> list[tuple[str, ...]]:

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ppdm_cli.arrays import Addresses, Codes
 from ppdm_cli.channels import Cells
@@ -151,7 +152,8 @@ class Substituter:
             own = {n: self._encoded(n, d, batch, checks) for n, d in self._domains.items()}
             compared |= own
             perturbed = self._withholder.published(own, here)
-        columns = [perturbed[n] if n in perturbed else used(batch.column(n)) for n in self._plan.columns]
+        some = self._left_out is not None
+        columns = [perturbed[n] if n in perturbed else used(batch.column(n), some) for n in self._plan.columns]
         columns += [c for n, c in perturbed.items() if n == COLUMN]
         places = None
         if self._places_key is None:
@@ -206,17 +208,23 @@ class Substituter:
         return codes
 
 
-def used(array: pa.Array) -> pa.Array:
-    """Return a dictionary without the entries that no row uses: they may be values of rows left out."""
+def used(array: pa.Array, some: bool = False) -> pa.Array:
+    """Return a dictionary without the entries that no row uses: they may be values of rows left out.
+
+    Where only `some` of the rows are here, its entries are in order: else theirs would tell of the others.
+    """
     if not pa.types.is_dictionary(array.type):
         return array
     indices = array.indices.drop_null() if array.null_count else array.indices
     there = np.zeros(len(array.dictionary), bool)
     there[indices.to_numpy()] = True
-    if there.all():
+    if there.all() and not some:
         return array
-    places = pa.array((np.cumsum(there) - 1).astype(np.int32))
-    return pa.DictionaryArray.from_arrays(places.take(array.indices), array.dictionary.filter(pa.array(there)))
+    entries, places = array.dictionary.filter(pa.array(there)), np.cumsum(there) - 1
+    if some:
+        order = pc.sort_indices(entries)
+        entries, places = entries.take(order), np.argsort(order.to_numpy())[places]
+    return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)).take(array.indices), entries)
 
 
 def _to_other(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 import msgspec
 import numpy as np
@@ -32,15 +33,23 @@ UNDECIDED = np.iinfo(np.uint16).max
 
 @dataclass(frozen=True, eq=False)
 class Lot:
-    """A draw of one of several things by their weights, for each record."""
+    """A draw of one of several things by their weights, for each record.
+
+    It hangs on the weights' ratios alone: those of a round are scaled when another round is added, and its
+    records must get the recipe by which they answered when that round was chosen.
+    """
 
     coin: bytes
     weights: Sequence[int]
 
     @cached_property
+    def _ratios(self) -> list[int]:
+        return [w // gcd(*self.weights) for w in self.weights]
+
+    @cached_property
     def _bounds(self) -> np.ndarray:
         """Return where the numbers of each thing end, below the sum of the weights."""
-        return np.cumsum(np.array(self.weights, np.uint64), dtype=np.uint64)
+        return np.cumsum(np.array(self._ratios, np.uint64), dtype=np.uint64)
 
     def drawn(self, addresses: Addresses) -> np.ndarray:
         """Return which thing each of up to `CELLS` records gets."""
@@ -50,9 +59,9 @@ class Lot:
             return coins.words(addresses if rows is None else addresses[rows], 0, retry)
 
         u = uniform_below_wide(int(self._bounds[-1]), blocks)
-        if len({*self.weights}) > 1:
+        if len({*self._ratios}) > 1:
             return np.searchsorted(self._bounds, u.astype(np.uint64), side="right")
-        return np.asarray(u // u.dtype.type(self.weights[0]))
+        return np.asarray(u)
 
 
 class Withholder:

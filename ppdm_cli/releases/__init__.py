@@ -7,10 +7,10 @@ is read again.
 from __future__ import annotations
 
 from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
-from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release
+from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows
 from ppdm_cli.releases.sidecars import check_same, cut, read_sidecar
 
 __all__ = [
     "OWN", "check_same", "cut", "is_promised", "open_data", "open_original", "open_release", "open_releases",
-    "read_sidecar", "spooled",
+    "other_rows", "read_sidecar", "spooled",
 ]  # fmt: skip

@@ -141,6 +141,15 @@ def is_promised(table: Table) -> bool:
     return table.sidecar is not None or has_sidecar_beside(table.files)
 
 
+def other_rows(original: int, release: int) -> MismatchError:
+    """Return the error of an original with another number of records than its release."""
+    step = f"{OWN}; of one from which --person left rows out nobody knows which: leave out --truth"
+    return MismatchError(
+        f"the original has {counted(original, 'record')}, the release {release}",
+        step if original > release else OWN,
+    )
+
+
 def open_original(
     data: Any, attributes: Sequence[Attribute], csv: CsvOptions | None, mappings: Sequence[Groups] = ()
 ) -> Table:

@@ -10,9 +10,9 @@ from msgspec import UNSET
 from ppdm_cli.channels import KINDS
 from ppdm_cli.errors import counted, some
 from ppdm_cli.ledger import told
-from ppdm_cli.percentages import percent
+from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.stating.material import Material
-from ppdm_cli.stating.sections import Belief, Items, Part, Section, Table, bound
+from ppdm_cli.stating.sections import Belief, Items, Part, Section, Table
 
 MOST_ROWS = 1000
 """The most rows of a table; the sidecar has all attributes."""
@@ -91,7 +91,7 @@ def _short(name: str) -> str:
 
 
 def _up_to(share: float) -> str:
-    shown = bound(share)
+    shown = at_most(share)
     return shown if shown.startswith("over") else f"at most {shown}"
 
 
@@ -132,7 +132,7 @@ def _loss(m: Material) -> list[Part]:
         columns = ["attribute", "values", "gamma", "epsilon", f"{percent(m.prior)} becomes at most", "stays"]
         rows = [
             [r["attribute"], f"{r['N']}", _number(r["gamma"]), _number(r["epsilon"]),
-             bound(r["worst_posterior"]), "-" if r.get("staying") is None else percent(r["staying"])]
+             at_most(r["worst_posterior"]), "-" if r.get("staying") is None else percent(r["staying"])]
             for r in m.attributes
         ]  # fmt: skip
         rows.insert(0, ["all together", "", *_together(m), ""])
@@ -160,7 +160,7 @@ def _promise(m: Material) -> list[str]:
 def _together(m: Material) -> list[str]:
     if m.epsilon is None:
         return ["none", "none", "anything"]
-    return [_number(m.privacy.perturbed_gamma), _number(m.epsilon), bound(m.record["worst_posterior"])]
+    return [_number(m.privacy.perturbed_gamma), _number(m.epsilon), at_most(m.record["worst_posterior"])]
 
 
 def _number(value: Any) -> str:
@@ -331,7 +331,7 @@ def _risks(m: Material) -> list[Part]:
     risks = unprotected(m)
     if m.epsilon is None:
         risks.insert(0, "No gamma and no epsilon holds for this release.")
-    elif bound(m.record["worst_posterior"]).startswith("over"):
+    elif at_most(m.record["worst_posterior"]).startswith("over"):
         risks.append(
             "Over a whole record the bound is so weak that it promises nothing in practice: what protects a "
             "record against someone who compares whole records is only what attacks show."

@@ -37,7 +37,7 @@ class Belief:
 
     @property
     def table(self) -> Table:
-        rows = [[name, percent(share) if not i else bound(share)] for i, (name, share) in enumerate(self.bars)]
+        rows = [[name, at_most(share) if i else percent(share)] for i, (name, share) in enumerate(self.bars)]
         return Table(["belief", "at most"], rows)
 
 
@@ -50,9 +50,3 @@ class Section:
 
     title: str
     parts: list[Part]
-
-
-def bound(share: float) -> str:
-    """Return a worst belief; no finite gamma proves, so none is 100 %."""
-    shown = at_most(share)
-    return "over 99.9%" if shown == "100%" else shown

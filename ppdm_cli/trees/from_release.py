@@ -80,7 +80,9 @@ class FromRelease(Shown):
         sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
         e = self.expected
         if e.accuracy is None or e.low is None or e.high is None:
-            sentences.append("The accuracy to expect of the tree cannot be told from this release.")
+            untold = "The accuracy to expect of the tree cannot be told from this release"
+            worse = "" if self.tree.size == 1 else ": it may be below that of the commonest class"
+            sentences.append(f"{untold}{worse}.")
         else:
             source = "published records that were held out"
             if e.how == "judged":
