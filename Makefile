@@ -42,7 +42,8 @@ papers: long
 	$(BIN)/python -m tests.papers.intervals
 	$(BIN)/python -m tests.papers.told
 	$(BIN)/python -m tests.papers.bayes
-	$(BIN)/python -m tests.papers.records
+	$(BIN)/python -m tests.papers.records $(FOLDER)
+	$(if $(FOLDER),$(BIN)/python -m tests.papers.record_intervals $(FOLDER))
 	$(BIN)/python -m tests.papers.noise
 	$(BIN)/python -m tests.papers.answers
 	$(BIN)/python -m tests.papers.testing

@@ -28,8 +28,11 @@ for name in "SIGPIPE SIGHUP SIGALRM SIGUSR1 SIGWINCH SIGTSTP alarm setitimer pth
     delattr(signal, name)
 tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # as tempfile itself does on Windows
 
-def no_library(name, *more, **and_more):
-    raise TypeError("bad argument type for built-in operation")
+real_library = ctypes.CDLL
+def no_library(name, *more, **and_more):  # the process itself is none elsewhere
+    if name is None or "libc." in str(name):
+        raise TypeError("bad argument type for built-in operation")
+    return real_library(name, *more, **and_more)
 ctypes.CDLL = no_library
 
 real_import = builtins.__import__

@@ -31,6 +31,8 @@ def test_as_many_are_published_as_trees_were_best_with(epsilon: float, labels: i
 def test_where_nothing_can_be_had_of_pairs_single_ones_are_published_and_it_is_said() -> None:
     few = record_designs(record_epsilon=0.5, records=5000, attributes="9x16")
     assert few.rows[0]["publish"] == "1" and any("Main effects" in s for s in few.sentences)
+    none = record_designs(record_epsilon=1, records=300, attributes="9x16")
+    assert any("Nothing can be learnt" in s for s in none.sentences)
     many = record_designs(record_epsilon=4, records=100_000, attributes="9x16")
     assert not any("Main effects" in s for s in many.sentences)
 

@@ -21,7 +21,6 @@ from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import Tells, read, screened
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.rounds import Rounds
-from ppdm_cli.perturbing.withholding import UNDECIDED, Lot, Withholder
 from ppdm_cli.record_design import Design, Setting, recommended, scheduled
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import decode
@@ -127,46 +126,6 @@ def test_a_design_follows_from_what_earlier_rounds_published_and_from_nothing_el
     for data, names in ((original, {"a", "b"}), (swapped, {"c", "d"})):
         of_last = in_rounds(released(data=data, rounds=2).sidecar.dealt)[-1]
         assert {n for d in of_last for n in d.attributes} >= names
-
-
-@pytest.mark.parametrize("rounds", [2, 3])
-@pytest.mark.parametrize("epsilon", [1, 2, 4, 8])
-@pytest.mark.parametrize("inside", [False, True])
-def test_who_chose_a_design_is_published_as_it_was_chosen_by(
-    rounds: int, epsilon: float, inside: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else it would have answered twice, and the first answer would be in the design: epsilon once more."""
-    seen: list[tuple[pl.Series, pl.DataFrame]] = []
-    real = Withholder.published
-
-    def heard(self: Withholder, codes: Any, addresses: Any) -> dict[str, pa.Array]:
-        columns = real(self, codes, addresses)
-        seen.append((pl.Series(addresses), pl.DataFrame(pa.table(columns))))
-        return columns
-
-    monkeypatch.setattr(Withholder, "published", heard)
-    asked = ASKED | {"rounds": rounds, "record_epsilon": epsilon, "seed": 5, "keep_order": True}
-    if inside:
-        asked |= {"keep": [], "attributes": DOMAINS | {"ill": {"domain": "yes|no"}}}
-    made = perturb(table(3000), **asked)
-    *choosing, (rows, final) = seen
-    assert len(choosing) == rounds - 1 and all(r.equals(rows) for r, _ in choosing)
-    assert made.frame.select(final.columns).equals(final.cast(dict(made.frame.select(final.columns).schema)))
-    own = rounds_of(made)
-    for number, (_, before) in enumerate(choosing, 1):
-        decided = before[COLUMN].to_numpy() != UNDECIDED
-        assert (decided == (own <= number)).all()
-        names = [c for c in final.columns if c in before.columns]
-        # the types may widen as later rounds reach further
-        assert before.filter(decided)[names].cast(final[names].schema).equals(final.filter(decided)[names])
-
-
-def test_a_draw_is_of_the_ratios_of_weights_and_a_scaled_one_the_same() -> None:
-    addresses = np.arange(4000, dtype=np.uint64)
-    for weights in ([3] * 5, [1, 2, 4]):
-        one, scaled = Lot(b"k" * 32, weights).drawn(addresses), Lot(b"k" * 32, [21 * w for w in weights])
-        assert (one == scaled.drawn(addresses)).all()
-        assert chi_square(np.bincount(one), np.array(weights, float)) > LEVEL
 
 
 def key_of(folder: Path, data: pl.DataFrame, **given: Any) -> Any:

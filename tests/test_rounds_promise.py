@@ -8,16 +8,21 @@ from math import exp, log
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
+from ppdm_cli import perturb
 from ppdm_cli.domain import Categories
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.rounds import Round, Rounds
+from ppdm_cli.perturbing.withholding import UNDECIDED, Lot, Withholder
 from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import Dealt, dealt
+from ppdm_cli.sidecar_recipes import COLUMN, Dealt, dealt
+from tests.chances import LEVEL, chi_square
 from tests.test_box import enumerated
+from tests.test_rounds import ASKED, DOMAINS, rounds_of, table
 
 NAMES = "abc"
 DOMAIN = Categories(pa.string(), ["0", "1"], False)
@@ -99,3 +104,43 @@ def test_the_whole_release_keeps_its_promise_whatever_a_later_round_makes_of_wha
 def test_a_choice_that_sees_the_records_own_value_or_originals_is_caught() -> None:
     assert amplification(lambda published, both: (published, both and both[1][0])) > 4
     assert amplification(lambda _, both: both and both[0]) > 4
+
+
+@pytest.mark.parametrize("rounds", [2, 3])
+@pytest.mark.parametrize("epsilon", [1, 2, 4, 8])
+@pytest.mark.parametrize("inside", [False, True])
+def test_who_chose_a_design_is_published_as_it_was_chosen_by(
+    rounds: int, epsilon: float, inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would have answered twice, and the first answer would be in the design: epsilon once more."""
+    seen: list[tuple[pl.Series, pl.DataFrame]] = []
+    real = Withholder.published
+
+    def heard(self: Withholder, codes: Any, addresses: Any) -> dict[str, pa.Array]:
+        columns = real(self, codes, addresses)
+        seen.append((pl.Series(addresses), pl.DataFrame(pa.table(columns))))
+        return columns
+
+    monkeypatch.setattr(Withholder, "published", heard)
+    asked = ASKED | {"rounds": rounds, "record_epsilon": epsilon, "seed": 5, "keep_order": True}
+    if inside:
+        asked |= {"keep": [], "attributes": DOMAINS | {"ill": {"domain": "yes|no"}}}
+    made = perturb(table(3000), **asked)
+    *choosing, (rows, final) = seen
+    assert len(choosing) == rounds - 1 and all(r.equals(rows) for r, _ in choosing)
+    assert made.frame.select(final.columns).equals(final.cast(dict(made.frame.select(final.columns).schema)))
+    own = rounds_of(made)
+    for number, (_, before) in enumerate(choosing, 1):
+        decided = before[COLUMN].to_numpy() != UNDECIDED
+        assert (decided == (own <= number)).all()
+        names = [c for c in final.columns if c in before.columns]
+        # the types may widen as later rounds reach further
+        assert before.filter(decided)[names].cast(final[names].schema).equals(final.filter(decided)[names])
+
+
+def test_a_draw_is_of_the_ratios_of_weights_and_a_scaled_one_the_same() -> None:
+    addresses = np.arange(4000, dtype=np.uint64)
+    for weights in ([3] * 5, [1, 2, 4]):
+        one, scaled = Lot(b"k" * 32, weights).drawn(addresses), Lot(b"k" * 32, [21 * w for w in weights])
+        assert (one == scaled.drawn(addresses)).all()
+        assert chi_square(np.bincount(one), np.array(weights, float)) > LEVEL

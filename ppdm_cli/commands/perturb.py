@@ -104,7 +104,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     multiple=True,
     metavar="COL:KEY=V,...",
     help="Settings of one column: gamma, rho1, rho2, bins, domain, scale, core, nulls, representative, matrix, "
-    "half_width, sd; repeatable.",
+    "half_width, sd, unite; repeatable.",
 )
 @click.option(
     "--together",

@@ -12,6 +12,8 @@ from ppdm_cli.perturbing import AttributePlan, Plan
 from ppdm_cli.record_design import FEW, Design, Setting, possible, ranked, recommended
 from ppdm_cli.settings import whole
 
+FEWEST = 4.0
+"""Of fewer clean records half a domain's share has a standard error of more than a quarter: nothing is told."""
 _SIZES = re.compile(r"(?:(\d{1,4})x)?(\d{1,6})(n?)")
 _SHARED = re.compile(r"^\s*(gamma|rho1|rho2|record_epsilon|publish|rounds)\s*=.*\n?", re.M)
 OTHERS = ((0.5, 1.0), (2.0, 1.0), (1.0, 0.1), (1.0, 10.0))
@@ -107,7 +109,7 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
             "Rounds serve trees of one class: what they tell is of the few attributes that the last round "
             "publishes, if the first ones find those that matter; of others they tell next to nothing."
         )
-    if first["clean_single"] < FEW:
+    if first["clean_single"] < FEWEST:
         lines.append(
             "Nothing can be learnt here: of so few records at this budget not even the share of half a domain "
             "is told. Ask for a larger budget, publish fewer attributes in all, or wait for more records."
@@ -128,7 +130,7 @@ def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> s
         sizes = [n for n, _ in setting.sizes]
         head += "class_in_budget = true\n" * (setting.labels > 0)
         if setting.for_class or setting.labels:
-            head += '# class = "..."  # say which, here or by --class; and keep it if it is to be published\n'
+            head += '# class = "..."  # name it; and keep it if it is to be published\n'
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"
     top, table, rest = source.read_text("utf-8").partition("\n[")
     return head + _SHARED.sub("", top) + table + rest

@@ -80,9 +80,7 @@ class FromRelease(Shown):
         sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
         e = self.expected
         if e.accuracy is None or e.low is None or e.high is None:
-            untold = "The accuracy to expect of the tree cannot be told from this release"
-            worse = "" if self.tree.size == 1 else ": it may be below that of the commonest class"
-            sentences.append(f"{untold}{worse}.")
+            sentences.append("The accuracy to expect of the tree cannot be told from this release.")
         else:
             source = "published records that were held out"
             if e.how == "judged":
@@ -168,6 +166,8 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         remarks.append("Held-out records put the tree below the commonest class: one leaf.")
         tree = maker.leaf()
         told = leaf(sample, _commonest(tree))
+    if told.accuracy is None and tree.size > 1 and sample.recipes is not None:
+        remarks.append("Most cells are withheld: the tree may be worse than the commonest class alone.")
     return FromRelease(
         tree,
         sample.total,
