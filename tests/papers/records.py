@@ -45,6 +45,9 @@ ADULT: dict[str, Any] = {
     "capital_loss": [0, 1000, 1500, 1700, 1900, 2200, 2600, 5000],
 }
 MILLION = ", 1M"
+TAIL, UNITED = "long tails, rounds", "long tails, united"
+TAIL_BINS, TAIL_POWER = 32, 4
+LONG = {n: d for n, d in DOMAINS.items() if d[1] - d[0] >= TAIL_BINS}
 KEY, VALUES = ("part", "data", "epsilon", "seed"), ("k", "figure", "told", "seconds")
 
 
@@ -68,15 +71,20 @@ def shifted(bins: int, rng: np.random.Generator) -> dict[str, dict[str, Any]]:
 def tree(part: str, name: str, epsilon: int, seed: int) -> tuple[int, float, str, float]:
     """Percent of clean records that a tree from a release is right about, and seconds of this process."""
     records = 1_000_000 if part.endswith(MILLION) else 100_000
+    tail = part in (TAIL, UNITED)
     function, rng = int(name[1:]), np.random.default_rng([seed, int(name[1:]), epsilon])
     train = table(function, records, 3000 + 100 * function + seed)
     test = table(function, 5_000, 4000 + 100 * function + seed)
-    bins = 24 if part.endswith(MILLION) else BINS[epsilon]
+    bins = 24 if part.endswith(MILLION) else TAIL_BINS if tail else BINS[epsilon]
     attributes = shifted(bins, rng)
+    if tail:
+        train, test = tailed(train), tailed(test)
+        for name, own in attributes.items():
+            own["unite"] = part == UNITED and name in LONG
     way: dict[str, Any] = {"publish": PUBLISH[epsilon]}
-    if "rounds" in part:
+    if "rounds" in part or tail:
         way = {"publish": "auto", "rounds": ROUNDS[epsilon]}
-    if part.startswith("kept"):
+    if part.startswith("kept") or tail:
         way["keep"] = ["group"]
     else:
         attributes["group"] = {"domain": "A|B"}
@@ -89,6 +97,14 @@ def tree(part: str, name: str, epsilon: int, seed: int) -> tuple[int, float, str
     right = float(100 * (predict(learnt, test)["predicted"] == test["group"]).mean())
     most = max(len(d.attributes) for d in release.sidecar.dealt) - part.startswith("inside")
     return most, right, learnt.model, seconds
+
+
+def tailed(records: pl.DataFrame) -> pl.DataFrame:
+    """Return the records with most of each long-tailed number in few of its bins."""
+    return records.with_columns(
+        (low + (high - low) * ((pl.col(n).cast(pl.Float64) - low) / (high - low)) ** TAIL_POWER).alias(n)
+        for n, (low, high) in LONG.items()
+    )
 
 
 def adult(folder: Path) -> tuple[pl.DataFrame, dict[str, dict[str, Any]]]:
@@ -151,6 +167,8 @@ def wanted(folder: Path | None) -> Iterator[tuple[Any, ...]]:
         for epsilon in EPSILONS:
             parts = ["kept", "inside", "kept, rounds", "inside, rounds"]
             parts += [f"{part}, rounds{MILLION}" for part in ("kept", "inside") if full and seed < 3]
+            if full and seed < 4:
+                parts += [TAIL, UNITED]
             for part in parts:
                 yield from ((part, f"F{f}", epsilon, seed) for f in range(1, 6))
             if folder is not None:
