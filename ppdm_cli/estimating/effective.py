@@ -168,7 +168,7 @@ def _slice(wanted: Wanted, counts: Counted, place: int, estimator: str, coverage
         Mixture(sizes, Kind(tuple(a - kept for a in k.axes[kept:]), k.ways[kept:], k.first[kept:]), float(lam))
         for k, lam in zip(kinds, lams, strict=True)
     ]
-    shown = fair(kinds, len(wanted.places))
+    shown = [wanted.used.index(i) for i in fair(wanted.kinds, len(wanted.places))]
     law = Several([laws[i] for i in shown], np.array([own[i].sum() for i in shown], float))
     observed = np.concatenate([own[i] for i in shown]).astype(np.float64)
     m = float(observed.sum())

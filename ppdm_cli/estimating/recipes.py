@@ -101,9 +101,12 @@ class Kind:
 def fair(kinds: Sequence[Kind], attributes: int) -> list[int]:
     """Return the kinds that show all attributes value by value, of the last round that has any.
 
-    Earlier rounds had a say in what the last one shows: given them, it is a fair sample.
+    Earlier rounds had a say in what the last one shows: given them, it is a fair sample. What all records show,
+    as they do a class inside the budget, nothing had a say in: then all kinds are.
     """
     whole = [i for i, k in enumerate(kinds) if len(k.axes) == attributes and not k.unites]
+    if len(whole) == len(kinds):
+        return whole
     last = max((kinds[i].round for i in whole), default=0)
     return [i for i in whole if kinds[i].round == last]
 

@@ -48,7 +48,7 @@ class Candidate:
     held: dict[int, Model]
 
     scores: Floats
-    """log p(label | attributes) of every record in a fold that was held back; NaN of others."""
+    """By how much attributes make the label of each record in a fold that was held back likelier; else NaN."""
 
     @classmethod
     def judged(
@@ -60,7 +60,7 @@ class Candidate:
             rows = np.flatnonzero(sample.folds == fold)
             said = own.said([c[rows] for c in sample.codes])
             for n, temper in enumerate(tempers):
-                found[n, rows] = replace(own, temper=temper).scores(said, sample.labels[rows])
+                found[n, rows] = replace(own, temper=temper).rise(said, sample.labels[rows])
         best = int(np.nansum(found, axis=1).argmax())
         temper = tempers[best]
         by_fold = {f: replace(m, temper=temper) for f, m in held.items()}
@@ -102,8 +102,7 @@ def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
     growing = Growing(sample, cells)
     candidates = _candidates(sample, growing, every)
-    base = sample.alone(growing.shares)
-    rises = {c.name: c.scores - base for c in candidates}
+    rises = {c.name: c.scores for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
     # what was kept is linked to all else by a forest only
     forest = sample.recipes is not None or any(c.kept for c in sample.channels)

@@ -69,10 +69,12 @@ class Growing:
         held = [s.counts[which] for s in seen]
         trained = [s.counts.sum(axis=0, keepdims=True) - h for s, h in zip(seen, held, strict=True)]
         steps = steps_of(seen, [t[None] for t in trained])
-        labelled = [h if s.labelled else None for s, h in zip(seen, held, strict=True)]
-        fit = steps.stopped(start[None], class_likelihood(labelled), stop)
-        base = sum(s.base(h, self.shares[which]) for s, h in zip(seen, held, strict=True))
-        scores = fit.scores[0] - base
+        judge = class_likelihood([h if s.labelled else None for s, h in zip(seen, held, strict=True)])
+        fit = steps.stopped(start[None], judge, stop)
+        # a class under the coin hangs on what is shown with it, also where it hangs on no value
+        whole = fit.table.sum(axis=2, keepdims=True)
+        nothing = whole * self.shares[which].reshape(1, len(which), -1, *(1,) * len(places))
+        scores = fit.scores[0] - judge(steps.expected(nothing.astype(np.float32)), np.zeros(1, np.intp))[0]
         gain = float(scores.sum()) * FOLDS / len(which)
         return Found(places, fit.table[0], scores, int(fit.steps[0]), folds, gain)
 

@@ -78,6 +78,14 @@ class Model:
         own, joint = self._own(said, labels).sum(axis=1), sum(self.joint(s).sum(axis=1) for s in said)
         return np.asarray(np.log(np.maximum(own, TINY) / np.maximum(joint, TINY)))
 
+    def rise(self, said: Sequence[Floats], labels: Codes) -> Floats:
+        """Return by how much a record's label is likelier by what its attributes say of the class.
+
+        What they say of the coin alone, which a class under it shares, is taken off.
+        """
+        unsaid = [np.repeat((s @ self.shares)[:, None], s.shape[1], axis=1) for s in said]
+        return self.scores(said, labels) - self.scores(unsaid, labels)
+
     def telling(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return by class how likely the coin told, given the record: (records, classes)."""
         told, blind = (s * label[labels] for s, label in zip(self.said(codes), self._labels, strict=True))

@@ -69,19 +69,6 @@ class Seen:
         """Return what EM needs, of counts as `counts` or shares of them."""
         return Part([w.told for w in self.ways], observed, self.axes, [w.noise for w in self.ways], self.lam)
 
-    def base(self, held: np.ndarray, shares: Floats) -> Floats:
-        """Return by fold the log-likelihood of labels by the classes' shares (fold, class) alone."""
-        if not self.labelled:
-            return np.zeros(len(held))
-        chances = shares
-        if not self.kept:
-            way = self.ways[0]
-            chances = shares @ way.told.T
-            if way.noise is not None:
-                chances = self.lam * chances + (1 - self.lam) * way.noise
-        labels = held.reshape(*held.shape[:2], -1).sum(axis=2)
-        return np.asarray((labels * np.log(np.maximum(chances, 1e-30))).sum(axis=1))
-
 
 def seen(recipes: Recipes, sample: Sample, places: Sequence[int]) -> list[Seen]:
     """Return the sub-tables of some attributes and the class: those of records that show any of them."""

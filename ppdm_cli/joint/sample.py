@@ -17,7 +17,6 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.estimating import (
-    TINY,
     Part,
     Recipes,
     Steps,
@@ -141,15 +140,6 @@ class Sample:
         numbers = self.codes[-1]
         noise = (ways > 0).mean(axis=1) * (1 - self.recipes.lam)
         return float((ways == 0).mean(axis=1)[numbers].mean()), float(noise[numbers].mean())
-
-    def alone(self, shares: Floats) -> Floats:
-        """Return log p(label) of each record, by the shares of the classes without its fold."""
-        chances = (shares @ self.label_matrix.T)[self.folds, self.labels]
-        if self.recipes is not None and not self.label.kept:
-            own, lam = self.recipes.attributes[-1], self.recipes.lam[self.codes[-1]]
-            told, blind = ((shares @ m.T)[self.folds, self.labels] for m in (own.told, own.blind))
-            chances = lam * told + (1 - lam) * blind
-        return np.asarray(np.log(np.maximum(chances, TINY)))
 
     def shares(self, counts: Floats) -> Floats:
         """Return the original classes' most likely shares, from counts of published labels."""

@@ -27,8 +27,12 @@ STEPS, TOLD_A_VALUE = 60, 30
 """How a spread is estimated: after so many steps, from so many records for each value whose coin told."""
 FEWEST_EXPECTED = 5.0
 """A function is left out that fewer records than this decide, in the smallest class."""
-FEWEST = 20
-"""Of a class with fewer records nothing is said."""
+FEWEST, FEWEST_TOLD = 20, 5.0
+"""Of a class with fewer records, or fewer to be expected whose coin told, nothing is said."""
+FEWEST_SQUARED = 10.0
+"""Nor of a pair where n lam^2 is less: what main effects make of it is a product of two estimates."""
+UNASKED = -1000.0
+"""What is told of attributes that too few records show: less than of any that was looked at."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,15 @@ def screened(sample: Sample, spread: Sequence[str] = ()) -> Tells:
     alone, together = {}, {}
     for place, name in enumerate(names):
         tables = [s for s in sample.seen([place]) if s.labelled]
-        alone[name] = sum(_told(s, [sample.channels[place].domain.ordered > 0], shares, 1.0) for s in tables)
+        ordered = [sample.channels[place].domain.ordered > 0]
+        alone[name] = _sum([_told(s, ordered, shares, 1.0) for s in tables])
     for a, b in combinations(range(len(names)), 2):
         if sample.recipes is None or not sample.recipes.together([a, b]):
             continue
         tables = [s for s in sample.seen([a, b]) if s.labelled and len(_cells(s)) == 2]
         ordered = [sample.channels[p].domain.ordered > 0 for p in (a, b)]
         penalty = 2.0 if len(tables) == 1 else 1.4
-        together[names[a], names[b]] = sum(_told(s, ordered, shares, penalty) for s in tables)
+        together[names[a], names[b]] = _sum([_told(s, ordered, shares, penalty) for s in tables])
     spreads = {n: _spread(sample, p, shares) for p, n in enumerate(names) if n in spread}
     return Tells(alone, together, {n: s for n, s in spreads.items() if s is not None})
 
@@ -81,6 +86,12 @@ def _spread(sample: Sample, place: int, shares: Floats) -> Floats | None:
     found = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, STEPS).sum(axis=0)
     found = found[: sample.channels[place].domain.ordinary]
     return np.asarray(found / max(found.sum(), TINY))
+
+
+def _sum(told: Sequence[float | None]) -> float:
+    """Return what all tables tell; what none could be asked about comes after all that was."""
+    found = [t for t in told if t is not None]
+    return sum(found) if found else UNASKED
 
 
 def _cells(seen: Seen) -> Sequence[Way]:
@@ -105,18 +116,21 @@ def _project(table: Floats, functions: Sequence[Floats]) -> Floats:
     return table
 
 
-def _told(seen: Seen, ordered: Sequence[bool], shares: Floats, penalty: float) -> float:
-    """Return half of chi-square less its mean, and less a penalty of so many of its standard deviations."""
+def _told(seen: Seen, ordered: Sequence[bool], shares: Floats, penalty: float) -> float | None:
+    """Return half of chi-square less its mean, and less a penalty of so many of its standard deviations.
+
+    None where too few records say anything.
+    """
     counts = seen.counts.sum(axis=0).astype(np.float64)
     records = counts.reshape(len(counts), -1).sum(axis=1)
-    there = np.flatnonzero(records >= FEWEST)
-    if len(there) < 2:
-        return 0.0
     ways, lam = _cells(seen), np.broadcast_to(seen.lam, records.shape)
     if not seen.kept and seen.ways[0].noise is not None:  # told or not is less even among published labels
-        lam = lam * (seen.ways[0].told @ shares) * records.sum() / np.maximum(records, 1)
-    counts, n = counts[there], records[there]
-    lam = np.clip(lam[there], 1e-9, 1.0)
+        lam = np.clip(lam * (seen.ways[0].told @ shares) * records.sum() / np.maximum(records, 1), 0.0, 1.0)
+    enough = FEWEST_TOLD if len(ways) == 1 else FEWEST_SQUARED / np.maximum(lam, 1e-9)
+    there = np.flatnonzero((records >= FEWEST) & (records * lam >= enough))
+    if len(there) < 2:
+        return None
+    counts, n, lam = counts[there], records[there], lam[there]
     whole = counts.sum(axis=0, keepdims=True) / n.sum()
     functions = []
     for axis, (way, order) in enumerate(zip(ways, ordered, strict=True)):
@@ -131,27 +145,62 @@ def _told(seen: Seen, ordered: Sequence[bool], shares: Floats, penalty: float) -
     for own in functions:
         largest = np.multiply.outer(largest, (own**2).max(axis=0, initial=0.0))
     dense = n.min() * variance >= FEWEST_EXPECTED * largest
+    effects = [_effect(counts, n, lam, i, ways, functions) for i in range(len(ways))]
     if len(ways) == 2:
-        means = means - _by_main_effects(counts, n, lam, ways, functions)
+        means = means - _by_main_effects(lam, ways, effects)
+        variance = _of_interactions(whole, functions, [(n * lam) @ e.told / (n @ lam) for e in effects])
+    else:  # told or not is uneven among labels under the coin, and noise has another mean
+        effect = effects[0]
+        common, left = (n * lam) @ effect.told / (n @ lam), effect.lam[:, None]
+        means = means - (left * common + (1 - left) * effect.noise)
     deviations = means - np.tensordot(n / n.sum(), means, 1)
     squares = ((n.reshape(-1, *(1,) * len(ways)) * deviations**2).sum(axis=0) / variance)[dense]
     free = squares.size * (len(there) - 1)
-    return float(squares.sum() - free) / 2 - penalty * sqrt(free / 2)
+    return float(squares.sum() - free) / 2 - penalty * sqrt(free / 2) if free else None
 
 
-def _by_main_effects(
-    counts: Floats, n: Floats, lam: Floats, ways: Sequence[Way], functions: Sequence[Floats]
-) -> Floats:
+@dataclass(frozen=True)
+class _Effect:
+    """The means of an attribute's functions by label where the coin told, and what noise makes of them."""
+
+    told: Floats
+    noise: Floats
+    lam: Floats
+    """By label the chance that the coin told; 1 of what is under no coin."""
+
+
+def _effect(
+    counts: Floats, n: Floats, lam: Floats, axis: int, ways: Sequence[Way], functions: Sequence[Floats]
+) -> _Effect:
+    way, own = ways[axis], functions[axis]
+    others = tuple(1 + i for i in range(len(ways)) if i != axis)
+    mean = counts.sum(axis=others) @ own / n[:, None]
+    noise = np.zeros(own.shape[1]) if way.noise is None else way.noise @ own
+    left = np.ones_like(lam) if way.noise is None else lam
+    return _Effect((mean - (1 - left[:, None]) * noise) / left[:, None], noise, left)
+
+
+def _by_main_effects(lam: Floats, ways: Sequence[Way], effects: Sequence[_Effect]) -> Floats:
     """Return the means by label that two attributes would have if they were independent within each class."""
-    told, noise = [], []
-    for axis, (way, own) in enumerate(zip(ways, functions, strict=True)):
-        mean = counts.sum(axis=2 - axis) @ own / n[:, None]
-        blind = np.zeros(own.shape[1]) if way.noise is None else way.noise @ own
-        left = np.ones_like(lam) if way.noise is None else lam
-        told.append((mean - (1 - left[:, None]) * blind) / left[:, None])
-        noise.append(blind)
+    a, b = effects
     both = lam if ways[0].noise is not None else np.ones_like(lam)
     return np.asarray(
-        both[:, None, None] * told[0][:, :, None] * told[1][:, None, :]
-        + (1 - both)[:, None, None] * np.multiply.outer(noise[0], noise[1])
+        both[:, None, None] * a.told[:, :, None] * b.told[:, None, :]
+        + (1 - both)[:, None, None] * np.multiply.outer(a.noise, b.noise)
     )
+
+
+def _of_interactions(whole: Floats, functions: Sequence[Floats], told: Sequence[Floats]) -> Floats:
+    """Return the variance of f g less what main effects make of it, which are estimated from the same records.
+
+    That is of f g - m_b f - m_a g, by the delta method; f and g have a mean of 0 over all records.
+    """
+    (f, g), (m_a, m_b) = functions, (told[0][:, None], told[1][None, :])
+
+    def mean(i: int, j: int) -> Floats:
+        return _project(whole, [f**i, g**j])[0]
+
+    first = mean(1, 1)
+    squares = mean(2, 2) + m_b**2 * mean(2, 0) + m_a**2 * mean(0, 2)
+    crossed = 2 * (m_a * m_b * first - m_b * mean(2, 1) - m_a * mean(1, 2))
+    return np.maximum(squares + crossed - first**2, 1e-12)

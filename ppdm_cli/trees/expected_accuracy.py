@@ -107,8 +107,8 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
 
 def leaf(sample: Sample, commonest: float) -> Expected:
     """Return what to expect of a tree that knows only the classes' shares."""
-    if not sample.records:
-        return Expected(commonest)
+    if not sample.records or (sample.recipes is not None and not sample.label.kept):
+        return Expected(commonest)  # labels are shown in several ways, some of them by hardly any
     labels = _inverse(sample.label)[:, sample.labels]
     present = labels[: sample.label.domain.ordinary]
     right = present[int(present.sum(axis=1).argmax())]
