@@ -302,7 +302,7 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any], prior: float)
     if len(rounds := in_rounds(sidecar.dealt)) > 1:
         total = sum(d.weight for d in sidecar.dealt)
         shares = [percent(sum(d.weight for d in own) / total) for own in rounds]
-        last = dict.fromkeys(n for d in rounds[-1] for n in d.attributes)
+        last = dict.fromkeys(n for d in rounds[-1] for n in d.attributes if n != sidecar.class_)
         lines.append(
             f"The records were dealt to {len(rounds)} rounds by a coin ({', '.join(shares)}). What later ones "
             f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."

@@ -130,7 +130,7 @@ def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> s
         sizes = [n for n, _ in setting.sizes]
         head += "class_in_budget = true\n" * (setting.labels > 0)
         if setting.for_class or setting.labels:
-            head += '# class = "..."  # name it; and keep it if it is to be published\n'
+            head += '# class = "..."  # name it' + "; keep it if it is to be published" * (not setting.labels) + "\n"
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"
     top, table, rest = source.read_text("utf-8").partition("\n[")
     return head + _SHARED.sub("", top) + table + rest
