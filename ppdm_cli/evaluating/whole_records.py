@@ -130,7 +130,8 @@ def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> s
         sizes = [n for n, _ in setting.sizes]
         head += "class_in_budget = true\n" * (setting.labels > 0)
         if setting.for_class or setting.labels:
-            head += '# class = "..."  # name it' + "; keep it if it is to be published" * (not setting.labels) + "\n"
+            keep = "" if setting.labels else "; keep it if it is to be published"
+            head += f'# class = "..."  # name it{keep}\n'
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"
     top, table, rest = source.read_text("utf-8").partition("\n[")
     return head + _SHARED.sub("", top) + table + rest
