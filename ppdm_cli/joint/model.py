@@ -83,6 +83,8 @@ class Model:
 
         What they say of the coin alone, which a class under it shares, is taken off.
         """
+        if self.coins is None:
+            return self.scores(said, labels) - np.log(np.maximum(self.label @ self.shares, TINY))[labels]
         unsaid = [np.repeat((s @ self.shares)[:, None], s.shape[1], axis=1) for s in said]
         return self.scores(said, labels) - self.scores(unsaid, labels)
 
