@@ -82,7 +82,8 @@ def measured(page: str) -> tuple[list[float], dict[str, list[float]], float]:
     """The epsilons, the accuracies by line, and what the commonest class alone is right on."""
     section = page[page.index("## Whole records") :].split("\n## ")[0]
     baseline = re.search(r"commonest class alone would be right on ([\d.]+)%", section)
-    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
+    table = next(block for block in section.split("\n\n") if block.startswith("| "))
+    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
     cells = {row[0].strip(): [c.strip() for c in row[1:]] for row in rows}
     assert baseline is not None
     epsilons = [float(c.removeprefix("epsilon ")) for c in cells[""]]
