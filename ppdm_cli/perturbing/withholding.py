@@ -44,7 +44,8 @@ class Lot:
 
     @cached_property
     def _ratios(self) -> list[int]:
-        return [w // gcd(*self.weights) for w in self.weights]
+        common = gcd(*self.weights)
+        return [w // common for w in self.weights]
 
     @cached_property
     def _bounds(self) -> np.ndarray:
