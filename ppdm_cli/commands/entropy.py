@@ -237,7 +237,7 @@ def _for_record(
     shown = {
         "epsilon": "epsilon", "records": "records", "publish": "publish", "rounds": "rounds",
         "half_width": "half-widths", "clean_single": "clean, of one", "clean_pair": "clean, of a pair",
-        "share_error": "share +-", "difference_error": "difference +-", "cell_error": "pair's cell +-",
+        "share_error": "share +-", "cell_error": "pair's cell +-",
     }  # fmt: skip
     out = show.console()
     rows = [[r[k] for k in shown] for r in done.rows]

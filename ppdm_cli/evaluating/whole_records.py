@@ -99,10 +99,10 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
     first = rows[0]
     lines = [
         "The first design is the one to take. The records tell of one attribute, and of a pair, at most what "
-        "so many clean ones would. The standard errors are the least to expect: of the share of half a domain, "
-        "of its difference between two halves of the records, and of a quarter of a pair's table. All that "
-        "follows from Fisher information with evenly spread values; which design serves trees was measured on "
-        "made-up functions."
+        "so many clean ones would. The standard errors are the least to expect: of the share of half a domain "
+        "(its difference between two halves of the records has twice that), and of a quarter of a pair's "
+        "table. All that follows from Fisher information with evenly spread values; which design serves trees "
+        "was measured on made-up functions."
     ]
     if any(r["rounds"] > 1 for r in rows):
         lines.append(
