@@ -35,40 +35,24 @@ def threads() -> int:
 def of_small_products(function: Callable[P, Result]) -> Callable[P, Result]:
     """Return the function with BLAS on one thread: in small products its threads mostly wait for each other.
 
-    On a machine that was doing something else they made a tree take eight times as long.
+    On a machine that was doing something else they made a tree take eight times as long. The limit is the whole
+    process's, and only who set it can lift it: so who comes while it holds leaves it alone.
     """
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Result:
-        _ONE_THREAD.enter()
-        try:
+        if not _LIMITED.acquire(blocking=False):
             return function(*args, **kwargs)
+        try:
+            with _libraries().limit(limits=1, user_api="blas"):
+                return function(*args, **kwargs)
         finally:
-            _ONE_THREAD.leave()
+            _LIMITED.release()
 
     return called
 
 
-class _OneThread:
-    """The limit of BLAS, which is the whole process's: from when the first enters until the last has left."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside, self._limit = Lock(), 0, None
-
-    def enter(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._limit = _libraries().limit(limits=1, user_api="blas")
-            self._inside += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside and self._limit is not None:
-                self._limit.restore_original_limits()
-
-
-_ONE_THREAD = _OneThread()
+_LIMITED = Lock()
 
 
 @cache
