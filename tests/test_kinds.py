@@ -22,7 +22,7 @@ from ppdm_cli.channels import KINDS, Request
 from ppdm_cli.channels.dense import Weights, whole_numbers
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import PpdmError, UsageError
-from tests.conftest import Run
+from tests.conftest import Run, people
 
 PLAN = """
 class = "group"
@@ -251,3 +251,16 @@ def test_a_file_of_another_tool_is_mined_by_a_sidecar_made_for_it(tmp_path: Path
     (tmp_path / "other.csv").write_text("kind\na\nd\n")
     told = ppdm("inspect", "other.csv", "--describe", "plan.toml", "-o", "o.ppdm.json", code=3).stderr
     assert b"row 2 of" in told and b"never publishes" in told
+
+
+def test_a_plan_of_a_few_attributes_a_record_describes_nobody_elses_file(tmp_path: Path, ppdm: Run) -> None:
+    """Which ones each record publishes would stand in a column that no other tool writes."""
+    people(100).write_parquet(tmp_path / "f.parquet")
+    domains = '[attributes]\nage = { domain = [0, 120] }\n'
+    for asked, said in (
+        ("record_epsilon = 4", "each record publishes a few attributes"),
+        ("record_epsilon = 4\nrounds = 9\nclass = 'group'", "rounds must be from 2 to 3"),
+    ):
+        (tmp_path / "plan.toml").write_text(f"{asked}\nrare = 'publish'\n{domains}")
+        done = ppdm("inspect", "f.parquet", "--describe", "plan.toml", "-o", "f.parquet.ppdm.json", code=2)
+        assert said in done.stderr.decode() and not (tmp_path / "f.parquet.ppdm.json").exists()

@@ -47,6 +47,12 @@ def describe(
                 f"the plan drops {quoted(settled.dropped[0])}, which the table has",
                 "describe every column of it",
             )
+        if settled.several:
+            raise UsageError(
+                "a plan by which each record publishes a few attributes describes no file of another tool: "
+                "nothing there says which ones",
+                'say publish = "all", or gamma instead of record_epsilon',
+            )
         if any(c.noise is not None for c in settled.channels):
             raise UsageError("only random substitution can be described", "leave out --scheme")
         published = {n: c.shown(n) for n, c in settled.through.items()}

@@ -71,7 +71,6 @@ def asked_of(plan: Any, like: Any, settings: Mapping[str, Any]) -> Plan:
     """Return what is asked for; beside an earlier release only how the data are read, and whether to clip."""
     asked = Plan.of(plan, **settings)
     if like is None:
-        check_publishing(asked)  # of a plan file and the options together
         return asked
     if {k for k, v in settings.items() if v is not None and v not in ((), [], {})} - {"clip"}:
         raise UsageError(
@@ -92,6 +91,7 @@ def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
 
 def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
     """Return what is asked of a table, resolved by the data as far as it leaves domains to them."""
+    check_publishing(asked)  # of a plan file and the options together
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:
