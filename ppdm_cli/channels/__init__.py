@@ -19,20 +19,57 @@ from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
 from ppdm_cli.channels.exact_draw import checked_gamma, uniform_below_wide
-from ppdm_cli.channels.explicit import Explicit
+from ppdm_cli.channels.explicit import Written
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import best_widths, information
 from ppdm_cli.channels.least_squares import applied, left_inverse, likeliest
-from ppdm_cli.channels.matrix import Blocks, Matrix, Noisy, Substitution
+from ppdm_cli.channels.matrix import Blocks, Law, Matrix, Noisy, Substitution
 from ppdm_cli.channels.mixture import Marginal, Mixture
 from ppdm_cli.channels.symmetric import SymmetricSpec
 
 __all__ = [
-    "DEFAULT", "FIGURES", "KINDS", "SUBSTITUTION", "AdditiveSpec", "BandSpec", "Beyond", "BinarySpec",
-    "BlockSpec", "Blocks", "Box", "BoxSpec", "Cells", "Channel", "DenseSpec", "Explicit", "GammaDiagonal",
+    "DEFAULT",
+    "FIGURES",
+    "KINDS",
+    "SUBSTITUTION",
+    "AdditiveSpec",
+    "BandSpec",
+    "Beyond",
+    "BinarySpec",
+    "BlockSpec",
+    "Blocks",
+    "Box",
+    "BoxSpec",
+    "Cells",
+    "Channel",
+    "DenseSpec",
+    "GammaDiagonal",
     "GammaDiagonalSpec",
-    "Marginal", "Matrix", "Mixture", "Name", "Noisy", "Recorded", "Request", "Scalar", "Spec", "Substitution",
-    "SymmetricSpec", "applied", "best_widths", "checked_gamma", "checked_kind", "continued",
-    "information", "kinds", "left_inverse", "likeliest", "register", "schemes", "together",
-    "uniform_below_wide", "within",
+    "Law",
+    "Marginal",
+    "Matrix",
+    "Mixture",
+    "Name",
+    "Noisy",
+    "Recorded",
+    "Request",
+    "Scalar",
+    "Spec",
+    "Substitution",
+    "SymmetricSpec",
+    "Written",
+    "applied",
+    "best_widths",
+    "checked_gamma",
+    "checked_kind",
+    "continued",
+    "information",
+    "kinds",
+    "left_inverse",
+    "likeliest",
+    "register",
+    "schemes",
+    "together",
+    "uniform_below_wide",
+    "within",
 ]  # fmt: skip

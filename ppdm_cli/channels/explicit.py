@@ -12,7 +12,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels.least_squares import applied, left_inverse
-from ppdm_cli.channels.matrix import Matrix
+from ppdm_cli.channels.matrix import Law, Matrix
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 
 MOST_DECOMPOSED = 1 << 8
@@ -36,8 +36,8 @@ def codes_of(labels: Sequence[str]) -> dict[str, int]:
     return found
 
 
-class Explicit(Matrix):
-    """Products, inverse and figures of `entries`."""
+class Written(Law):
+    """Products with `entries`."""
 
     @property
     @abstractmethod
@@ -51,6 +51,19 @@ class Explicit(Matrix):
     @property
     def outputs(self) -> int:
         return self.entries.shape[0]
+
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        return applied(self.entries, original, axis)
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        return applied(self.entries.T, values, axis)
+
+    def dense(self) -> Floats:
+        return self.entries.copy()
+
+
+class Explicit(Written, Matrix):
+    """Products, inverse and figures of `entries`."""
 
     @property
     def staying(self) -> float:
@@ -79,18 +92,9 @@ class Explicit(Matrix):
         bits = -(M * np.log2(np.where(M > 0, M, 1))).sum(axis=0)
         return float(bits.mean() if prior is None else bits @ prior)
 
-    def forward(self, original: Floats, axis: int = 0) -> Floats:
-        return applied(self.entries, original, axis)
-
-    def backward(self, values: Floats, axis: int = 0) -> Floats:
-        return applied(self.entries.T, values, axis)
-
     def stays(self) -> Floats:
         stays: Floats = self.entries[self.unchanged, np.arange(self.inputs)]
         return stays
-
-    def dense(self) -> Floats:
-        return self.entries.copy()
 
     def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
         if tuple(inputs) != tuple(outputs):

@@ -6,7 +6,7 @@ Dowd et al. section 4, from Agrawal & Haritsa; closed forms in maths 1. With lam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -138,7 +138,11 @@ class GammaDiagonal(Drawn):
         away = sum(k * m * np.log1p(N * m - 1) for m, k in parts if m > 0) / np.log(2)
         return float(np.log2(N) - away)
 
-    def most_likely(self, observed: Floats, n: float) -> Floats:
+    @property
+    def closed_form(self) -> Callable[[Floats, float], Floats]:
+        return self._most_likely
+
+    def _most_likely(self, observed: Floats, n: float) -> Floats:
         """Return X_i = max(0, s y_i - n/(gamma-1)), with s such that they sum to n (maths 1).
 
         The positive ones are the largest y; s follows from their number.

@@ -8,7 +8,7 @@ by `dense`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import inf, log2
 from typing import ClassVar, Protocol
@@ -28,8 +28,8 @@ class Blocks(Protocol):
     def __call__(self, retry: int, rows: np.ndarray | None = None) -> np.ndarray: ...
 
 
-class Matrix(ABC):
-    """What every kind answers; what has a general answer is given here."""
+class Law(ABC):
+    """What a miner needs of a law between codes, whether anything was published by it or not."""
 
     invertible: bool = True
     """Whether the unbiased estimate says anything."""
@@ -40,15 +40,58 @@ class Matrix(ABC):
     noise last, and the most likely counts of all are jagged (docs/method.md has figures).
     """
 
-    diagonal: ClassVar[bool] = False
-    """Whether a value stays with gamma/D and becomes any other with 1/D: then much has a closed form."""
-
     @property
     @abstractmethod
     def inputs(self) -> int: ...
     @property
     @abstractmethod
     def outputs(self) -> int: ...
+    @abstractmethod
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        """Return M X along one axis of a table: the counts to expect."""
+
+    @abstractmethod
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        """Return M^T v along one axis."""
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """Return A with A M = I, by least squares; for small ones."""
+        return left_inverse(self.dense())
+
+    def solve(self, observed: Floats, axis: int = 0) -> Floats:
+        """Return the unbiased estimate A y along one axis."""
+        return applied(self.inverse, observed, axis)
+
+    def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
+        """Return A y along one axis, with the entries of A to a power: what moments are made of."""
+        return applied(self.inverse**power, observed, axis)
+
+    def scores(self, values: Floats, axis: int = 0) -> Floats:
+        """Return w with M^T w = values along one axis; of all such that of least variance for equal shares."""
+        return applied(self.inverse.T, values, axis)
+
+    def own_variance(self) -> Floats:
+        """Return for each code i the diagonal of (A o A) M: what a record of code i adds to E(A y)_i^2."""
+        own: Floats = np.einsum("ih,hi->i", self.inverse**2, self.dense())
+        return own
+
+    def dense(self) -> Floats:
+        """Return the matrix itself; for small ones."""
+        return self.forward(np.eye(self.inputs))
+
+    @property
+    def closed_form(self) -> Callable[[Floats, float], Floats] | None:
+        """Return what gives the most likely counts of so many records at once; None where EM must find them."""
+        return None
+
+
+class Matrix(Law):
+    """A law that something is published by: what every kind answers, with what has a general answer."""
+
+    diagonal: ClassVar[bool] = False
+    """Whether a value stays with gamma/D and becomes any other with 1/D: then much has a closed form."""
+
     @property
     @abstractmethod
     def unchanged(self) -> np.ndarray:
@@ -81,36 +124,6 @@ class Matrix(ABC):
     def entropy(self, prior: Floats | None = None) -> float:
         """Return H(M) = sum_k prior_k H(column k), in bits; with a uniform prior unless one is given."""
 
-    @abstractmethod
-    def forward(self, original: Floats, axis: int = 0) -> Floats:
-        """Return M X along one axis of a table: the counts to expect."""
-
-    @abstractmethod
-    def backward(self, values: Floats, axis: int = 0) -> Floats:
-        """Return M^T v along one axis."""
-
-    @cached_property
-    def inverse(self) -> Floats:
-        """Return A with A M = I, by least squares; for small ones."""
-        return left_inverse(self.dense())
-
-    def solve(self, observed: Floats, axis: int = 0) -> Floats:
-        """Return the unbiased estimate A y along one axis."""
-        return applied(self.inverse, observed, axis)
-
-    def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
-        """Return A y along one axis, with the entries of A to a power: what moments are made of."""
-        return applied(self.inverse**power, observed, axis)
-
-    def own_variance(self) -> Floats:
-        """Return for each code i the diagonal of (A o A) M: what a record of code i adds to E(A y)_i^2."""
-        own: Floats = np.einsum("ih,hi->i", self.inverse**2, self.dense())
-        return own
-
-    def dense(self) -> Floats:
-        """Return the matrix itself; for small ones."""
-        return self.forward(np.eye(self.inputs))
-
     def stays(self) -> Floats:
         """Return for each code its chance to be published as it was."""
         return np.full(self.inputs, self.staying)
@@ -119,10 +132,6 @@ class Matrix(ABC):
         """Return the bits that an answer tells of a value under a prior, or equal shares: H(y) - H(M)."""
         y = self.forward(np.full(self.inputs, 1 / self.inputs) if prior is None else prior)
         return max(0.0, float(-(y * np.log2(np.where(y > 0, y, 1.0))).sum()) - self.entropy(prior))
-
-    def most_likely(self, observed: Floats, n: float) -> Floats:
-        """Return the most likely counts of n records, where there is a closed form."""
-        raise NotImplementedError
 
     def expected_error(self, records: float, prior: Floats | None = None) -> float:
         """Return sqrt(E||Xhat - X||^2) of the unbiased estimate of so many records (maths 2); inf with none."""
@@ -134,10 +143,6 @@ class Matrix(ABC):
     def kang_bound(self, records: float) -> float | None:
         """Return Kang's bound on sigma/||X||, or None where it does not apply."""
         return None
-
-    def scores(self, values: Floats, axis: int = 0) -> Floats:
-        """Return w with M^T w = values along one axis; of all such that of least variance for equal shares."""
-        return applied(self.inverse.T, values, axis)
 
     def repeated(self, times: int) -> list[dict[str, float]]:
         """Return the figures of M^t for t = 1..times, for a matrix that publishes what it takes."""

@@ -93,9 +93,9 @@ class Estimated(Shown):
         seen = self.observed
         if self.records is not None:
             return seen
-        for axis, matrix in enumerate(matrices_of(self.group)):
-            if matrix is not None:
-                seen = matrix.seen(seen, axis)
+        for axis, channel in enumerate(self.group):
+            if channel.law is not None:
+                seen = channel.law.seen(seen, axis)
         return by_attribute(seen, self.group, self.names)
 
     @property

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Matrix
+from ppdm_cli.channels import Law
 from ppdm_cli.estimating.expectation import better
 
-Matrices = Sequence[Matrix | None]
+Matrices = Sequence[Law | None]
 EM_STEPS = 20_000
 EM_TOLERANCE = 1e-9
 """EM ends when a step adds less log-likelihood a record than this."""
@@ -51,8 +51,8 @@ def maximum_likelihood(observed: Floats, matrices: Matrices) -> Floats:
     With a matrix that blurs EM ends early, short of them.
     """
     perturbed = [m for m in matrices if m is not None]
-    if len(perturbed) == 1 and perturbed[0].diagonal:
-        return _by_slice(observed, observed, matrices, perturbed[0].most_likely)
+    if len(perturbed) == 1 and (closed := perturbed[0].closed_form) is not None:
+        return _by_slice(observed, observed, matrices, closed)
     return expectation_maximisation(observed, matrices)
 
 

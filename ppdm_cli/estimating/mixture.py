@@ -18,7 +18,7 @@ from math import comb, prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Matrix, left_inverse, likeliest
+from ppdm_cli.channels import Law, left_inverse, likeliest
 from ppdm_cli.estimating.expectation import Part, forward
 from ppdm_cli.estimating.recipes import Kind
 
@@ -159,10 +159,9 @@ class Mixture:
 
 WRITTEN = 1 << 16
 """A law of no more entries is written out."""
-UNPUBLISHED = "it is what several recipes show together: nothing publishes by it"
 
 
-class Several(Matrix):
+class Several(Law):
     """The law of all kinds together, of so many records of each."""
 
     def __init__(self, kinds: Sequence[Mixture], records: Floats) -> None:
@@ -217,19 +216,6 @@ class Several(Matrix):
     @property
     def outputs(self) -> int:
         return int(self._ends[-1])
-
-    @property
-    def unchanged(self) -> np.ndarray:
-        raise NotImplementedError(UNPUBLISHED)
-
-    @property
-    def amplification(self) -> float:
-        raise NotImplementedError(UNPUBLISHED)
-
-    staying = condition_number = amplification
-
-    def entropy(self, prior: Floats | None = None) -> float:
-        raise NotImplementedError(UNPUBLISHED)
 
     def forward(self, original: Floats, axis: int = 0) -> Floats:
         return self._forward(original) if self._written is None else self._written @ original

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel, Explicit, Matrix
+from ppdm_cli.channels import Channel, Law, Written
 from ppdm_cli.estimating.estimators import Matrices
 from ppdm_cli.sidecar import Sidecar
 
@@ -41,10 +41,10 @@ def by_attribute(
 
 
 @dataclass(frozen=True, eq=False)
-class Summed(Explicit):
+class Summed(Written):
     """The law of some attributes of a channel, with the others as they are shared; it estimates by sums."""
 
-    one: Matrix
+    one: Law
     members: np.ndarray
     """By code of the channel, the code of the attributes' combination."""
     within: Floats
@@ -66,21 +66,13 @@ class Summed(Explicit):
     def invertible(self) -> bool:  # type: ignore[override]
         return self.one.invertible
 
-    @property
-    def amplification(self) -> float:
-        return self.one.amplification
-
-    @property
-    def unchanged(self) -> np.ndarray:
-        raise NotImplementedError("a sum is not published")
-
 
 def summed(group: Sequence[Channel], names: Sequence[str], likeliest: Floats) -> tuple[Matrices, Floats]:
     """Return the laws and the likeliest counts of what is asked for of each channel; the rest is summed out.
 
     Only variances hang on how that is shared, which is taken to be alike in all slices of the other axes.
     """
-    matrices: list[Matrix | None] = []
+    matrices: list[Law | None] = []
     for axis, channel in enumerate(group):
         sizes = channel.domain.sizes
         places = [i for i, n in enumerate(channel.attributes) if n in names]
