@@ -20,7 +20,8 @@ class Shown:
 
     def _words(self) -> Sequence[str]:
         """Return what to say of the result, most important first."""
-        raise NotImplementedError
+        # structs are results too, and their metaclass is not that of abstract classes
+        raise NotImplementedError("every result says its own words")
 
     def _body(self) -> Any:
         """Return a polars frame, or lines of text."""

@@ -55,6 +55,9 @@ class Recorded:
     __slots__ = ()
 
 
+OPEN = "every kind answers this: `register` takes none that does not"
+
+
 class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True):
     """What a sidecar says of a channel: the attributes that it is a law of, its kind and parameters."""
 
@@ -80,7 +83,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def matrix(self, domain: Domain) -> Matrix:
         """Return the law as numbers, for the codes of a domain."""
-        raise NotImplementedError
+        raise NotImplementedError(OPEN)
 
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         """Return the domain of what is published; ValueError where `beyond` does not fit."""
@@ -135,7 +138,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def described(self) -> str:
         """Return the law in a few words."""
-        raise NotImplementedError
+        raise NotImplementedError(OPEN)
 
     def short(self) -> str:
         """Return the kind in a cell of a table, with what tells it from others of its kind."""
@@ -174,7 +177,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         """Return the channel that is asked for, checked, and what it publishes beyond the domain."""
-        raise NotImplementedError
+        raise NotImplementedError(OPEN)
 
     @classmethod
     def best_bins(cls, gamma: float, size: float) -> float:
