@@ -35,7 +35,7 @@ def threads() -> int:
 def of_small_products(function: Callable[P, Result]) -> Callable[P, Result]:
     """Return the function with BLAS on one thread: in small products its threads mostly wait for each other.
 
-    On a machine that was doing something else they made a tree take eight times as long. The limit is the whole
+    On a machine that does something else they made trees take several times as long. The limit is the whole
     process's, and only who set it can lift it: so who comes while it holds leaves it alone.
     """
 

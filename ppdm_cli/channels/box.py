@@ -118,7 +118,8 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
     def __post_init__(self) -> None:
         super().__post_init__()
         rising = all(a < b for u in self.united for a, b in pairwise(u))
-        if len(self.united) != len(self.attributes) or not rising or not (any(self.united) or not self.unions):
+        nothing = self.unions is not UNSET and not any(self.unions)
+        if len(self.united) != len(self.attributes) or not rising or nothing:
             raise ValueError("unions are a rising list for each attribute of a box, and not all are empty")
         if len(self.half_width) != len(self.attributes) or len(set(self.attributes)) != len(self.attributes):
             raise ValueError("a box has one half-width for each of its attributes, and each attribute once")

@@ -112,7 +112,7 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
     if first["clean_single"] < FEWEST:
         lines.append(
             "Nothing can be learnt here: of so few records at this budget not even the share of half a domain "
-            "is told. Ask for a larger budget, publish fewer attributes in all, or wait for more records."
+            "is told. Take a larger budget, drop or keep some attributes, or wait for more records."
         )
     elif first["clean_pair"] < FEW:
         lines.append(

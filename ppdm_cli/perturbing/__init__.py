@@ -50,7 +50,7 @@ from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Table, Target, open_table, publish, suffixes
+from ppdm_cli.tables import CsvOptions, Output, Table, Target, has_numbers, open_table, publish, suffixes
 from ppdm_cli.trees import Tree
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _original(
 ) -> Table:
     """Open an original, whose rows have numbers unless coins and places hang on identifiers alone."""
     table = open_table(data, csv=csv, standard_format=from_)
-    if not by_identifier and not getattr(table, "numbered", True):
+    if not by_identifier and not has_numbers(table):
         raise UsageError(
             "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
             "say --key-file and --id and --shuffle, or write it as Parquet and give that",

@@ -23,6 +23,7 @@ from ppdm_cli.tables import (
     Partition,
     Table,
     format_of,
+    has_numbers,
     is_stream,
     open_table,
     parts_of,
@@ -100,7 +101,7 @@ def _with_sidecar(
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
         named = isinstance(source, (str, Path))
         table = open_table(source)
-        if not getattr(table, "numbered", True):
+        if not has_numbers(table):
             raise UsageError("a DataFrame that is not just Parquet files is no release", "give the release")
         if isinstance(sidecar, Sidecar):
             return table, sidecar

@@ -12,6 +12,7 @@ from ppdm_cli.tables.base import (
     Partition,
     RowTrouble,
     Table,
+    has_numbers,
     loaded,
     normal_schema,
     normalised,
@@ -40,7 +41,7 @@ FORMATS += [CSV, TSV, PARQUET, ARROW]
 __all__ = [
     "COMMA", "FOLDER_SIDECAR", "FORMATS", "OPENING", "PARQUET", "ArrowTable", "CsvOptions", "Files", "Footer",
     "Format", "Output", "ParquetTable", "Partition", "RowTrouble", "Shuffler", "Table", "Target", "Writer",
-    "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "loaded",
-    "looks_like_data", "normal_schema", "normalised", "open_table", "opened", "parts_of", "publish",
+    "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock", "has_numbers", "is_stream",
+    "loaded", "looks_like_data", "normal_schema", "normalised", "open_table", "opened", "parts_of", "publish",
     "rows_per_partition", "sidecar_path", "spool", "stream_format", "suffixes", "unwritable", "writing",
 ]  # fmt: skip

@@ -57,6 +57,11 @@ class Table(Protocol):
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
 
 
+def has_numbers(table: Table) -> bool:
+    """Return whether rows have numbers that stay the same: all do but those of a DataFrame that is no files."""
+    return bool(getattr(table, "numbered", True))
+
+
 _Loaded = tuple[str, Callable[[int], None] | None, "pa.RecordBatch | RowTrouble"]
 
 
