@@ -44,6 +44,7 @@ papers: long
 	$(BIN)/python -m tests.papers.bayes
 	$(BIN)/python -m tests.papers.records $(FOLDER)
 	$(if $(FOLDER),$(BIN)/python -m tests.papers.record_intervals $(FOLDER))
+	$(BIN)/python -m tests.papers.no_signal
 	$(BIN)/python -m tests.papers.noise
 	$(BIN)/python -m tests.papers.answers
 	$(BIN)/python -m tests.papers.testing
