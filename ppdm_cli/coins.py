@@ -49,6 +49,11 @@ class Key:
         """Return a key from a seed, for tests and papers: it can be guessed, so nothing is promised."""
         return cls(hashlib.blake2b(b"ppdm seed %d" % seed, digest_size=32).digest(), "seeded")
 
+    @property
+    def mark(self) -> str:
+        """Return public digits by which releases under one key are known; they say nothing of the key."""
+        return hashlib.blake2b(b"which key", key=self.secret, digest_size=8).hexdigest()
+
     def derive(self, purpose: str, *parts: object) -> bytes:
         """Return a 256-bit key for one purpose: BLAKE2b keyed by the secret over an unambiguous text."""
         text = msgspec.json.encode([purpose, *parts])

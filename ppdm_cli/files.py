@@ -64,10 +64,10 @@ def reading(file: Path | int, name: str = "") -> None:
         run.reads.setdefault(identity, name or str(file))
 
 
-def describing(sidecar: Path, name: str) -> None:
-    """Say that this sidecar, so far read under its `name`, is to be made; all else that is read stays so."""
+def rewriting(file: Path, name: str) -> None:
+    """Say that this file, so far read under this `name`, is to be written; all else that is read stays so."""
     run = _RUN.get()
-    for identity in _identities(sidecar) if run is not None else ():
+    for identity in _identities(file) if run is not None else ():
         if run.reads.get(identity) == name:  # type: ignore[union-attr]
             del run.reads[identity]  # type: ignore[union-attr]
 

@@ -7,6 +7,7 @@ line states, a release is refused. The people have a name that the owner types; 
 
 from __future__ import annotations
 
+import difflib
 import errno
 import os
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.sidecar import TOOL, Sidecar
 from ppdm_cli.tables import unwritable
 
@@ -89,6 +90,7 @@ def told(epsilon: float) -> str:
 def account(path: Path, people: str) -> Account:
     """Return what a ledger says of some people."""
     files.reading(path)
+    people = people.strip()
     with files.readable(path, "the ledger "), path.open("rb") as file:
         return _account(path, file.read(MOST_BYTES + 1), people)
 
@@ -101,6 +103,7 @@ class Entering:
             raise UsageError(
                 "--ledger and --people go together", "such as --ledger releases.ledger --people 'patients 2026'"
             )
+        people = None if people is None else people.strip()
         if people is not None and not 0 < len(people) <= NAME:
             raise UsageError(f"the name of the people has 1 to {NAME} characters", "say --people NAME")
         self._path, self._people = None if path is None else Path(path), people or ""
@@ -174,6 +177,13 @@ def _account(path: Path, data: bytes, people: str) -> Account:
                 "mend it, or name another file; one that does not exist is begun",
             ) from None
     assert head is not None
+    known = sorted({*head.total_epsilon, *(e.people for e in entries)})
+    if head.total_epsilon and people not in known:  # a name with a letter wrong would have no total
+        near = difflib.get_close_matches(people, known, n=1)
+        raise UsageError(
+            f"the ledger {quoted(path)} knows {listed(known)}, and not {quoted(people)}",
+            f"did you mean {quoted(near[0])}?" if near else "add these people's total to its first line",
+        )
     return Account(people, tuple(e for e in entries if e.people == people), head.total_epsilon.get(people))
 
 

@@ -59,10 +59,18 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     coins: CoinsOrigin
     rows: Annotated[int, Meta(ge=1, le=1 << 16)] | UnsetType = UNSET
     """How many records a person has at most, where the promise is for a person."""
+    person: Name | UnsetType = UNSET
+    """The column that names the person, by which the next batch has the same limit."""
+    shuffled: bool = False
+    """Whether the rows are in a random order."""
+    key: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | UnsetType = UNSET
+    """A keyed digest by which releases under one key file are known."""
 
     def __post_init__(self) -> None:
-        if (self.unit == "person") != (self.rows is not UNSET):
-            raise ValueError("a promise for a person says how many rows they have at most")
+        if {self.unit == "person"} != {self.rows is not UNSET, self.person is not UNSET}:
+            raise ValueError("a promise for a person has their column and how many rows they have at most")
+        if (self.coins == "key-file") != (self.key is not UNSET):
+            raise ValueError("a key has a digest just where the coins follow from a key file")
 
 
 class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

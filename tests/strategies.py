@@ -181,6 +181,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
         optional["class_"] = draw(st.sampled_from(listed))
     if draw(st.booleans()):
         optional["blake2b"] = draw(st.binary(min_size=32, max_size=32)).hex()
+    coins = draw(st.sampled_from(["system", "seeded", "key-file"]))
     return Sidecar(
         format="ppdm-sidecar",
         version=1,
@@ -190,7 +191,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
         records=draw(st.none() | st.integers(0, 2**53)),
         attributes=all_attributes,
         recipes=[Recipe(list(specs))] if specs else [],
-        privacy=privacy(plan, draw(st.sampled_from(["system", "seeded", "key-file"]))),
+        privacy=privacy(plan, coins, also={"key": "5e" * 8} if coins == "key-file" else None),
         **optional,
     )
 

@@ -57,7 +57,7 @@ def test_a_later_batch_never_stops_at_a_new_category(groups: Path) -> None:
         plan = {"gamma": 9, "clip": True, "attributes": {"code": own}}
         first = perturb(table(), plan=plan)
         later = table(extra=400).with_columns(pay=pl.col("pay") * 100)
-        again = perturb(later, like=first.sidecar, plan=plan)
+        again = perturb(later, like=first.sidecar, plan=plan, clip=True)
         assert again.sidecar.attributes == first.sidecar.attributes
     with pytest.raises(DataError, match="outside its domain"):
         perturb(later, like=perturb(table(), gamma=9, attributes={"code": {"prefix": 1}}).sidecar)

@@ -24,6 +24,7 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
+from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.withholding import Withholder
@@ -202,7 +203,7 @@ def test_a_cells_coins_hang_on_the_channel_and_not_on_the_recipes_number() -> No
         seed=1,
         keep_order=True,
     ).sidecar
-    settled = like(base, pa.schema([(a.name, a.kind) for a in base.attributes]))
+    settled = like(base, pa.schema([(a.name, a.kind) for a in base.attributes]), Plan())
     first, second = base.dealt
     turned = replace(
         settled,

@@ -303,6 +303,12 @@ def _print_json(release: Any) -> None:
     click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
 
 
+def _with_shares(shares: dict[str, float]) -> str:
+    from ppdm_cli.percentages import percent
+
+    return some(f"{name} {percent(share)}" for name, share in shares.items())
+
+
 def _costs(release: Any) -> list[str]:
     """Return what the release cannot tell, and what was read as text."""
     from ppdm_cli.perturbing import WAY_OUT
@@ -362,8 +368,15 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
             f"Left out: {release.left_out} records of persons who have more than --rows-per-person; persons "
             "with many count less than in the original."
         )
+    if release.clipped:
+        sentences.append(
+            "Values outside the domain were moved to its nearest bin, or to null: "
+            f"{_with_shares(release.clipped)}."
+        )
     if release.merged:
-        sentences.append(f"Rare values merged into more common ones: {some(release.merged)}.")
+        sentences.append(
+            f"Rare or new values were merged into more common ones: {_with_shares(release.merged)}."
+        )
     if release.telling_order:
         sentences.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."

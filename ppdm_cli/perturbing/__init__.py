@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
-from msgspec import UnsetType
 
 from ppdm_cli import dtypes, files
-from ppdm_cli.coins import Key, key_from_file
+from ppdm_cli.coins import Key
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.costs import WAY_OUT, relative_error
 from ppdm_cli.perturbing.describing import describe
+from ppdm_cli.perturbing.key_file import KeyFile
 from ppdm_cli.perturbing.noise_report import NoiseReport, report
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import in_order, telling
@@ -50,7 +50,7 @@ from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Table, Target, has_numbers, open_table, publish, suffixes
+from ppdm_cli.tables import CsvOptions, Output, Table, has_numbers, open_table, publish, suffixes
 from ppdm_cli.trees import Tree
 
 if TYPE_CHECKING:
@@ -84,13 +84,14 @@ class Release(Shown):
     dropped: list[str]
     left_out: int
     """How many rows were not published, because their person has as many as allowed."""
-    merged: list[str]
-    """Attributes whose rare values went to a commoner one (--rare merge)."""
+    merged: dict[str, float]
+    """Attributes of whose values this share, rare ones or new ones, went to a more common one."""
     telling_order: list[str]
     """Attributes whose row order tells, published all the same (--keep-order)."""
     in_order_of: str | None
     """The dropped identifier that the rows are in the order of."""
-    clipped: bool
+    clipped: dict[str, float]
+    """Attributes of whose values this share was outside the domain, and moved to its nearest bin or to null."""
     errors: dict[str, float | None]
     """The standard error to expect of a value's count, over the mean count, by attribute."""
     unlearnable: list[str]
@@ -144,30 +145,32 @@ def perturb(
     attributes={"age": {"gamma": 5}}. Of `copies` the first comes back. A `ledger` gets its entry before.
     """
     entering = Entering(ledger, people)
-    key, key_path, known_design = _key(seed, key_file, id, order_key)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
-    if tree is not None or named(settings.get("scheme")):
-        settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
-        noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
-        return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
-    earlier = earlier_sidecar(like)
-    asked = asked_of(plan, like, settings | {"clip": clip or None})
-    shuffle, keep_order = _order(asked, shuffle, keep_order)
-    table = _grouped(data, csv_options(csv, asked, earlier, id), from_, asked, earlier, bool(id and shuffle))
     with ExitStack() as stack:
+        key = (keys := KeyFile.of(stack, seed, key_file, id, order_key)).key
+        if tree is not None or named(settings.get("scheme")):
+            settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
+            noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
+            return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
+        earlier = earlier_sidecar(like)
+        asked = asked_of(plan, earlier, settings | {"clip": clip or None}, key, copies, keep_order)
+        shuffle, keep_order = _order(asked, shuffle, keep_order)
+        csv = csv_options(csv, asked, earlier, id)
+        table = _grouped(data, csv, from_, asked, earlier, bool(id and shuffle))
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         settled = resolved(table, asked, earlier, id)
         out = _left_out(table, key, asked, id)
         publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
-        kept = [] if key_path is None else _kept_key(stack, key, key_path, known_design, settled)
+        kept = keys.kept(stack, settled)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
         left = 0 if out is None else len(out)
-        promised = _sidecars(settled, key, table, left, asked.rows_per_person, copies, order)
+        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle), copies)
+        promised = [msgspec.structs.replace(m, order=order) for m in promised]
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
-            review = Review(table, settled, asked.clip, keep_order, strict, left)
+            review = Review(table, settled, keep_order, strict, left, clip, earlier is not None)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
         publish(*kept, *shared, *targets)
@@ -175,8 +178,16 @@ def perturb(
     return Release(filled[0], targets[0].frame, **found)
 
 
+def _also(asked: Plan, key: Key, shuffle: bool) -> dict[str, Any]:
+    """Return what the sidecar says of the promise beyond the plan's laws, as fields of `Privacy`."""
+    found: dict[str, Any] = {"shuffled": shuffle}
+    if asked.person is not None:
+        found |= {"person": asked.person, "rows": asked.rows_per_person}
+    return found | ({"key": key.mark} if key.origin == "key-file" else {})
+
+
 def _sidecars(
-    plan: ResolvedPlan, key: Key, table: Table, left: int, each: int | None, copies: int, order: str | UnsetType
+    plan: ResolvedPlan, key: Key, table: Table, left: int, also: dict[str, Any], copies: int
 ) -> list[Sidecar]:
     """Return the sidecar of each copy, of a table of which so many rows are left out."""
     if plan.several and copies > 1:
@@ -185,8 +196,8 @@ def _sidecars(
     made = []
     for number in range(1, copies + 1):
         copy, name = Copy(copies, number, group) if copies > 1 else None, release_id(key, plan, number)
-        made.append(sidecar_of(plan, key.origin, name, rows, copy, each))
-    return [msgspec.structs.replace(m, order=order) for m in made]
+        made.append(sidecar_of(plan, key.origin, name, rows, copy, also))
+    return made
 
 
 def _left_out(table: Table, key: Key, asked: Plan, identifier: str | None) -> Any:
@@ -222,7 +233,7 @@ def _noisy(
     with ExitStack() as stack:
         target = destination(stack, where.output, where.sidecar, where.force, where.to)
         work = NoiseAdder(table, plan, key, shuffle)
-        review = Review(table, work.resolved, False, keep_order)
+        review = Review(table, work.resolved, keep_order)
         made = work.sidecar(key, release_id(key, work.resolved), table.rows)
         where.ledger.check(made)
         filled = _fill(target, work, made, review, shuffle)
@@ -312,44 +323,3 @@ def _fill(
     filled = write(review.table, work, writing, columns=work.columns, doing="perturbing")
     assert filled is not None
     return filled
-
-
-def _key(
-    seed: int | None, key_file: str | Path | None, identifier: str | None, order_key: str | Path | None
-) -> tuple[Key, Path | None, str]:
-    """Return the key, its file, and the digest of the design that it was used with, if any."""
-    if seed is not None and key_file is not None:
-        raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
-    if (key_file is None and order_key is None) != (identifier is None):
-        raise UsageError(
-            f"{'--order-key' if order_key else '--key-file'} and --id go together: without identifiers the "
-            "same person would be another row the next time",
-            "such as --key-file release.key --id patient",
-        )
-    if key_file is None:
-        return (Key.from_seed(seed) if seed is not None else Key.fresh()), None, ""
-    path = Path(key_file)
-    if not path.exists():
-        return Key.fresh("key-file"), path, ""
-    files.reading(path)
-    key, design = key_from_file(path)
-    return key, path, design
-
-
-def _kept_key(stack: ExitStack, key: Key, path: Path, known: str, plan: ResolvedPlan) -> list[Target]:
-    """Return the key file, where it is new or is to remember the design; it comes before the release.
-
-    Another design would show other attributes of the same people, and cost them as much again.
-    """
-    design = plan.digest if plan.several else ""
-    if known and known != design:
-        raise RefusedError(
-            f"the key file {quoted(path)} was used with another design: another choice of recipes would show "
-            "other attributes of the same people",
-            "take the earlier release's with --like, or another key file, which costs its epsilon again",
-        )
-    if path.exists() and known == design:
-        return []
-    target = stack.enter_context(Target(path, path.exists(), mode=0o600))
-    target.put("".join(f"{line}\n" for line in (key.secret.hex(), design) if line).encode())
-    return [target]

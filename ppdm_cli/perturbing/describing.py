@@ -38,7 +38,7 @@ def describe(
     if table.sidecar is not None:
         raise RefusedError(f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
     if output is not None and isinstance(data, (str, Path)):
-        files.describing(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
+        files.rewriting(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(Target(Path(output), force))
         settled = resolved(table, asked, None, None)

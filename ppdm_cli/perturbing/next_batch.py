@@ -1,33 +1,91 @@
-"""The plan of an earlier release for the next batch of the same table (--like)."""
+"""The plan of an earlier release for the next batch of the same table (--like).
+
+It brings all that protected the earlier release. A plan beside it, such as the one that made that release, may
+add protection and say how the data are read; where it asks for anything else otherwise, it is refused by name.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET
 
-from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped, nothing_perturbed
+from ppdm_cli.channels import SUBSTITUTION
+from ppdm_cli.coins import Key
+from ppdm_cli.domain import CALENDAR, is_dated, starts
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
+from ppdm_cli.perturbing.attribute_plan import AttributePlan
+from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.perturbing.publishing import few
+from ppdm_cli.perturbing.resolving import ResolvedPlan, check_columns, clipped, nothing_perturbed, resolve
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar_recipes import Recipe, in_rounds
+
+_COMPARED = ("type", "N", "edges", "categories", "nulls", "representative", "group")
 
 
-def like(earlier: Sidecar, schema: pa.Schema, clip: bool = False) -> ResolvedPlan:
-    """Return an earlier release's plan for the next batch; columns that it does not name are dropped.
-
-    What it did to values outside domains is done again; `clip` has the others moved too.
-    """
-    if earlier.stage != "perturbed":
+def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bool) -> Plan:
+    """Return what is asked with the earlier release's person, rows and random order; none may be dropped."""
+    before = earlier.privacy
+    if earlier.stage != "perturbed" or before is UNSET:
         raise MismatchError(
             f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan",
             "name the sidecar of a perturbed release",
         )
-    for attribute in earlier.attributes:
-        if attribute.name not in schema.names:
+    if before.person is not UNSET and before.rows is not UNSET:
+        if asked.person not in (None, before.person):
+            raise _other("--person", quoted(asked.person), quoted(before.person))
+        if (asked.rows_per_person or 1) > before.rows:
+            raise _other("--rows-per-person", asked.rows_per_person, before.rows)
+        asked = replace(asked, person=before.person, rows_per_person=asked.rows_per_person or before.rows)
+    elif asked.person == "":
+        asked = replace(asked, person=None)
+    if before.shuffled:
+        if keep_order or asked.keep_order:
+            raise _other("the order of the rows", "that of the data", "random")
+        asked = replace(asked, shuffle=True)
+    if copies > copies_of(earlier):
+        raise _other("--copies", copies, copies_of(earlier))
+    if before.key not in (UNSET, key.mark) and key.origin != "seeded":
+        raise RefusedError(
+            "the earlier release's coins follow from another key: the same people would get second answers, "
+            "which cost its epsilon again",
+            "add its --key-file and --id, or publish by a plan without --like",
+        )
+    return asked
+
+
+def copies_of(sidecar: Sidecar) -> int:
+    """Return how many copies a release has."""
+    return 1 if sidecar.copy is UNSET else sidecar.copy.of
+
+
+def _other(what: str, asked: object = None, before: object = None) -> UsageError:
+    """Return the error for what contradicts the earlier release."""
+    shown = f"{what} is {before} in the earlier release, and cannot be {asked} beside --like"
+    return UsageError(
+        f"{what} beside --like is not what the earlier release has" if asked is None else shown,
+        "remove it from the plan or the options, or publish without --like",
+    )
+
+
+def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
+    """Return an earlier release's plan for the next batch; columns that it does not name are dropped.
+
+    What it did to values outside domains is done again; `asked.clip` has the others moved too.
+    """
+    for name in [*earlier.by_name, *[asked.person] * (asked.person is not None)]:
+        if name not in schema.names:
             raise MismatchError(
-                f"the earlier release has the column {quoted(attribute.name)}, which the data does not have",
+                f"the earlier release has the column {quoted(name)}, which the data does not have",
                 "give the next batch of the same table",
             )
+    for attribute in earlier.attributes:
         found = schema.field(attribute.name).type
         if str(found) != attribute.dtype:
             raise MismatchError(
@@ -35,12 +93,13 @@ def like(earlier: Sidecar, schema: pa.Schema, clip: bool = False) -> ResolvedPla
                 f"release {attribute.dtype}",
                 "cast it, or declare it with --type",
             )
-    names = {a.name: a for a in earlier.attributes}
+    names = earlier.by_name
     attributes = [names[n] for n in schema.names if n in names]
-    if clip:
+    if asked.clip:
         attributes = [_with_clip(a) for a in attributes]
     if not any(a.role == "perturbed" for a in attributes):
         raise nothing_perturbed()
+    _check_agrees(earlier, asked, schema)
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     merging = frozenset(a.name for a in attributes if a.outside == "other")
     several = tuple(earlier.recipes) if earlier.withholding else ()
@@ -53,3 +112,152 @@ def _with_clip(attribute: Attribute) -> Attribute:
     if attribute.role != "perturbed" or attribute.outside is not UNSET:
         return attribute
     return msgspec.structs.replace(attribute, outside=clipped(attribute.domain))
+
+
+def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
+    """Check that what is asked for makes the earlier release's attributes and laws, as far as it says them.
+
+    What it leaves open is the earlier release's: domains from the data above all.
+    """
+    _check_roles(earlier, asked)
+    filled, of_laws = _filled(earlier, asked, schema), _asks_for_laws(asked)
+    if of_laws:
+        _check_has_gamma(asked)
+        check_columns(schema, filled, None)
+    made = resolve(schema, filled if of_laws else replace(filled, gamma=Decimal(2)), None, {})
+    for attribute in (a for a in made.attributes if a.role == "perturbed"):
+        before = earlier.by_name[attribute.name]
+        for part in _COMPARED:
+            ours, theirs = getattr(attribute, part), getattr(before, part)
+            if ours != theirs and not (part == "group" and ours is UNSET):
+                shown = (ours, theirs) if part in ("N", "nulls", "representative") else ()
+                raise _other(f"{part} of the column {quoted(attribute.name)}", *shown)
+    if of_laws:
+        _check_laws(earlier, made)
+
+
+def _check_roles(earlier: Sidecar, asked: Plan) -> None:
+    """Check what is asked of columns by name, and of values outside their domains."""
+    named = {*asked.attributes, *(n for several in asked.together for n in several)}
+    riding = [str(earlier.class_)] * asked.class_in_budget
+    roles = {"kept": asked.keep, "dropped": asked.drop, "perturbed": [*sorted(named), *riding]}
+    for role, names in roles.items():
+        for name in names:
+            was = earlier.by_name[name].role if name in earlier.by_name else "dropped"
+            if role != was:
+                raise _other(f"the column {quoted(name)}", role, was)
+    if asked.class_ not in (None, earlier.class_):
+        other = "none" if earlier.class_ is UNSET else quoted(earlier.class_)
+        raise _other("the class", quoted(asked.class_), other)
+    if asked.rounds not in (None, rounds := len(in_rounds(earlier.dealt))):
+        raise _other("--rounds", asked.rounds, rounds)
+    for name, own in _left_open(earlier, asked).items():
+        before, most = earlier.by_name[name], own.bins or asked.bins
+        if isinstance(most, int) and before.edges is not UNSET and before.domain.ordinary > most:
+            raise _other(f"the number of bins of {quoted(name)}", most, before.domain.ordinary)
+        if own.scale in CALENDAR and not _is_calendar(before, CALENDAR[str(own.scale)]):
+            raise _other(f"scale={own.scale} for the column {quoted(name)}")
+        if asked.rare == "publish" and before.outside == "other" and not own.other:
+            raise _other("--rare", "publish", f"merge for {quoted(name)}")
+
+
+def _is_calendar(attribute: Attribute, months: int) -> bool:
+    """Return whether bins are periods of so many months."""
+    marks = attribute.domain.marks
+    dated = attribute.edges is not UNSET and is_dated(attribute.kind)
+    return dated and marks[:-1] == starts(marks[0], marks[-2], months, attribute.kind)[:-1]
+
+
+def _left_open(earlier: Sidecar, asked: Plan) -> dict[str, AttributePlan]:
+    """Return what is asked of the attributes whose domain no plan declares."""
+    own = {a.name: asked.attributes.get(a.name, AttributePlan()) for a in earlier.perturbed}
+    return {n: w for n, w in own.items() if not w.declares_domain}
+
+
+def _asks_for_laws(asked: Plan) -> bool:
+    """Return whether a matrix, a budget or what records publish is asked for."""
+    some = (asked.gamma, asked.rho1, asked.record_epsilon, asked.matrix, asked.publish, asked.rounds)
+    own = any(w.asks_for_channel or w.unite for w in asked.attributes.values())
+    several = asked.scheme != SUBSTITUTION or asked.class_in_budget or bool(asked.together or asked.options)
+    return own or several or some != (None,) * len(some)
+
+
+def _check_has_gamma(asked: Plan) -> None:
+    """Check that what is asked of laws comes with the privacy that it goes with, or it cannot be compared."""
+    own = (w.own_gamma() is not None for w in (*asked.attributes.values(), *asked.together.values()))
+    for_all = asked.own_gamma() is not None or asked.record_epsilon is not None
+    if not (for_all or any(own)) and asked.scheme == SUBSTITUTION:
+        raise UsageError(
+            "a matrix, or what a record publishes, is asked for without a gamma or a budget, beside --like",
+            "remove it, and the earlier release's is taken",
+        )
+
+
+def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
+    """Return what is asked for, with the earlier release's answers to what it leaves open."""
+    attributes, left_open = dict[str, AttributePlan](), _left_open(earlier, asked)
+    for a in earlier.perturbed:
+        own = asked.attributes.get(a.name, AttributePlan())
+        changes: dict[str, Any] = {"representative": own.representative or asked.representative}
+        if changes["representative"] is None and a.representative is not UNSET:
+            changes["representative"] = a.representative
+        if a.name in left_open:
+            marks = {f: tuple(m) for f in ("edges", "categories") if (m := getattr(a, f)) is not UNSET}
+            changes |= {**marks, "data": False, "nulls": own.nulls or a.nulls is True}
+            changes |= {"scale": None, "bins": None}
+        elif asked.bins == "auto" and own.bins is None and own.scale not in CALENDAR:
+            changes["bins"] = max(a.domain.ordinary, 2)
+        attributes[a.name] = replace(own, **changes)
+    rest: dict[str, Any] = {"bins": None} if asked.bins == "auto" else {}
+    if asked.record_epsilon is not None:
+        rest["rounds"] = asked.rounds or (None if (n := len(in_rounds(earlier.dealt))) == 1 else n)
+        if few(asked) == "auto" and rest["rounds"] is None:
+            rest["publish"] = _published(earlier, asked)
+    return replace(
+        asked,
+        attributes=attributes,
+        keep=tuple(a.name for a in earlier.kept),
+        drop=tuple(n for n in schema.names if n not in earlier.by_name),
+        class_=None if earlier.class_ is UNSET else earlier.class_,
+        person=None,
+        rows_per_person=None,
+        **rest,
+    )
+
+
+def _published(earlier: Sidecar, asked: Plan) -> Any:
+    """Return how many attributes a record published, where the number was left to the tool."""
+    first, names = earlier.dealt[0], {a.name for a in earlier.perturbed}
+    if not earlier.withholding and len(first.channels) > 1 and asked.publish is None:
+        return "all"
+    return len(first.attributes) - (earlier.class_ in names)
+
+
+def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
+    """Check the channels of a release with one recipe, or all recipes: of rounds those of the first."""
+    if not (earlier.withholding or made.several):
+        laws = {tuple(s.attributes): s for s in made.specs}
+        for channel in earlier.channels:
+            ours, theirs = laws.get(tuple(channel.spec.attributes) if channel.spec else ()), channel.spec
+            if ours is None or theirs is None or _encoded(ours) != _encoded(theirs):
+                shown = ["another law" if s is None else s.described() for s in (ours, theirs)]
+                raise _other(f"the law of {quoted(channel.name)}", *shown)
+        return
+    first = len(made.recipes) if made.rounds is not None else len(earlier.recipes)
+    if [_bare(r) for r in made.recipes] != [_bare(r) for r in earlier.recipes[:first]]:
+        raise _other("the budget of a record", _shown(made.dealt), _shown(earlier.dealt))
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _bare(recipe: Recipe) -> bytes:
+    """Return what a recipe is; the weights of rounds follow from how many recipes all of them have."""
+    return msgspec.structs.replace(recipe, weight=UNSET, round=UNSET).encoded(msgspec.json.encode)
+
+
+def _shown(dealt: Any) -> str:
+    sizes = sorted({len(d.attributes) for d in dealt})
+    epsilon = max(d.epsilon for d in dealt)
+    return f"epsilon {epsilon:.4g} for {' or '.join(map(str, sizes))} attributes of a record"

@@ -128,11 +128,11 @@ class Plan(Settings):
             if name not in spec.options and name not in self.options:
                 reader(None)  # raises the option's own error
 
-    @property
-    def reading(self) -> Plan:
-        """Return what it says of reading alone: how a CSV is read, and the files of groups."""
-        mapped = {n: AttributePlan(mapping=w.mapping) for n, w in self.attributes.items() if w.mapping}
-        return Plan(csv=self.csv, attributes=mapped)
+    def for_each_of(self, copies: int) -> Plan:
+        """Return the plan of one of several copies, which share the budget for a record."""
+        if self.record_epsilon is None or copies < 2:
+            return self
+        return replace(self, record_epsilon=self.record_epsilon / copies)
 
     @property
     def bins_for_all(self) -> int:

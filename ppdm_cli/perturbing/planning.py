@@ -19,7 +19,7 @@ from ppdm_cli.estimating import axis_of
 from ppdm_cli.grouping import Grouped, like_release
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.bin_count import number_of_records, sized
-from ppdm_cli.perturbing.next_batch import like
+from ppdm_cli.perturbing.next_batch import carried, copies_of, like
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.publishing import check_publishing, few
@@ -59,25 +59,23 @@ def csv_options(
     known: dict[str, pa.DataType] = {}
     only: frozenset[str] | None = None
     known |= {n: pa.string() for n, w in asked.attributes.items() if w.group is not UNSET}
-    if identifier is not None:
-        known[identifier] = pa.string()
+    known |= dict.fromkeys({identifier, asked.person} - {None}, pa.string())  # type: ignore[arg-type]
     if earlier is not None:
         known |= {a.name: a.kind for a in earlier.attributes}
         only = frozenset(known)
-    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier}, only=only)
+    return replace(csv, known=known, unread=frozenset(asked.drop) - {identifier, asked.person}, only=only)
 
 
-def asked_of(plan: Any, like: Any, settings: Mapping[str, Any]) -> Plan:
-    """Return what is asked for; beside an earlier release only how the data are read, and whether to clip."""
+def asked_of(
+    plan: Any, earlier: Sidecar | None, settings: Mapping[str, Any], key: Key, copies: int, keep_order: bool
+) -> Plan:
+    """Return what is asked for, for each copy; beside an earlier release with all that protected that one."""
     asked = Plan.of(plan, **settings)
-    if like is None:
-        return asked
-    if {k for k, v in settings.items() if v is not None and v not in ((), [], {})} - {"clip"}:
-        raise UsageError(
-            "--like takes the whole plan of an earlier release",
-            "leave out the other settings; a --plan beside it says how the data are read, and no more",
-        )
-    return replace(asked.reading, clip=asked.clip)
+    if earlier is None:
+        return asked.for_each_of(copies)
+    if settings.get("person") == "":
+        asked = replace(asked, person="")  # nobody's, which an earlier release may contradict
+    return carried(earlier, asked.for_each_of(copies_of(earlier)), key, copies, keep_order)
 
 
 def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
@@ -95,7 +93,7 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
     if earlier is not None:
-        return like(earlier, table.schema, asked.clip)
+        return like(earlier, table.schema, asked)
     check_columns(table.schema, asked, identifier)
     asked = sized(asked, table, identifier)
     unknown = undeclared(table.schema, asked, identifier)
@@ -126,7 +124,7 @@ def in_all_rounds(
                 "rounds read the data more than once, and standard input can be read only once",
                 "name a file, or take the plan of an earlier release with --like",
             )
-        sidecar = sidecar_of(plan, key.origin, str(uuid.uuid4()), None)
+        sidecar = sidecar_of(plan, "system", str(uuid.uuid4()), None)  # for the miner within, and gone
         if not sidecar.by_name[str(plan.class_)].has_domain:
             raise UsageError(
                 f"the class {quoted(plan.class_)} has no labels that rounds could tell apart",
@@ -144,16 +142,16 @@ def sidecar_of(
     release: str,
     rows: int | None,
     copy: Copy | None = None,
-    each: int | None = None,
+    also: Mapping[str, Any] | None = None,
 ) -> Sidecar:
-    """Return the sidecar of a release, with the promise for a person who has at most `each` rows, if given."""
+    """Return the sidecar of a release; `also` has what its promise says beyond the plan."""
     sidecar = sidecars.new(
         "perturbed",
         release,
         rows,
         plan.attributes,
         recipes=plan.recipes,
-        privacy=privacy(plan, coins, 1 if copy is None else copy.of, each),
+        privacy=privacy(plan, coins, 1 if copy is None else copy.of, also),
         copy=copy or UNSET,
         class_=plan.class_ or UNSET,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import combinations
 from math import exp, gcd, inf, log, prod
 from operator import attrgetter
@@ -360,26 +360,33 @@ def nothing_perturbed() -> RefusedError:
     )
 
 
-def privacy(plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1, rows: int | None = None) -> Privacy:
-    """Return the promise over a record, or over a person's `rows`, in all copies.
+def privacy(
+    plan: ResolvedPlan, coins: CoinsOrigin, copies: int = 1, also: Mapping[str, Any] | None = None
+) -> Privacy:
+    """Return the promise over a record, or over a person's rows, in all copies.
 
-    It is the product of the channels' amplifications, in the recipe where that is largest.
+    It is the product of the channels' amplifications, in the recipe where that is largest. `also` has the
+    fields of `Privacy` that the plan does not decide.
     """
-    kept = [a.name for a in plan.attributes if a.role == "kept"]
-    Promise = partial(Privacy, "record" if rows is None else "person", rows=UNSET if rows is None else rows)
+    kept, also = [a.name for a in plan.attributes if a.role == "kept"], also or {}
+    rows: int = also.get("rows", 1)
+
+    def promise(gamma: Any, epsilon: Any) -> Privacy:
+        return Privacy("person" if "rows" in also else "record", gamma, epsilon, kept, coins, **also)
+
     if coins in UNPROMISED:
-        return Promise(None, None, kept, coins)
+        return promise(None, None)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
     worst = max(plan.dealt, key=attrgetter("epsilon"))
-    gammas = [channel.matrix.amplification for channel in worst.channels] * (copies * (rows or 1))
+    gammas = [channel.matrix.amplification for channel in worst.channels] * (copies * rows)
     if inf in gammas:
-        return Promise("inf", "inf", kept, coins)
+        return promise("inf", "inf")
     # both rounded up: a promise is never better than the matrices
     epsilon = float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(sum(map(log, gammas)))))
     try:
         for gamma in gammas:
             product = context.multiply(product, Decimal(repr(gamma)))
     except Overflow:
-        return Promise("inf", epsilon, kept, coins)
+        return promise("inf", epsilon)
     whole = product == product.to_integral_value() and product < 10**15
-    return Promise(int(product) if whole else float(product), epsilon, kept, coins)
+    return promise(int(product) if whole else float(product), epsilon)

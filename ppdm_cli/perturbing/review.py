@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import UNSET
 
-from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted
+from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
 from ppdm_cli.perturbing.costs import expected_errors, refuse_unlearnable, unlearnable
 from ppdm_cli.perturbing.order import in_order, telling
-from ppdm_cli.perturbing.resolving import ResolvedPlan
+from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
 from ppdm_cli.perturbing.substitution import Checks
 from ppdm_cli.tables import Table
+
+MOST_MOVED = 0.5
+"""The most of a column's values that are moved into its domain where only a plan, or --like, says so."""
 
 
 @dataclass
@@ -21,11 +26,14 @@ class Review:
 
     table: Table
     plan: ResolvedPlan
-    clip: bool
     keep_order: bool
     strict: bool = False
     left_out: int = 0
     """How many rows are not published, because their person has enough."""
+    clip: bool = False
+    """Whether this run, and not a plan alone, asks for values outside domains to be moved."""
+    like: bool = False
+    """Whether the domains are an earlier release's."""
     checks: Checks = field(default_factory=Checks)
     telling: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows gives away; none where it is not the data's."""
@@ -40,6 +48,7 @@ class Review:
         if self.checks.rows == 0:
             raise DataError("the table has no records", "there is nothing to perturb")
         self._check_outside()
+        self._check_moved()
         self._check_identifiers()
         if self.strict:
             refuse_unlearnable(self.errors)
@@ -66,25 +75,50 @@ class Review:
         return {
             "dropped": dropped,
             "left_out": self.left_out,
-            "merged": sorted(self.plan.merging),
+            "merged": self._shares(self.checks.merged),
             "telling_order": self.telling,
             "in_order_of": identifier if ordered else None,
-            "clipped": self.clip,
+            "clipped": self._shares(self.checks.moved),
             "errors": self.errors,
             "unlearnable": unlearnable(self.errors),
             "padded": list(getattr(self.table, "padded", ())),
         }
 
+    def _shares(self, counts: Mapping[str, int]) -> dict[str, float]:
+        return {n: c / self.checks.values[n] for n, c in sorted(counts.items()) if c}
+
     def _check_outside(self) -> None:
         for name, outside in self.checks.outside.items():
             trouble = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
-            if outside.null:
-                raise DataError(f"{trouble}, first a null in {outside.first}", self.plan.through[name].no_nulls)
-            raise DataError(
-                f"{trouble}, first in {outside.first}",
-                "widen the domain or mend the data"
-                if self.clip
-                else "widen the domain, or say --clip to move them to its nearest bin",
+            first = f"first a null in {outside.first}" if outside.null else f"first in {outside.first}"
+            raise DataError(f"{trouble}, {first}", self._way_out(name, outside.null))
+
+    def _way_out(self, name: str, null: bool) -> str:
+        """Return what lets a value that is outside a domain be published."""
+        attribute = next(a for a in self.plan.attributes if a.name == name)
+        new = f"publish by a new plan instead of --like, with {{}} for {quoted(name)}"
+        if null:
+            own = self.plan.through[name].no_nulls
+            return f"fill or remove them, or {new.format('nulls = true')}" if self.like else own
+        if attribute.outside is UNSET and (where := clipped(attribute.domain)) is not UNSET:
+            place = "null" if where == "null" else "its nearest bin"
+            ways = f"add --clip to move them to {place}"
+            return ways if self.like else f"widen the domain, or {ways}"
+        if attribute.type == "continuous" or attribute.dtype != "string":
+            return "fix the data, or make these values null"
+        if self.like:
+            return f"fix the data, or {new.format('other = true')}"
+        return f"add them to the domain, or use --attribute {word(name, ':other=true')} to publish them as one"
+
+    def _check_moved(self) -> None:
+        """Refuse a column of which the ends of its domain would hold the most, unless that is asked for."""
+        far = [n for n, share in self._shares(self.checks.moved).items() if share > MOST_MOVED]
+        if far and not self.clip:
+            plan = "publish by a new plan instead of --like, with a wider domain" if self.like else "widen it"
+            raise RefusedError(
+                f"more than half of the values of {listed(far)} are outside the domain, and would be moved "
+                "to its nearest bin or to null",
+                f"{plan}, or add --clip to move them",
             )
 
     def _check_identifiers(self) -> None:

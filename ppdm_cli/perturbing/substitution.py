@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET
 
 from ppdm_cli.arrays import Addresses, Codes
 from ppdm_cli.channels import Cells
@@ -49,6 +50,12 @@ class Checks:
     rows: int = 0
     changed: Counter[str] = field(default_factory=Counter)
     """How many values of each altered attribute are others now."""
+    moved: Counter[str] = field(default_factory=Counter)
+    """How many values of each attribute were outside its domain, and went to its nearest bin or to null."""
+    merged: Counter[str] = field(default_factory=Counter)
+    """How many went to a more common value, because they are rare, or to all others."""
+    values: Counter[str] = field(default_factory=Counter)
+    """Of how many, nulls aside."""
     pairs: Sample | None = None
     """Some records before and after, of noise that keeps a tree."""
 
@@ -66,7 +73,8 @@ class Checks:
                 self.outside[name] = outside
         self.identifiers.extend(after.identifiers)
         self.rows += after.rows
-        self.changed += after.changed
+        for counts in ("changed", "moved", "merged", "values"):
+            getattr(self, counts).update(getattr(after, counts))
 
 
 @dataclass(frozen=True)
@@ -196,10 +204,17 @@ class Substituter:
 
     def _encoded(self, name: str, domain: Domain, batch: Batch, checks: Checks) -> Codes:
         array = batch.column(name)
-        encoded = domain.encode(array, self._outside[name] in ("nearest", "null"))
+        encoded, how = domain.encode(array), self._outside[name]
         codes, outside = encoded.codes, encoded.outside
-        if outside.size and self._outside[name] == "other":
-            outside = _to_other(domain, array, codes, outside)
+        if how is not UNSET:
+            found = len(outside)
+            outside = (_to_other if how == "other" else _moved)(domain, array, codes, outside)
+            if isinstance(domain, Categories) and how == "other":  # a file of groups has such values too
+                checks.merged[name] += int((codes == domain.values.index(OTHER)).sum())
+            else:
+                counts = checks.merged if name in self._plan.merging else checks.moved
+                counts[name] += found - len(outside)
+            checks.values[name] += len(array) - array.null_count
         if outside.size:
             row = int(outside[0])
             null = bool(not array[row].is_valid)
@@ -225,6 +240,15 @@ def used(array: pa.Array, some: bool = False) -> pa.Array:
         order = pc.sort_indices(entries)
         entries, places = entries.take(order), np.argsort(order.to_numpy())[places]
     return pa.DictionaryArray.from_arrays(pa.array(places.astype(np.int32)).take(array.indices), entries)
+
+
+def _moved(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:
+    """Give values outside a domain their nearest codes, or null's; return what is left."""
+    if not outside.size:
+        return outside
+    again = domain.encode(array.take(pa.array(outside)), clip=True)
+    codes[outside] = again.codes
+    return outside[again.outside]
 
 
 def _to_other(domain: Domain, array: pa.Array, codes: Codes, outside: np.ndarray) -> np.ndarray:

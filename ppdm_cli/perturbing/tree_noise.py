@@ -133,7 +133,7 @@ class NoiseAdder:
         kept = [a.name for a in attributes if a.role == "kept"]
         made = sidecars.new(
             "perturbed", release, rows, attributes, class_=self.class_, scheme=list(self.plan.schemes),
-            privacy=Privacy("record", None, None, kept, key.origin),
+            privacy=Privacy("record", None, None, kept, key.origin, shuffled=self._places_key is not None),
         )  # fmt: skip
         sidecars.decode(made.encode(), "to be written")
         return made

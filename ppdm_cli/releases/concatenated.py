@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import MismatchError, UsageError, quoted
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
 from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
 from ppdm_cli.sidecar import UNPROMISED, Past, Sidecar
@@ -100,6 +100,7 @@ def open_releases(
         if OPENING.get() is not None:
             raise UsageError("a cluster does not read copies side by side", "name one of them")
         return paired([t for t, _ in opened], [s for _, s in opened])
+    _check_keys(sources, [s for _, s in opened])
     return Concatenated([t for t, _ in opened]), _joined([s for _, s in opened])
 
 
@@ -124,6 +125,22 @@ def open_data(
         return open_releases(data, sidecar, from_, withholding)
     source = data[0] if isinstance(data, (list, tuple)) else data
     return open_release(source, sidecar, from_, ("perturbed", "reconstructed"), withholding)
+
+
+def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
+    """Check that no two releases follow from one key: those with the same people repeat the same answers.
+
+    Nobody but the owner knows how many they share, and identical answers would be counted as independent ones.
+    """
+    first: dict[Any, Any] = {}
+    for source, sidecar in zip(sources, sidecars, strict=True):
+        key = msgspec.UNSET if sidecar.privacy is msgspec.UNSET else sidecar.privacy.key
+        if key is not msgspec.UNSET and first.setdefault(key, source) is not source:
+            raise RefusedError(
+                f"{quoted(first[key])} and {quoted(source)} were made with one key file: people in both have "
+                "the same answers, and errors would come out too small",
+                "take them one by one, or ask the owner for one release of all records",
+            )
 
 
 def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:

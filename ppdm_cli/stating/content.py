@@ -279,8 +279,12 @@ def _order(m: Material) -> str:
     if told_by:
         return f"It reveals values of {some(told_by)}. {m.about.order}".strip()
     checked = " An attack on it found nothing." if m.attack is not None and m.attack.order else ""
-    words = m.about.order or "Whether rows were shuffled is not recorded; perturb refuses an order that tells."
-    return words + checked
+    made = "The rows are in the order of the original; perturb refuses an order that reveals values."
+    if m.privacy.coins == "unknown":
+        made = "Whether another tool shuffled the rows is not known."
+    if m.privacy.shuffled:
+        made = "The rows were shuffled: they are in a random order."
+    return f"{made} {m.about.order}".strip() + checked
 
 
 def _attacks(m: Material) -> list[Part]:
