@@ -48,21 +48,40 @@ def test_epsilons_add_up_and_the_total_is_kept(folder: Path, ppdm: Run) -> None:
     assert (
         "2 releases about 'patients': epsilon adds up to 2.7" in said and "each costs its epsilon again" in said
     )
+    ppdm("perturb", "in.parquet", "-o", "e.parquet", "--gamma", "9", "--ledger", "l", "--people", "others")
     limit(folder, 3)
     publish(ppdm, "c.parquet", 0.3)
     before = listing(folder)
     said = publish(ppdm, "d.parquet", 0.001, code=4)
     assert "epsilon of 3.00099" in said and "allows 3, of which 2.99999 is used" in said
     assert listing(folder) == before
-    ppdm("perturb", "in.parquet", "-o", "e.parquet", "--gamma", "9", "--ledger", "l", "--people", "others")
     entries = lines(folder)[1:]
-    assert [e["people"] for e in entries] == ["patients"] * 3 + ["others"]
-    for name, entry in zip("abce", entries, strict=True):
+    assert [e["people"] for e in entries] == ["patients", "patients", "others", "patients"]
+    for name, entry in zip("abec", entries, strict=True):
         sidecar = json.loads((folder / f"{name}.parquet.ppdm.json").read_text())
         assert (
             entry["release"] == sidecar["release"]
             and entry["epsilon"] == sidecar["privacy"]["perturbed_epsilon"]
         )
+
+
+def test_a_name_that_the_ledger_does_not_know_is_refused(folder: Path, ppdm: Run) -> None:
+    """Once its first line names anybody: a letter wrong would begin an account without a total."""
+    base = ("perturb", "in.parquet", "-o", "b.parquet", "--gamma", "9", "--ledger", "l", "--people")
+    publish(ppdm, "a.parquet", 2)
+    ppdm(*base, "others", "--force")
+    limit(folder, 3)
+    before = listing(folder)
+    hints = {"patient": "did you mean 'patients'?", "Patients": "did you mean", "x": "add these"}
+    for name, hint in hints.items():
+        said = ppdm(*base, name, "--force", code=2).stderr.decode()
+        assert hint in said and "knows 'others', 'patients', and not" in said
+        asked = ("inspect", "a.parquet", "--report", "s.html", "--ledger", "l", "--people", name)
+        assert hint in ppdm(*asked, code=2).stderr.decode()
+        assert listing(folder) == before
+    publish(ppdm, "c.parquet", 0.5)
+    assert b"epsilon of" in ppdm(*base, " patients ", "--force", code=4).stderr, "spaces are no other people"
+    ppdm(*base, "others", "--force")
 
 
 def test_a_release_without_a_promise_is_without_bound(folder: Path, ppdm: Run) -> None:

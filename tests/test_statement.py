@@ -169,6 +169,13 @@ def test_the_page_says_what_an_officer_asks(release: Path, ppdm: Run) -> None:
         assert words in text, words
 
 
+def test_the_order_of_the_rows_is_as_the_sidecar_says(release: Path, ppdm: Run) -> None:
+    for shuffle, words in ((False, "The rows are in the order of the original"), (True, "in a random order")):
+        perturb(people(800), release / "r.parquet", gamma=9, drop=["since"], shuffle=shuffle, force=True)
+        ppdm("inspect", "r.parquet", "--report", "s.md", "--about", "about.toml", "--force")
+        assert words in (release / "s.md").read_text()
+
+
 def test_only_files_of_the_release_are_hashed(release: Path, ppdm: Run) -> None:
     key = ("--id", "id", "--key-file", "my.key", "--ledger", "l", "--people", "all")
     people(800).with_row_index("id").write_parquet(release / "in.parquet")

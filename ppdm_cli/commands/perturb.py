@@ -121,7 +121,12 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     help="Declare a domain: age=0:120, level=low|high, or city=@FILE with one value per line; repeatable.",
 )
 @file_option("--plan", help="Take all of these settings from a TOML file.")
-@file_option("--like", metavar="RELEASE", help="Reuse the plan of an earlier release, for the next batch.")
+@file_option(
+    "--like",
+    metavar="RELEASE",
+    help="Publish the next batch with all that protected an earlier release. A --plan or options beside it may "
+    "add protection; what contradicts that release is refused.",
+)
 @click.option(
     "--representative",
     type=click.Choice(["center", "left", "right", "random"]),
@@ -201,8 +206,9 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     default=1,
     metavar="k",
     help="Publish k independent answers for each value, in files OUTPUT.1 ... OUTPUT.k with rows in one order. "
-    "Each costs its gamma: gamma^k in all. One release at gamma^k tells a miner more (two copies at gamma 3 "
-    "have over three times the squared error of one at gamma 9): copies serve releases that happen anyway.",
+    "Each costs its gamma, gamma^k in all; a --record-epsilon is for all of them together. One release at "
+    "gamma^k tells a miner more (two copies at gamma 3 have over three times the squared error of one at "
+    "gamma 9): copies serve releases that happen anyway.",
 )
 @file_option(
     "--key-file",
