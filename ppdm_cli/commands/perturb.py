@@ -309,10 +309,23 @@ def _print_json(release: Any) -> None:
     click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
 
 
-def _with_shares(shares: dict[str, float]) -> str:
+def _done(release: Any) -> list[str]:
+    """Return what was dropped, left out, moved and merged."""
     from ppdm_cli.percentages import percent
 
-    return some(f"{name} {percent(share)}" for name, share in shares.items())
+    found = [f"Dropped: {some(release.dropped)}."] * bool(release.dropped)
+    if release.left_out:
+        found.append(
+            f"Left out: {release.left_out} records of persons who have more than --rows-per-person; persons "
+            "with many count less than in the original."
+        )
+    for shares, what in (
+        (release.clipped, "Values outside the domain were moved to its nearest bin, or to null"),
+        (release.merged, "Rare or new values were merged into more common ones"),
+    ):
+        if shares:
+            found.append(f"{what}: {some(f'{n} {percent(s)}' for n, s in shares.items())}.")
+    return found
 
 
 def _costs(release: Any) -> list[str]:
@@ -367,22 +380,7 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
     sentences += _costs(release)
-    if release.dropped:
-        sentences.append(f"Dropped: {some(release.dropped)}.")
-    if release.left_out:
-        sentences.append(
-            f"Left out: {release.left_out} records of persons who have more than --rows-per-person; persons "
-            "with many count less than in the original."
-        )
-    if release.clipped:
-        sentences.append(
-            "Values outside the domain were moved to its nearest bin, or to null: "
-            f"{_with_shares(release.clipped)}."
-        )
-    if release.merged:
-        sentences.append(
-            f"Rare or new values were merged into more common ones: {_with_shares(release.merged)}."
-        )
+    sentences += _done(release)
     if release.telling_order:
         sentences.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
+from msgspec import UnsetType
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.coins import Key
@@ -152,21 +153,19 @@ def perturb(
             settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
             noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
             return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
-        earlier = earlier_sidecar(like)
-        asked = asked_of(plan, earlier, settings | {"clip": clip or None}, key, copies, keep_order)
+        earlier, settings["clip"] = earlier_sidecar(like), clip or None
+        asked = asked_of(plan, earlier, settings, key, copies, keep_order)
         shuffle, keep_order = _order(asked, shuffle, keep_order)
         csv = csv_options(csv, asked, earlier, id)
         table = _grouped(data, csv, from_, asked, earlier, bool(id and shuffle))
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         settled = resolved(table, asked, earlier, id)
-        out = _left_out(table, key, asked, id)
+        left = 0 if (out := _left_out(table, key, asked, id)) is None else len(out)
         publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
         kept = keys.kept(stack, settled)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
-        left = 0 if out is None else len(out)
-        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle), copies)
-        promised = [msgspec.structs.replace(m, order=order) for m in promised]
+        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle), copies, order)
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
@@ -187,7 +186,13 @@ def _also(asked: Plan, key: Key, shuffle: bool) -> dict[str, Any]:
 
 
 def _sidecars(
-    plan: ResolvedPlan, key: Key, table: Table, left: int, also: dict[str, Any], copies: int
+    plan: ResolvedPlan,
+    key: Key,
+    table: Table,
+    left: int,
+    also: dict[str, Any],
+    copies: int,
+    order: str | UnsetType,
 ) -> list[Sidecar]:
     """Return the sidecar of each copy, of a table of which so many rows are left out."""
     if plan.several and copies > 1:
@@ -197,7 +202,7 @@ def _sidecars(
     for number in range(1, copies + 1):
         copy, name = Copy(copies, number, group) if copies > 1 else None, release_id(key, plan, number)
         made.append(sidecar_of(plan, key.origin, name, rows, copy, also))
-    return made
+    return [msgspec.structs.replace(m, order=order) for m in made]
 
 
 def _left_out(table: Table, key: Key, asked: Plan, identifier: str | None) -> Any:
