@@ -236,7 +236,7 @@ def test_what_a_sidecar_cannot_hold_goes_beside_it(firsts: dict[str, Sidecar]) -
     for asked in (
         {"shuffle": True}, {"clip": True}, {"drop": ["secret"]}, {"keep": ["ill"]}, {"class_": "ill"},
         {"gamma": 9}, {"bins": 40}, {"rare": "publish"}, {"attributes": {"age": {"domain": "0:100"}}},
-        {"person": "patient", "rows_per_person": 3}, {"person": ""},
+        {"person": "patient", "rows_per_person": 3}, {"person": ""}, {"plan": {"gamma": "?"}, "gamma": 9},
     ):  # fmt: skip
         made = perturb(visits(seed=2), like=firsts["gamma"], **asked).sidecar
         assert made.recipes == firsts["gamma"].recipes
@@ -250,7 +250,7 @@ def test_a_release_under_a_key_goes_on_under_that_key(tmp_path: Path) -> None:
     first = perturb(frame, gamma=9, drop=["patient"], **mine)
     assert first.sidecar.privacy.key is not UNSET and len(first.sidecar.privacy.key) == 16
     for given in ({}, other):
-        with pytest.raises(RefusedError, match="follow from another key"):
+        with pytest.raises(RefusedError, match="the earlier release has another key"):
             perturb(frame, like=first.sidecar, **given)
         assert not (tmp_path / "k2").exists()
     assert perturb(frame, like=first.sidecar, **mine).frame.equals(first.frame)

@@ -267,11 +267,13 @@ def test_what_is_there_is_overwritten_only_as_a_whole(data: Path, spark: Callabl
     first = listing(data / "many")
     spark("perturb data -o many --gamma 5 --force --domain age=20:30", code=1)
     assert listing(data / "many") == first
-    spark("perturb data -o many --gamma 5 --force")
+    spark("perturb data -o many --gamma 5 --shuffle --force")
     assert sidecar(data / "many")["privacy"]["perturbed_gamma"] == 9_765_650
     assert sorted(p.name for p in data.iterdir()) == ["data", "many"]
     spark("perturb data -o later --like many")
-    assert sidecar(data / "later")["attributes"] == sidecar(data / "many")["attributes"]
+    later, many = sidecar(data / "later"), sidecar(data / "many")
+    assert later["attributes"] == many["attributes"]
+    assert later["privacy"] == many["privacy"] and many["privacy"]["shuffled"] is True
 
 
 def test_no_key_and_no_value_is_told_by_the_cluster(

@@ -53,9 +53,9 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bo
         raise _other("--copies", copies, copies_of(earlier))
     if before.key not in (UNSET, key.mark) and key.origin != "seeded":
         raise RefusedError(
-            "the earlier release's coins follow from another key: the same people would get second answers, "
-            "which cost its epsilon again",
-            "add its --key-file and --id, or publish by a plan without --like",
+            "the earlier release has another key: people in both would get second answers, "
+            "at its epsilon again",
+            "add its --key-file and --id, or publish without --like",
         )
     return asked
 

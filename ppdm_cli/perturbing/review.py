@@ -114,10 +114,10 @@ class Review:
         """Refuse a column of which the ends of its domain would hold the most, unless that is asked for."""
         far = [n for n, share in self._shares(self.checks.moved).items() if share > MOST_MOVED]
         if far and not self.clip:
-            plan = "publish by a new plan instead of --like, with a wider domain" if self.like else "widen it"
+            plan = "publish by a new plan with a wider domain" if self.like else "widen it"
             raise RefusedError(
-                f"more than half of the values of {listed(far)} are outside the domain, and would be moved "
-                "to its nearest bin or to null",
+                f"more than half of the values of {listed(far)} are outside the domain and would be moved "
+                "into it",
                 f"{plan}, or add --clip to move them",
             )
 

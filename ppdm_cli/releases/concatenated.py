@@ -137,9 +137,9 @@ def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
         key = msgspec.UNSET if sidecar.privacy is msgspec.UNSET else sidecar.privacy.key
         if key is not msgspec.UNSET and first.setdefault(key, source) is not source:
             raise RefusedError(
-                f"{quoted(first[key])} and {quoted(source)} were made with one key file: people in both have "
-                "the same answers, and errors would come out too small",
-                "take them one by one, or ask the owner for one release of all records",
+                f"{quoted(first[key])} and {quoted(source)} were made with one key file: people in both "
+                "repeat their answers, so errors would be too small",
+                "read them one by one, or ask the owner for one release of all records",
             )
 
 
