@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
 from ppdm_cli.errors import UsageError, counted, listed, quoted, some
-from ppdm_cli.percentages import at_most, percent
-from ppdm_cli.privacy import epsilon, worst_posterior
+from ppdm_cli.percentages import at_most, percent, up
+from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
 from ppdm_cli.releases import open_release, read_sidecar
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import SUFFIX, Sidecar
@@ -53,7 +53,7 @@ class Inspected(Shown):
         """Return the figures of the perturbed attributes as a polars DataFrame."""
         import polars as pl
 
-        rows = of_attributes(self.sidecar, self.prior)
+        rows = of_attributes(self.sidecar)
         return pl.DataFrame(rows, infer_schema_length=None, strict=False)
 
     def _words(self) -> list[str]:
@@ -74,21 +74,21 @@ def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: fl
     return Inspected(open_release(data, sidecar, stages=None)[1], prior)
 
 
-def of_attributes(sidecar: Sidecar, prior: float = PRIOR) -> list[dict[str, Any]]:
+def of_attributes(sidecar: Sidecar) -> list[dict[str, Any]]:
     """Return the figures of every channel; None for what would take too long together."""
     if sidecar.withholding:
-        return [_of_withheld(sidecar, a.name, prior) for a in sidecar.perturbed]
+        return [_of_withheld(sidecar, a.name) for a in sidecar.perturbed]
     figures, entries = [], 0
     for channel in sidecar.channels:
         matrix = channel.matrix
         if not matrix.diagonal:
             entries += (matrix.inputs + 64) ** 2  # so that many small ones count too
         whole = matrix.diagonal or entries <= MOST_ENTRIES
-        figures.append(_of_channel(sidecar, channel, prior, whole))
+        figures.append(_of_channel(sidecar, channel, whole))
     return figures
 
 
-def _of_channel(sidecar: Sidecar, channel: Channel, prior: float, whole: bool) -> dict[str, Any]:
+def _of_channel(sidecar: Sidecar, channel: Channel, whole: bool) -> dict[str, Any]:
     """Return the figures of one channel; `whole` says whether the entries of its matrix may be computed."""
     own = [sidecar.by_name[n] for n in channel.attributes]
     matrix, spec = channel.matrix, channel.spec
@@ -109,22 +109,23 @@ def _of_channel(sidecar: Sidecar, channel: Channel, prior: float, whole: bool) -
         "condition_number": _finite(matrix.condition_number) if whole else None,
         "candidates": matrix.candidates if closed else None,
         "entropy": matrix.entropy() if closed else None,
-        "prior": prior,
-        "worst_posterior": worst_posterior(gamma, prior),
         "domain_from": "data" if any(a.domain_from == "data" for a in own) else "declared",
         "nulls": any(a.nulls for a in own),
     }
 
 
-def _of_withheld(sidecar: Sidecar, name: str, prior: float) -> dict[str, Any]:
-    """Return the figures of an attribute that some records publish: what holds of those, and their share."""
+def _of_withheld(sidecar: Sidecar, name: str) -> dict[str, Any]:
+    """Return the figures of an attribute that some records publish: what holds of those, and their share.
+
+    Gamma is of all attributes that share its coin: each of them reveals something about that coin.
+    """
     attribute, total = sidecar.by_name[name], sum(d.weight for d in sidecar.dealt)
     having = [d for d in sidecar.dealt if name in d.attributes]
     axes = [axis for d in having if (axis := d.marginal([name])) is not None]
     weights = [d.weight for d in having]
     staying = sum(w * a.matrix.staying for w, a in zip(weights, axes, strict=True)) / sum(weights)
     specs = [d.through[name].spec for d in having]
-    gamma = max(a.matrix.amplification for a in axes)
+    gamma = max(d.through[name].matrix.amplification for d in having)
     return {
         "attribute": name,
         "type": attribute.type,
@@ -136,8 +137,6 @@ def _of_withheld(sidecar: Sidecar, name: str, prior: float) -> dict[str, Any]:
         "gamma": _finite(gamma),
         "epsilon": _finite(epsilon(gamma)),
         "staying": staying,
-        "prior": prior,
-        "worst_posterior": worst_posterior(gamma, prior),
         "domain_from": attribute.domain_from,
         "nulls": attribute.nulls,
     }
@@ -153,42 +152,32 @@ def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
     privacy = sidecar.privacy
     if privacy is UNSET:
         return {}
-    gamma = privacy.perturbed_gamma
+    gamma, stated = privacy.perturbed_gamma, privacy.perturbed_epsilon
     posterior = None if gamma is None else worst_posterior(float(gamma), prior)
+    if gamma == "inf" and stated is not None:
+        posterior = believed_after(float(stated), prior)
     return {
         "unit": privacy.unit,
         "rows": None if privacy.rows is UNSET else privacy.rows,
         "perturbed_gamma": gamma,
-        "perturbed_epsilon": privacy.perturbed_epsilon,
+        "perturbed_epsilon": stated,
         "prior": prior,
         "worst_posterior": posterior,
         "unbounded": privacy.kept,
         "coins": privacy.coins,
-        **(_of_recipes(sidecar, prior) if sidecar.withholding else {}),
+        **(_of_recipes(sidecar) if sidecar.withholding else {}),
     }
 
 
-def _of_recipes(sidecar: Sidecar, prior: float) -> dict[str, Any]:
-    """Return how much is published, and what it shows to those who know part of it (maths 11).
-
-    Who knows nothing of a record learns less of one attribute than gamma allows; who knows another that was
-    published with it, and sees that confirmed, learns as much.
-    """
+def _of_recipes(sidecar: Sidecar) -> dict[str, Any]:
+    """Return how much is published."""
     total = sum(d.weight for d in sidecar.dealt)
     cells = sum(d.weight * len(d.attributes) for d in sidecar.dealt) / total
-    privacy, each = sidecar.privacy, 1
-    if privacy is not UNSET and privacy.rows is not UNSET:
-        each = privacy.rows  # of a person, who may have the same value in each
-    alone = float(max(a["gamma"] for a in of_attributes(sidecar, prior)))
-    together = max(c.matrix.amplification for d in sidecar.dealt for c in d.channels)
-    alone, together = (exp(min(each * log(g), 700.0)) for g in (alone, together))
     return {
         "recipes": len(sidecar.dealt),
         "rounds": len(in_rounds(sidecar.dealt)),
         "united_bins": united_bins(sidecar),
         "published_cells": cells / len(sidecar.perturbed),
-        "posterior_alone": worst_posterior(alone, prior),
-        "posterior_confirmed": worst_posterior(together, prior),
     }
 
 
@@ -200,7 +189,7 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
         "records": sidecar.records,
         "class": None if sidecar.class_ is UNSET else sidecar.class_,
         "record": of_record(sidecar, prior),
-        "attributes": of_attributes(sidecar, prior),
+        "attributes": of_attributes(sidecar),
         **(
             {}
             if sidecar.scheme is UNSET
@@ -231,7 +220,7 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         lines += KINDS[kind].warnings(channels)
     lines += _over_a_record(sidecar, record, prior)
     if sidecar.withholding:
-        lines += _of_what_is_withheld(sidecar, record, prior)
+        lines += _of_what_is_withheld(sidecar, record)
     if record["coins"] == "key-file" and sidecar.withholding:
         lines.append(
             "The coins follow from a key and an identifier: a record shows the same attributes in each "
@@ -247,16 +236,45 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         )
     if record["unbounded"]:
         lines.append(
-            "Unbounded, because published unchanged: "
-            + some(record["unbounded"])
-            + ". No gamma covers them, nor what they reveal about the others."
+            f"Published unchanged, so not protected: {some(record['unbounded'])}. No limit covers them, or "
+            "what they reveal about the others."
         )
     for kind, channels in kinds.items():
         lines += KINDS[kind].remarks(channels)
     from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
     if from_data:
         lines.append(
-            "Domains taken from the private data, and published with the sidecar: " + some(from_data) + "."
+            f"Domains taken from the private data, and published with the sidecar: {some(from_data)}. No limit "
+            "covers what they reveal."
+        )
+    return lines
+
+
+def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
+    """Return the bound for someone who looks at one attribute alone; None where it is that of the record.
+
+    The attributes of one recipe have coins of their own. Where records share a coin between attributes,
+    whoever knows or guesses one of a record's values learns as much about the others as gamma allows.
+    """
+    if sidecar.withholding or len(sidecar.channels) < 2:
+        return None
+    gamma = max(c.matrix.amplification for c in sidecar.dealt[0].channels)
+    return believed_after(sidecar.times * epsilon(gamma), prior)
+
+
+def limits(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:
+    """Say how far a belief may go: after the whole record, and after one attribute where that is less."""
+    privacy, one = sidecar.privacy, alone(sidecar, prior)
+    seen = "the whole record"
+    if privacy is not UNSET and privacy.rows is not UNSET:
+        seen = "all records of the person"
+    if sidecar.copy is not UNSET:
+        seen += f" in all {sidecar.copy.of} copies"
+    said = limit(posterior, prior, seen)
+    lines = [f"{said[0].upper()}{said[1:]}."]
+    if one is not None and not (shown := at_most(one)).startswith("over"):
+        lines.append(
+            f"From one attribute alone, without the others of the record, they become at most {shown} sure."
         )
     return lines
 
@@ -277,28 +295,32 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
     open_ones = [c for c in sidecar.channels if not isfinite(c.matrix.amplification)]
     if open_ones:
         names = ", ".join(c.name for c in open_ones if c.noise is None)
-        return [f"Over a record no gamma holds, because none holds for {names}."] * bool(names)
+        return [f"No limit for a whole record: no gamma holds for {names}."] * bool(names)
     many = len(sidecar.perturbed)
     attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
     whose = f"the {counted(record['rows'], 'record')} of a person" if record["unit"] == "person" else "a record"
     of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
-    worst = at_most(record["worst_posterior"])
+    stated, cost = record["perturbed_gamma"], f"{up(record['perturbed_epsilon']):.4g}"
+    figures = f"epsilon is {cost}" if stated == "inf" else f"gamma is {stated} (epsilon {cost})"
     return [
-        f"Over the {attributes} of {whose}{of_copies or ','} gamma is {record['perturbed_gamma']} "
-        f"(epsilon {record['perturbed_epsilon']:.4g}): what an adversary believed with {percent(prior)}"
-        f" before may be believed with {worst if worst.startswith('over') else 'at most ' + worst} after."
+        *limits(sidecar, record["worst_posterior"], prior),
+        f"Over the {attributes} of {whose}{of_copies or ','} {figures}.",
     ]
 
 
-def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any], prior: float) -> list[str]:
-    """Say what the promise is for, how much is published, and what those learn who know some of it."""
+def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
+    """Say how much is published, and what the limit is for."""
     sizes = sorted({len(d.attributes) for d in sidecar.dealt})
     few = " or ".join(map(str, sizes))
     lines = [
         f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen by a coin that sees no "
-        f"value: {percent(record['published_cells'])} of the cells; the others are withheld. Gamma is for the "
-        "whole record, all attributes at once, and not for each value by itself."
+        f"value: {percent(record['published_cells'])} of the cells; the others are withheld."
     ]
+    if sizes[-1] > 1:
+        lines[0] += (
+            " The limit for a single value is the same: anyone who knows or guesses another value of the "
+            "record may reach it."
+        )
     if len(rounds := in_rounds(sidecar.dealt)) > 1:
         total = sum(d.weight for d in sidecar.dealt)
         shares = [percent(sum(d.weight for d in own) / total) for own in rounds]
@@ -312,12 +334,6 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any], prior: float)
         lines.append(
             f"Where few records were, bins were united in some recipes: {', '.join(each)}. What stays there is "
             "the union, and estimates of single bins come from the other recipes."
-        )
-    if sizes[-1] > 1:
-        lines.append(
-            f"Of one attribute a belief of {percent(prior)} becomes at most "
-            f"{at_most(record['posterior_alone'])}, but who knows another attribute that was published with "
-            f"it, and sees that one confirmed, may reach {at_most(record['posterior_confirmed'])}."
         )
     if record["unit"] == "record":
         lines.append(

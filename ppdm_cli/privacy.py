@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from ppdm_cli.errors import UsageError
+from ppdm_cli.percentages import at_most, exactly
 
 
 def epsilon(gamma: float) -> float:
@@ -22,6 +23,19 @@ def worst_posterior(gamma: float, prior: float) -> float:
         return 1.0
     found = gamma * prior / (1 - prior + gamma * prior)
     return min(found, math.nextafter(1.0, 0.0)) if prior < 1 else found  # no finite gamma proves
+
+
+def believed_after(epsilon: float, prior: float) -> float:
+    """Return the same for an epsilon, whose gamma may be beyond floating point."""
+    return worst_posterior(math.exp(min(epsilon, 690.0)) if epsilon < math.inf else math.inf, prior)
+
+
+def limit(posterior: float, prior: float, seen: str) -> str:
+    """Return the clause that says how sure of a value a reader may become after seeing this."""
+    most, reader = at_most(posterior), f"a reader who was {exactly(prior)} sure of a value"
+    if most.startswith("over"):
+        return f"no useful limit, as {reader} may become {most} sure after seeing {seen}"
+    return f"{reader} becomes at most {most} sure after seeing {seen}"
 
 
 def gamma_from_rhos(rho1: float, rho2: float) -> float:

@@ -181,8 +181,7 @@ class Sidecar(
             if privacy.perturbed_gamma != privacy.perturbed_epsilon:
                 raise ValueError("gamma and epsilon are promised both or neither")
             return
-        times = (1 if self.copy is UNSET else self.copy.of) * (1 if privacy.rows is UNSET else privacy.rows)
-        epsilon = times * max((d.epsilon for d in self.dealt), default=0.0)
+        epsilon = self.times * max((d.epsilon for d in self.dealt), default=0.0)
         gamma = float(privacy.perturbed_gamma)
         told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
         if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
@@ -190,6 +189,12 @@ class Sidecar(
         stated = float(privacy.perturbed_epsilon)
         if stated != epsilon and not abs(stated - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
             raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
+
+    @property
+    def times(self) -> int:
+        """Return how many answers about the same value there may be: one in each copy, for each row."""
+        rows = UNSET if self.privacy is UNSET else self.privacy.rows
+        return (1 if self.copy is UNSET else self.copy.of) * (1 if rows is UNSET else rows)
 
     def column_kind(self, attribute: Attribute) -> Any:
         """Return the type of an attribute's column in the data that this sidecar goes with."""

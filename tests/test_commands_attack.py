@@ -93,7 +93,7 @@ def test_people_read_tables_and_one_sentence_at_the_end(here_made: Path, ppdm: R
         "record's gammas",
         "published unperturbed",
     ):
-        assert words.replace("record's gammas", "Over a record the gammas multiply to 59049") in shown
+        assert words.replace("record's gammas", "In all, gamma is 59049") in shown
     assert shown.rstrip().rsplit(". ", 1)[-1].endswith("%.")
     unmeasured = ppdm("attack", "r.parquet").stdout.decode()
     assert "as expected from the release alone" in unmeasured and "Audit" not in unmeasured
@@ -116,7 +116,7 @@ def test_noise_from_end_to_end(tmp_path: Path, ppdm: Run) -> None:
     assert ((guessed - original["x"]) ** 2).mean() ** 0.5 == pytest.approx(named["bayes-linear", "x"], rel=0.1)
     expected = json.loads(ppdm("attack", "n.parquet", "--json").stdout)
     assert expected["measured"] is False and len(expected["attacks"]) == len(found["attacks"])
-    assert b"has no gamma" in ppdm("attack", "n.parquet", "--with", "posterior").stdout
+    assert b"no gamma holds for" in ppdm("attack", "n.parquet", "--with", "posterior").stdout
 
 
 def test_usage(here_made: Path, ppdm: Run) -> None:

@@ -57,7 +57,7 @@ def test_every_column_is_perturbed_unless_named_otherwise(data: Path, ppdm: Run)
     sidecar = open_release(data / "r.parquet")[1]
     assert sidecar.class_ == "group" and sidecar.records == 1000
     assert sidecar.privacy.perturbed_gamma == 9**4 and sidecar.privacy.coins == "system"
-    for words in ("gamma is 6561", "Unbounded, because published unchanged: group", "Dropped: since"):
+    for words in ("gamma is 6561", "Published unchanged, so not protected: group", "Dropped: since"):
         assert words in said
     assert "taken from the private data" in said and "at most" in said
     original, release = people(), pl.from_arrow(read_table(data / "r.parquet"))

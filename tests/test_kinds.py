@@ -112,7 +112,7 @@ def test_every_kind_goes_through_every_command(data: pl.DataFrame, tmp_path: Pat
         "perturb", "o.parquet", "-o", "r.parquet", "--plan", "plan.toml", "--keep-order"
     ).stderr.decode()
     assert "The block of each value of code is published" in told
-    assert "Over a record no gamma holds, because none holds for code" in " ".join(told.split())
+    assert "No limit for a whole record: no gamma holds for code" in " ".join(told.split())
     shown = json.loads(ppdm("inspect", "r.parquet", "--json").stdout)
     assert shown["record"]["perturbed_gamma"] == "inf"
     by_name = {a["attribute"]: a for a in shown["attributes"]}

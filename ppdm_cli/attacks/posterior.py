@@ -31,8 +31,13 @@ class Answers:
     error: float
     largest: float
     """The largest posterior of all codes and answers."""
-    bound: float
-    """The bound of gamma for the code that has the largest posterior."""
+    before: float
+    """The prior of the code that has the largest posterior."""
+
+    @property
+    def bound(self) -> float:
+        """Return what a belief in that code may become by the attribute's own published value."""
+        return worst_posterior(self.target.matrix.amplification, self.before)
 
     def guesses(self, codes: Codes) -> Guess:
         return Guess(*(np.asarray(part)[codes] for part in self.guess))
@@ -52,9 +57,9 @@ def answers(target: Target, prior: Floats | None = None) -> Answers:
     belief, near, variance = np.array([guess.belief, guess.near_belief, guess.variance])
     exact, near_, error = (float(s) for s in (chance @ belief, chance @ near, ordinary @ variance))
     top = int(belief.argmax())
-    bound = worst_posterior(target.matrix.amplification, float(p[guess.exact[top]]))
+    before = float(p[guess.exact[top]])
     share = float(p[: target.ordered].sum())
-    return Answers(target, guess, exact, near_, error / share if share else np.nan, float(belief[top]), bound)
+    return Answers(target, guess, exact, near_, error / share if share else np.nan, float(belief[top]), before)
 
 
 def _of_rows(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:

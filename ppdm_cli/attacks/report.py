@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.errors import counted
+from ppdm_cli.inspection import PRIOR, of_record
 from ppdm_cli.percentages import percent
+from ppdm_cli.privacy import believed_after
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import Output
@@ -76,6 +78,14 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
         "records": records,
         "measured": measured,
     }
+
+
+def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
+    """Return the promise over a record, with the gamma and bound of its matrices, whatever the coins were."""
+    worst, times = max(sidecar.dealt, key=lambda d: d.epsilon), sidecar.times
+    gamma = prod([c.matrix.amplification for c in worst.channels] * times)
+    bound = believed_after(times * worst.epsilon, PRIOR)
+    return of_record(sidecar) | {"gamma": gamma if gamma < inf else "inf", "bound": bound}
 
 
 def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,14 +17,13 @@ from ppdm_cli.attacks.audit import Agreement, Audit, merged
 from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.repeat import Repeat
-from ppdm_cli.attacks.report import Attacked, described, evaluated
+from ppdm_cli.attacks.report import Attacked, described, evaluated, of_whole_record
 from ppdm_cli.attacks.row_order import Order, State
 from ppdm_cli.attacks.scoring import Tally
 from ppdm_cli.attacks.whole_record import Beliefs
 from ppdm_cli.engine import Batch, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
-from ppdm_cli.inspection import PRIOR, noisy, of_record
-from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.inspection import noisy
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -178,9 +176,7 @@ class Passes:
     # -- what comes out
 
     def _concluded(self, seen: Seen) -> Attacked:
-        adversary, gamma = self.adversary, self.adversary.gamma
-        bound = {"gamma": gamma if isfinite(gamma) else "inf", "bound": worst_posterior(gamma, PRIOR)}
-        record = of_record(self._sidecar) | bound  # what follows from the matrices, whatever the coins promise
+        adversary, record = self.adversary, of_whole_record(self._sidecar)
         done = Attacked(sidecar=self._sidecar, measured=self._known, record=record)
         done.kept, done.remarks = adversary.kept, adversary.remarks
         if self._task.order is not None:

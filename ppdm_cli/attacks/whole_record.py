@@ -166,9 +166,11 @@ class Record:
         return found
 
     def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
-        """Return the largest belief in a guess, and the bound of gamma for it."""
-        alone = {n: b for n, b in self._posterior.largest().items() if n in self.alone}
-        return alone | {n: {"largest_posterior": b.largest, "bound": b.bound} for n, b in beliefs.items()}
+        """Return the largest belief in a guess, and the bound of the record's gamma for it."""
+        answers = {n: self._posterior.answers[n] for n in self.alone}
+        found = {n: (a.largest, worst_posterior(self._gamma, a.before)) for n, a in answers.items()}
+        found |= {n: (b.largest, b.bound) for n, b in beliefs.items()}
+        return {n: {"largest_posterior": largest, "bound": bound} for n, (largest, bound) in found.items()}
 
 
 def _clear(rise: Floats) -> bool:

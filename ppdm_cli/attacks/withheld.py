@@ -19,12 +19,11 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth, as_numbers
 from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.recipes_audit import RecipesAudit
-from ppdm_cli.attacks.report import Attacked, described, evaluated
+from ppdm_cli.attacks.report import Attacked, described, evaluated, of_whole_record
 from ppdm_cli.attacks.scoring import Tally, expected
 from ppdm_cli.engine import Batch, fold, map_partitions, step
 from ppdm_cli.errors import DataError, MismatchError, UsageError, listed, quoted
 from ppdm_cli.estimating import Coverage, estimates
-from ppdm_cli.inspection import PRIOR, of_record
 from ppdm_cli.joint import Published, class_of, learn, read
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import OWN
@@ -263,7 +262,7 @@ class Withheld:
         spread = max(chance, 1.0) ** 0.5
         if self._known and wanted - chance >= 8 * spread and shown - chance <= 4 * spread:
             raise MismatchError("the release agrees with the original's rows no more than by chance", UNPAIRED)
-        record = of_record(self._sidecar) | {"gamma": self.gamma, "bound": worst_posterior(self.gamma, PRIOR)}
+        record = of_whole_record(self._sidecar)
         done = Attacked(sidecar=self._sidecar, measured=self._known, record=record, remarks=self._remarks)
         targets = {t.name: t for t in self._targets.values()}
         for (attack, name), sums in seen.beliefs.items():

@@ -17,6 +17,7 @@ _SHOWN = (
     "condition_number", "epsilon", "staying", "neighbourhood", "rho2", "expected_error", "kang_bound", "copies",
     "gamma_together", "accuracy",
 )  # fmt: skip
+_PROMISES = ("gamma", "gamma_together", "epsilon", "rho2")
 _TITLES = {
     "half_width": "half-width", "entropy": "H(M)", "entropy_share": "of max", "information": "bits told",
     "condition_number": "condition", "staying": "stays", "neighbourhood": "nearby", "expected_error": "error",
@@ -63,7 +64,7 @@ that means nothing. Memory: constant.""",
     default=0.05,
     metavar="P",
     show_default=True,
-    help="An adversary's belief before; rho2 is the worst belief after.",
+    help="How sure of a value a reader was before; rho2 is the most they become from that attribute alone.",
 )
 @click.option(
     "--error",
@@ -189,7 +190,7 @@ def _show(rows: list[dict[str, Any]], at_least: float | None) -> None:
         show.console(),
         f"rho1 {rows[0]['rho1']:g}" if "rho1" in rows[0] else best,
         [_TITLES.get(k, k) for k in shown],
-        [[r[k] for k in shown] for r in rows],
+        [[show.promise(r[k]) if k in _PROMISES else r[k] for k in shown] for r in rows],
         keys=1 if of_release else 2,
     )
 

@@ -32,7 +32,7 @@ Memory: constant.""",
     default=0.05,
     metavar="P",
     show_default=True,
-    help="An adversary's belief before; the worst belief after is shown.",
+    help="How sure of a value a reader was before; the report shows how sure they may become.",
 )
 @click.option(
     "--describe",
@@ -71,9 +71,9 @@ def command(
 ) -> None:
     """Show what FILE promises: a release, a result table or a sidecar.
 
-    Shows for each attribute N, matrix, gamma, epsilon, the chance of staying, the condition number and
-    the worst posterior for a prior; the product over a record's attributes; and what is outside every
-    sidecar. The data must fit the sidecar. With --describe PLAN, writes that sidecar for a file that
+    Shows for each attribute N, matrix, gamma, epsilon, the chance of staying and the condition number;
+    how sure of a value a reader of the whole record may become; and what no limit covers. The data must
+    fit the sidecar. With --describe PLAN, writes that sidecar for a file that
     another tool perturbed: the plan names each column's matrix and domain, as for perturb. Nothing is
     promised of it, as nobody knows its coins; estimate, reconstruct and train-tree take it as a release.
     """
@@ -112,17 +112,16 @@ def command(
 def _show(done: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.commands import show
-    from ppdm_cli.percentages import percent
 
     out, shown = show.console(), done.sidecar
     records = "an unknown number of" if shown.records is None else shown.records
     noise = inspection.noisy(shown)
-    substitution = ["matrix", "gamma", "epsilon", "stays", "condition", f"{percent(done.prior)} becomes"]
+    substitution = ["matrix", "gamma", "epsilon", "stays", "condition"]
     if shown.withholding:
         substitution = ["published", *(c for c in substitution if c != "condition")]
     title, rows = (
         f"{shown.stage}, {records} records, release {shown.release}",
-        inspection.of_attributes(shown, done.prior),
+        inspection.of_attributes(shown),
     )
     columns = [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)]
     if shown.altered:

@@ -44,13 +44,13 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "--rho1",
     type=float,
     metavar="P",
-    help="With --rho2, instead of gamma: the belief that an adversary may have before ...",
+    help="With --rho2, instead of --gamma: how sure of a value a reader may be before.",
 )
 @click.option(
     "--rho2",
     type=float,
     metavar="P",
-    help="... and the belief that may not be exceeded after; gives the largest gamma that ensures it.",
+    help="The most that --rho1 becomes after seeing one attribute alone. The whole record may raise it.",
 )
 @click.option(
     "--record-epsilon",

@@ -19,7 +19,7 @@ from rich.text import Text
 from ppdm_cli.commands.surroundings import is_quiet
 from ppdm_cli.engine import running
 from ppdm_cli.errors import counted, one_line
-from ppdm_cli.percentages import at_most, percent
+from ppdm_cli.percentages import percent, up
 
 _WIDE = 120
 """The width of output that does not go to a terminal."""
@@ -129,6 +129,11 @@ def share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2g}%" if value < 1 else f"{100 * value:.0f}%"
 
 
+def promise(bound: Any) -> Any:
+    """Return a gamma, an epsilon or a belief as its cell shows it, rounded up."""
+    return up(bound) if isinstance(bound, (int, float)) else bound
+
+
 WHAT = ["attribute", "type", "N"]
 NOISE = ["noise", "sd", "95% within", "of the domain"]
 _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -141,7 +146,8 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "error": lambda r: share(r["error"]),
     "95% within": lambda r: r["interval"],
     "of the domain": lambda r: f"{100 * r['interval_share']:.3g}%",
-    "becomes": lambda r: at_most(r["worst_posterior"]),
+    "gamma": lambda r: promise(r["gamma"]),
+    "epsilon": lambda r: promise(r["epsilon"]),
 }
 
 
@@ -192,7 +198,7 @@ def noise(out: Console, title: str, report: Any) -> None:
         left = len(report.leaves) - len(leaves)
         shown = [
             [f"{leaf['rule']}: {leaf['class']}", leaf["records"], leaf["others"],
-             at_most(leaf["wrong"][str(leaf["class"])]), at_most(max(leaf["wrong"].values()))]
+             percent(leaf["wrong"][str(leaf["class"])]), percent(max(leaf["wrong"].values()))]
             for leaf in leaves
         ]  # fmt: skip
         table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], shown)

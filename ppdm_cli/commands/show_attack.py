@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import ceil, isinf
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.attacks import OF_RECIPES, TESTED
 from ppdm_cli.commands import show
-from ppdm_cli.errors import counted
-from ppdm_cli.percentages import at_most, percent
+from ppdm_cli.errors import some
+from ppdm_cli.inspection import limits
+from ppdm_cli.percentages import up
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked
@@ -18,6 +20,12 @@ _GUESSES = (
     "attack", "attribute", "exact %", "exact prior", "near %", "near prior", "RMSE", "of sd",
     "belief %", "bound",
 )  # fmt: skip
+_UNPROMISED = {
+    "seeded": "The coins came from a seed, so nothing is promised: anyone who guesses it needs none of these "
+    "attacks. The limits hold only if nobody does.",
+    "unknown": "Nobody knows the coins of this release, so nothing is promised. The limits hold only if it was "
+    "perturbed as the sidecar says.",
+}
 
 
 def figures(done: Attacked) -> dict[str, Any]:
@@ -74,9 +82,16 @@ def _tables(done: Attacked) -> None:
 
 def _guesses(row: dict[str, Any]) -> list[Any]:
     shares = [_percent(row.get(k)) for k in ("exact_prior", "near", "near_prior")]
-    belief = [_percent(row.get(k)) for k in ("largest_posterior", "bound")]
     errors = [row.get("rmse"), row.get("rmse_share")]
+    belief = [_percent(row.get("largest_posterior")), _bound(row.get("bound"))]
     return [row["attack"], row["attribute"], _share(row, "exact"), *shares, *errors, *belief]
+
+
+def _bound(share: float | None) -> str | None:
+    """Return a bound in percent, rounded up to one digit after the point."""
+    if share is None or 0.999 < share < 1:
+        return None if share is None else "> 99.9"
+    return f"{ceil(round(1000 * share, 9)) / 10:.1f}"
 
 
 def _audited(row: dict[str, Any]) -> list[Any]:
@@ -113,30 +128,16 @@ def _percent(share: float | None) -> str | None:
 
 
 def _sentences(done: Attacked) -> None:
-    record = done.record
-    sentences = list(done.remarks)
-    bound = at_most(record["bound"])
-    if record["gamma"] == "inf":
-        sentences.append("Additive noise has no gamma: nothing bounds what a belief may become.")
+    record, sentences = done.record, list(done.remarks)
+    if record["coins"] in _UNPROMISED:
+        sentences.append(_UNPROMISED[record["coins"]])
+    if record["bound"] == 1:
+        names = [c.name for c in done.sidecar.channels if isinf(c.matrix.amplification)]
+        sentences.append(f"No limit for a whole record: no gamma holds for {some(names)}.")
     else:
-        product, prior = f"{record['gamma']:.10g}", percent(record["prior"])
-        multiply = "gamma is" if done.sidecar.withholding else "the gammas multiply to"
-        sentences.append(
-            f"Over a record {multiply} {product}: a belief of {prior} may become "
-            f"{bound if bound.startswith('over') else 'at most ' + bound}."
-        )
-    if record["unit"] == "person":
-        sentences.append(
-            f"Of the {counted(record['rows'], 'record')} of a person gamma is {record['perturbed_gamma']}: "
-            f"{at_most(record['worst_posterior'])} at most."
-        )
-    if "posterior_confirmed" in record:
-        sentences.append(
-            f"Of one attribute it becomes at most {at_most(record['posterior_alone'])}; who knows another that "
-            f"the record shows, and sees it confirmed, may reach {at_most(record['posterior_confirmed'])}."
-        )
-    if record["coins"] == "seeded":
-        sentences.append("The coins came from a seed: whoever guesses it needs none of these attacks.")
+        sentences += limits(done.sidecar, record["bound"])
+        if record["gamma"] != "inf":
+            sentences.append(f"In all, gamma is {up(record['gamma'], 10):.10g}.")
     if record["unbounded"]:
         sentences.append(
             f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}."

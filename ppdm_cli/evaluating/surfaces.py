@@ -16,7 +16,7 @@ from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
 from ppdm_cli.estimating import Coverage, count, estimates, maximum_likelihood
-from ppdm_cli.privacy import epsilon, worst_posterior
+from ppdm_cli.privacy import believed_after, epsilon, worst_posterior
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -108,23 +108,29 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
     for channel, counts in zip(sidecar.channels, observed, strict=True):
         n = float(counts.sum())
         prior = maximum_likelihood(counts, [channel.matrix]) / n if n else None
-        rows.append({"attribute": channel.name} | row(channel, rho1, n, prior))
+        own = row(channel, rho1, n, prior)
+        own["rho2"] = believed_after(sidecar.times * own["epsilon"], rho1)
+        rows.append({"attribute": channel.name} | own)
     return _told(rows)
 
 
 def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[str, Any]]:
+    """Yield the rows; gamma is of all attributes that share a coin, and rho2 of the whole record."""
     names = [a.name for a in sidecar.perturbed]
+    whole = believed_after(sidecar.times * max(d.epsilon for d in sidecar.dealt), rho1)
     done, records = estimates(table, sidecar, [(n,) for n in names], DEFAULT_ESTIMATOR, Coverage())
     total = sum(d.weight for d in sidecar.dealt)
     for name, found in zip(names, done, strict=True):
         prior = np.maximum(found.estimate, 0) + 1e-12
-        ways: dict[Matrix, tuple[Channel, int]] = {}
+        ways: dict[tuple[Matrix, float], tuple[Channel, int]] = {}
         for recipe in (d for d in sidecar.dealt if name in d.through):
             if (axis := recipe.marginal([name])) is not None:
-                ways[axis.matrix] = (axis, ways.get(axis.matrix, (axis, 0))[1] + recipe.weight)
-        for axis, weight in ways.values():
+                way = (axis.matrix, recipe.through[name].matrix.amplification)
+                ways[way] = (axis, ways.get(way, (axis, 0))[1] + recipe.weight)
+        for (_, gamma), (axis, weight) in ways.items():
             n = records * weight / total
             own = row(axis, rho1, n, prior / prior.sum())
+            own |= {"gamma": gamma, "epsilon": epsilon(gamma), "rho2": whole}
             yield {"attribute": name, "published": weight / total} | own
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from ppdm_cli.errors import listed, quoted
 from ppdm_cli.networks.comparing import Distance
 from ppdm_cli.networks.network import Network
+from ppdm_cli.percentages import up
 
 _MOST = 6
 """The most configurations that a remark names."""
@@ -46,9 +47,10 @@ def _amplification(promised: Sequence[float | None]) -> list[str]:
     releases = "the release" if len(promised) == 1 else f"the {len(promised)} releases"
     if len(known) < len(promised):
         return [f"No gamma is promised over the perturbed columns of a record, in {releases}."]
-    sums = f"{' + '.join(f'{e:.4g}' for e in known)} = " if len(known) > 1 else ""
-    gamma = f" (gamma {exp(sum(known)):.4g})" if sum(known) < 700 else ""
-    told = f"Over the perturbed columns of a record, in {releases}, epsilon is {sums}{sum(known):.4g}{gamma}."
+    sums = f"{' + '.join(f'{up(e):.4g}' for e in known)} = " if len(known) > 1 else ""
+    gamma = f" (gamma {up(exp(sum(known))):.4g})" if sum(known) < 700 else ""
+    epsilon = f"{sums}{up(sum(known)):.4g}{gamma}"
+    told = f"Over the perturbed columns of a record, in {releases}, epsilon is {epsilon}."
     return [told] if known else []
 
 

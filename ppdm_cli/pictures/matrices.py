@@ -64,10 +64,11 @@ def _decision(alt: Any, rows: list[dict[str, Any]]) -> Any:
     ends = alt.Chart(alt.Data(values=[r for r in lines if r["gamma"] == last])).encode(
         x=x, y="expected_error:Q", text="line:N", color=alt.Color("line:N", sort=order, legend=None)
     )
+    becomes = [f"{rows[0]['rho1']:.0%} becomes", "(one value alone)"]
     belief = (
         alt.Chart(alt.Data(values=lines), width=520, height=140)
         .mark_line()
-        .encode(x=x, y=alt.Y("rho2:Q", title=f"{rows[0]['rho1']:.0%} becomes", axis=alt.Axis(format="%")))
+        .encode(x=x, y=alt.Y("rho2:Q", title=becomes, axis=alt.Axis(format="%")))
     )
     error = of_lines.mark_line() + ends.mark_text(align="left", dx=6)
     return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import exp, isinf, log
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.percentages import at_most
+from ppdm_cli.inspection import PRIOR
+from ppdm_cli.percentages import at_most, up
 from ppdm_cli.perturbing import Plan, questions, relative_error
-from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.proposing.advice import Advice, advised, determined
 from ppdm_cli.proposing.dialect import Dialect, sniff
 from ppdm_cli.proposing.looks import looks_of
@@ -34,7 +35,7 @@ from ppdm_cli.tables import CsvOptions, Target, format_of, is_stream, open_table
 __all__ = ["Proposal", "plan"]
 
 BUDGETS = (3.0, 9.0, 19.0)
-"""The gammas that are compared where none is given: a belief of 5 % becomes at most 14, 33 or 50 %."""
+"""The gammas that are compared where none is given: one value makes 14, 33 or 50 % of a belief of 5 %."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -213,15 +214,14 @@ def _budgets(found: list[Advice], records: int, asked: Plan) -> list[dict[str, A
         gamma = exp(min(asked.record_epsilon / max(len(sizes), 1), 700.0))
     rows = []
     for g in BUDGETS if gamma is None else (float(gamma),):
-        epsilon = log(g) * len(sizes)
-        whole = exp(epsilon) if epsilon < 700 else float("inf")
+        epsilon = log(g) * sum(not a.drop and (a.N is None or a.N >= 2) for a in found)
         errors = {n: relative_error(g, N, records) for n, N in sizes.items()}
         rows.append(
             {
                 "gamma": g,
-                "becomes": worst_posterior(g, 0.05),
+                "alone_becomes": None if asked.record_epsilon is not None else worst_posterior(g, PRIOR),
                 "record_epsilon": epsilon,
-                "record_becomes": 1.0 if isinf(whole) else worst_posterior(whole, 0.05),
+                "record_becomes": believed_after(epsilon, PRIOR),
                 "errors": errors,
                 "unlearnable": [n for n, e in errors.items() if e > 1],
             }
@@ -264,10 +264,11 @@ def _sentences(
         more = f", and {len(pairs) - 12} pairs more" if len(pairs) > 12 else ""
         lines.append(f"Columns that determine others, so that keeping one tells the other: {shown}{more}.")
     for row in budgets:
+        one = row["alone_becomes"]
+        alone = "" if one is None else f", and at most {at_most(one)} sure after one attribute alone"
         useless = f"; nothing can be learnt of {listed(row['unlearnable'])}" if row["unlearnable"] else ""
         lines.append(
-            f"At gamma {row['gamma']:.4g} a belief of 5% in a value becomes at most {at_most(row['becomes'])}, "
-            f"over all attributes of a record {at_most(row['record_becomes'])} (epsilon "
-            f"{row['record_epsilon']:.4g}){useless}."
+            f"At gamma {up(row['gamma']):.4g} (epsilon {up(row['record_epsilon']):.4g} for a record): "
+            f"{limit(row['record_becomes'], PRIOR, 'the whole record')}{alone}{useless}."
         )
     return lines

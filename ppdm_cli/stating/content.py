@@ -9,17 +9,14 @@ from msgspec import UNSET
 
 from ppdm_cli.channels import KINDS
 from ppdm_cli.errors import counted, some
+from ppdm_cli.inspection import alone, limits
 from ppdm_cli.ledger import told
-from ppdm_cli.percentages import at_most, percent
+from ppdm_cli.percentages import at_most, percent, up
 from ppdm_cli.stating.material import Material
 from ppdm_cli.stating.sections import Belief, Items, Part, Section, Table
 
 MOST_ROWS = 1000
 """The most rows of a table; the sidecar has all attributes."""
-_GROUPS = 6
-"""The most bars of attributes in the picture."""
-_LABEL = 16
-"""The most characters of a name in the picture."""
 _UNTOLD = "not stated"
 _COINS = {
     "system": "The coins came from the operating system for this release alone; their key was never written "
@@ -56,43 +53,22 @@ def _plain(m: Material) -> list[Part]:
     ]
     if m.epsilon is None:
         return [*parts, "Nothing is promised of this release. " + " ".join(m.sentences[:2])]
-    if m.privacy.unit == "person":
-        whose, whole = "a person", "all published records of a person"
-    else:
-        whose, whole = "a record", "a whole published record"
-    parts.append(
-        f"Whoever sees the release may change their mind about {whose}, but only so far. What they believed "
-        f"with {percent(m.prior)} before, one published value by itself may turn into a belief of "
-        f"{_up_to(max(r['worst_posterior'] for r in m.attributes))}; {whole}, in which attributes may tell of "
-        f"each other, into {_up_to(m.record['worst_posterior'])}. That holds whatever else they know."
-    )
-    parts.append(Belief(_bars(m)))
+    said = " ".join(limits(m.sidecar, m.record["worst_posterior"], m.prior))
+    open_ones = ["columns published unchanged"] * bool(m.privacy.kept)
+    open_ones += ["domains taken from the data"] * any(a.domain_from == "data" for a in m.sidecar.perturbed)
+    known = f", including from {' and '.join(open_ones)}" if open_ones else ""
+    if "at most" in said:
+        said += f" This holds whatever the reader knew before{known}."
+    parts += [said, Belief(_bars(m))]
     return [*parts, "What this does not cover is listed under residual risks."]
 
 
 def _bars(m: Material) -> list[tuple[str, float]]:
-    """Return what the belief becomes for attributes, those alike together, and for all of them."""
-    alike: dict[float, list[str]] = {}
-    for row in sorted(m.attributes, key=lambda r: -r["worst_posterior"]):
-        alike.setdefault(row["worst_posterior"], []).append(row["attribute"])
-    bars = [("before the release", m.prior)]
-    groups = list(alike.items())
-    for share, names in groups[:_GROUPS]:
-        shown = _short(names[0]) + (f" or {len(names) - 1} more" if len(names) > 1 else "")
-        bars.append((f"after one value of {shown}", share))
-    if left := sum(len(names) for _, names in groups[_GROUPS:]):
-        bars.append((f"after one value of {left} others", groups[_GROUPS][0]))
+    """Return what the belief becomes after one attribute, where that is less, and after all of them."""
+    one = alone(m.sidecar, m.prior)
+    bars = [("before the release", m.prior), *([] if one is None else [("after one attribute alone", one)])]
     of_all = "all records of a person" if m.privacy.unit == "person" else "a whole record"
     return [*bars, (f"after {of_all}", m.record["worst_posterior"])]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}\u2026"
-
-
-def _up_to(share: float) -> str:
-    shown = at_most(share)
-    return shown if shown.startswith("over") else f"at most {shown}"
 
 
 def _records(m: Material) -> str:
@@ -129,10 +105,10 @@ def _date(date: Any) -> str:
 def _loss(m: Material) -> list[Part]:
     parts: list[Part] = list(_promise(m))
     if m.attributes:
-        columns = ["attribute", "values", "gamma", "epsilon", f"{percent(m.prior)} becomes at most", "stays"]
+        columns = ["attribute", "values", "gamma", "epsilon", "stays"]
         rows = [
             [r["attribute"], f"{r['N']}", _number(r["gamma"]), _number(r["epsilon"]),
-             at_most(r["worst_posterior"]), "-" if r.get("staying") is None else percent(r["staying"])]
+             "-" if r.get("staying") is None else percent(r["staying"])]
             for r in m.attributes
         ]  # fmt: skip
         rows.insert(0, ["all together", "", *_together(m), ""])
@@ -153,18 +129,18 @@ def _loss(m: Material) -> list[Part]:
 
 def _promise(m: Material) -> list[str]:
     """Return what the sidecar says in words, but what is said elsewhere."""
-    aside = ("Unbounded, because", "Domains taken from")
+    aside = ("Published unchanged", "Domains taken from")
     return [s for s in m.sentences if not s.startswith(aside)]
 
 
 def _together(m: Material) -> list[str]:
     if m.epsilon is None:
-        return ["none", "none", "anything"]
-    return [_number(m.privacy.perturbed_gamma), _number(m.epsilon), at_most(m.record["worst_posterior"])]
+        return ["none", "none"]
+    return [_number(m.privacy.perturbed_gamma), _number(m.epsilon)]
 
 
 def _number(value: Any) -> str:
-    return f"{float(value):.4g}" if isfinite(float(value)) else "unbounded"
+    return f"{up(float(value)):.4g}" if isfinite(float(value)) else "unbounded"
 
 
 def composition(m: Material) -> str:
@@ -304,6 +280,8 @@ def _attacks(m: Material) -> list[Part]:
         rows = [[r.attribute, r.attack, _share(r.rmse_share)] for r in m.attack.attacks]
         said = "Errors as a share of the attribute's standard deviation"
     said += f", {how}. An attack tells of a record only what goes beyond the distribution alone."
+    if any(r.largest_posterior is not None for r in m.attack.attacks):
+        said += " The strongest belief may be in a value that was likely before."
     return [said, _cut(columns, rows, words=2), Items(m.attack.sentences)]
 
 

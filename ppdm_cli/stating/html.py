@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 
 from ppdm_cli.errors import one_line
-from ppdm_cli.percentages import at_most, percent
+from ppdm_cli.percentages import at_most, exactly
 from ppdm_cli.stating.sections import Belief, Items, Part, Section, Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -86,7 +86,7 @@ def _picture(belief: Belief) -> str:
     bars, wide, high = [], _WIDTH - _TEXT - 90, _ROW * len(belief.bars)
     for i, (name, share) in enumerate(belief.bars):
         y = _ROW * i
-        said = at_most(share) if i else percent(share)
+        said = at_most(share) if i else exactly(share)
         said = f"at most {said}" if i and not said.startswith("over") else said
         bars.append(
             f'<text x="{_TEXT - 8}" y="{y + 19}" text-anchor="end">{_safe(name)}</text>'

@@ -92,7 +92,7 @@ class Material:
 
     @cached_property
     def attributes(self) -> list[dict[str, Any]]:
-        return [] if self.sidecar.altered else inspection.of_attributes(self.sidecar, self.prior)
+        return [] if self.sidecar.altered else inspection.of_attributes(self.sidecar)
 
     @cached_property
     def record(self) -> dict[str, Any]:

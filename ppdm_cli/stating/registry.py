@@ -13,6 +13,7 @@ from typing import Any
 
 from ppdm_cli.errors import RefusedError, one_line
 from ppdm_cli.ledger import told
+from ppdm_cli.percentages import up
 from ppdm_cli.stating.about import check_complete
 from ppdm_cli.stating.content import composition, mechanism, post_processing, unit, unprotected
 from ppdm_cli.stating.material import Material
@@ -86,7 +87,9 @@ def _told(part: Any) -> Any:
 
 
 def _per_attribute(m: Material) -> str:
-    rows = [f"{r['attribute']} {float(r['epsilon']):.4g}" for r in m.attributes]
+    if m.sidecar.withholding:
+        return "Epsilon is for the whole record, and no attribute of it has a smaller one."
+    rows = [f"{r['attribute']} {up(float(r['epsilon'])):.4g}" for r in m.attributes]
     each = "; ".join(rows[:100]) + ("; ..." if len(rows) > 100 else "")
     return f"Epsilon of each attribute by itself: {each}."
 

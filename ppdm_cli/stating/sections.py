@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ppdm_cli.percentages import at_most, percent
+from ppdm_cli.percentages import at_most, exactly
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Belief:
 
     @property
     def table(self) -> Table:
-        rows = [[name, at_most(share) if i else percent(share)] for i, (name, share) in enumerate(self.bars)]
+        rows = [[name, at_most(share) if i else exactly(share)] for i, (name, share) in enumerate(self.bars)]
         return Table(["belief", "at most"], rows)
 
 
