@@ -34,7 +34,7 @@ say '1. The original: 699 samples of tissue, nine grades each, and a diagnosis.'
 run 0 'head -4 breast_cancer.csv'
 
 say '2. What would a gamma cost and give? "stays" is the chance that a published value is the true one,' \
-    '"rho2" what someone who believed a thing with 5 % may believe at most after seeing one value,' \
+    '"rho2" what someone who believed a thing with 5 % may believe at most after seeing that value alone,' \
     '"error" the error to expect of a distribution estimated from 699 records.'
 run 0 'ppdm entropy --gamma 5,9,19 --bins 2,10 --records 699'
 
