@@ -1,21 +1,23 @@
-"""The files of one run: nothing that it reads is ever written over, and no two outputs are one file.
+"""The files of one run: what it reads is not written over and does not change, and no two outputs are one file.
 
 Whatever opens a file that a person named says so (`reading`), and whatever will write or remove one says so
 before any work is done (`claim`), in either order. Files are told apart by what they are, not by their names:
-a hard link, a symbolic link or another way to the same folder is the same file.
+a hard link, a symbolic link or another way to the same folder is the same file. A run that reads a table
+several times must read the same rows each time, so nothing is published if what it read has changed.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.errors import DataError, PpdmError, UsageError, quoted
 
 Identity = tuple[int, int] | str
 
@@ -26,6 +28,8 @@ class Run:
 
     reads: dict[Identity, str] = field(default_factory=dict)
     writes: dict[Identity, str] = field(default_factory=dict)
+    watched: dict[tuple[Any, ...], tuple[str, object]] = field(default_factory=dict)
+    """What must stay as it was when it was first read: how to look at it, its name, and what was seen."""
     published: bool = False
     """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
 
@@ -38,17 +42,21 @@ TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
 
 
 @contextmanager
-def one_run() -> Iterator[Run]:
-    """Yield a run, or the one that is under way: a command, or a call of the library."""
-    under_way = _RUN.get()
-    if under_way is not None:
-        yield under_way
-        return
-    token = _RUN.set(Run())
+def one_run(*, command: bool = False) -> Iterator[Run]:
+    """Yield a run, or the one that is under way: a command, or a call of the library.
+
+    At the end of a call, unless its outputs are in their places, what it read must not have changed.
+    """
+    run = _RUN.get() or Run()
+    token = _RUN.set(run)
     try:
-        run = _RUN.get()
-        assert run is not None
         yield run
+    except PpdmError:
+        check_unchanged()  # first: what is wrong with a file that changed may be the change
+        raise
+    else:
+        if not command:
+            check_unchanged()
     finally:
         _RUN.reset(token)
 
@@ -62,6 +70,43 @@ def reading(file: Path | int, name: str = "") -> None:
         if identity in run.writes:
             raise _both(run.writes[identity], name or str(file))
         run.reads.setdefault(identity, name or str(file))
+    if isinstance(file, Path):
+        watching(name or str(file), _state, file)
+
+
+def watching(name: str, look: Callable[..., object], *about: Hashable) -> None:
+    """Hold the run to what `look(*about)` returns now: the state of a file, or the parts in a folder."""
+    run = _RUN.get()
+    if run is not None and (look, *about) not in run.watched:
+        run.watched[look, *about] = name, look(*about)
+
+
+def check_unchanged() -> None:
+    """Refuse if anything that the run reads has changed since it was first looked at."""
+    run = _RUN.get()
+    if run is None or run.published:
+        return
+    for (look, *about), (name, before) in run.watched.items():
+        if look(*about) != before:
+            raise changed(name)
+
+
+def changed(name: str) -> DataError:
+    """Return the error for what another program writes to while it is read."""
+    return DataError(f"{quoted(name)} changed while it was read", "run this again when nothing writes to it")
+
+
+def check_once(files: Iterable[tuple[Path, str]]) -> None:
+    """Refuse files, each with its name for messages, of which two are one: its records would count twice."""
+    seen: dict[Identity, str] = {}
+    for file, name in files:
+        identities = _identities(file)
+        other = next((seen[i] for i in identities if i in seen), None)
+        if other is not None:
+            what = f"{quoted(name)} is named twice"
+            what = what if other == name else f"{quoted(other)} and {quoted(name)} are one file"
+            raise UsageError(what, "name each file once, and remove links to it from folders")
+        seen |= dict.fromkeys(identities, name)
 
 
 def rewriting(file: Path, name: str) -> None:
@@ -127,4 +172,19 @@ def _identities(file: Path | int) -> list[Identity]:
         status = file.stat() if isinstance(file, Path) else os.fstat(file)
     except OSError:
         return found
-    return [*found, (status.st_dev, status.st_ino)] if stat.S_ISREG(status.st_mode) else found
+    known = stat.S_ISREG(status.st_mode) and status.st_ino  # some network drives number no file
+    return [*found, (status.st_dev, status.st_ino)] if known else found
+
+
+def _state(file: Path) -> object:
+    """Return what differs when a file was written or replaced; None if it is absent, or a pipe or a folder.
+
+    Both times, because programs set the first back, and network drives may round it to seconds.
+    """
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
 from ppdm_cli.errors import UsageError, counted, listed, quoted, some
+from ppdm_cli.files import one_run
 from ppdm_cli.percentages import at_most, percent, up
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
 from ppdm_cli.releases import open_release, read_sidecar
@@ -63,6 +64,7 @@ class Inspected(Shown):
         return self.sentences
 
 
+@one_run()
 def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR) -> Inspected:
     """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar."""
     if not 0 < prior < 1:

@@ -124,6 +124,7 @@ class Entering:
         """Enter the release, unless it would be too much by now."""
         if self._path is None:
             return
+        files.check_unchanged()  # a release that will not appear is not entered
         with _locked(self._path) as ledger:
             data = os.read(ledger, MOST_BYTES + 1)
             self.account = self._judged(data, sidecar)

@@ -79,7 +79,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit with one of the design's codes."""
     _keep_freed_memory()
-    with standard_streams() as out, one_run() as run:
+    with standard_streams() as out, one_run(command=True) as run:
         code = _code(run)
         out.flush()
         if out.trouble is not None and code == Exit.DONE:

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import UNSET
 
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
+from ppdm_cli.files import changed
 from ppdm_cli.perturbing.costs import expected_errors, refuse_unlearnable, unlearnable
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
@@ -63,9 +64,7 @@ class Review:
                 "say --shuffle, or --keep-order if it must stay",
             )
         if self.table.rows is not None and self.checks.rows != self.table.rows - self.left_out:
-            raise DataError(
-                f"{quoted(self.table.name)} changed while it was read", "run this again when it is finished"
-            )
+            raise changed(self.table.name)
         return self.checks.rows
 
     def found(self, identifier: str | None) -> dict[str, Any]:

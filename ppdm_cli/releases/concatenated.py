@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 
-from ppdm_cli import dtypes
+from ppdm_cli import dtypes, files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
 from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
@@ -96,6 +96,7 @@ def open_releases(
     opened = [open_release(s, None, from_, withholding=withholding) for s in sources]
     for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
         _check_same(sources[0], opened[0][1], source, sidecar)
+    _check_once(sources, opened)
     if are_copies([s for _, s in opened]):
         if OPENING.get() is not None:
             raise UsageError("a cluster does not read copies side by side", "name one of them")
@@ -156,6 +157,17 @@ def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
         order=msgspec.UNSET,
         history=[Past.of(s) for s in sidecars],
     )
+
+
+def _check_once(sources: Sequence[Any], opened: Sequence[tuple[Table, Sidecar]]) -> None:
+    """Refuse a release that is given twice, as one file or as a copy of it."""
+    files.check_once((f, str(f)) for table, _ in opened for f in table.files)
+    known: dict[str, Any] = {}
+    for source, (_, sidecar) in zip(sources, opened, strict=True):
+        other = known.setdefault(sidecar.release, source)
+        seeded = sidecar.privacy is not msgspec.UNSET and sidecar.privacy.coins == "seeded"
+        if other is not source and not seeded:  # one seed gives releases of other records the same identifier
+            raise UsageError(f"{quoted(other)} and {quoted(source)} are one release", "name each release once")
 
 
 def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> None:

@@ -131,6 +131,7 @@ class Target:
 @contextmanager
 def placed(*targets: Target) -> Iterator[None]:
     """Put all in their places, in this order; everything is as it was where a step fails, or the body."""
+    files.check_unchanged()
     undo: Steps = []
     try:
         for target in reversed(targets):

@@ -17,6 +17,7 @@ from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
+from ppdm_cli.tables.lakes import check_plain, folders_of, logs_here
 
 STANDARD = "-"
 FOLDER_SIDECAR = "_ppdm.json"
@@ -96,15 +97,16 @@ def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
 
 
 def parts_of(paths: Sequence[Path]) -> Files:
-    """Return the files of a table: those that are named, and those in a folder that is."""
+    """Return the files of a table, each once: those that are named, and those in a folder that is."""
     parts: list[Path] = []
     labels: dict[Path, str] = {}
     root: Path | None = None
     for path in paths:
+        found = [path]
         if path.is_dir():
             found = _found(path)
+            files.watching(str(path), _listed, path)
             root = path if len(paths) == 1 else None
-            parts.extend(found)
             for number, part in enumerate(found, 1):
                 if "=" in str(part.relative_to(path).parent):  # a hive key is a cell: such parts go by number
                     labels[part] = f"{path}, part {number}"
@@ -112,9 +114,13 @@ def parts_of(paths: Sequence[Path]) -> Files:
             raise DataError(f"{quoted(path)} does not exist", "check its name")
         elif not path.is_file():
             raise DataError(f"{quoted(path)} is not an ordinary file", "name a file, or - for standard input")
-        else:
-            parts.append(path)
-    return Files(parts, [labels.get(f, str(f)) for f in parts], root)
+        check_plain(folders_of(found), str(path), logs_here)
+        parts.extend(found)
+    named = [(f, labels.get(f, str(f))) for f in parts]
+    for file, name in named:
+        files.reading(file, name)
+    files.check_once(named)
+    return Files(parts, [name for _, name in named], root)
 
 
 def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
@@ -124,7 +130,6 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     if len(forms) > 1:
         raise UsageError("the parts are of different formats", "give parts of one format")
     for file, name in zip(parts, names, strict=True):
-        files.reading(file, name)
         files.reading(sidecar_path(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
         with files.readable(name):
             file.open("rb").close()
@@ -135,21 +140,26 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     return form.open(found, csv)
 
 
-def _found(folder: Path) -> list[Path]:
+def _listed(folder: Path) -> list[Path]:
     """Return the parts in a folder, in the order of their paths; hidden ones are not part of the table."""
-    forms = [f for f in FORMATS if f.parts == "folder"]
-    endings = tuple(s for f in forms for s in f.suffixes)
-    found = sorted(
+    endings = tuple(s for f in FORMATS if f.parts == "folder" for s in f.suffixes)
+    return sorted(
         p
         for p in folder.rglob("*")
         if p.name.endswith(endings)
         and p.is_file()
         and not any(q.startswith((".", "_")) for q in p.relative_to(folder).parts)
     )
+
+
+def _found(folder: Path) -> list[Path]:
+    """Return the parts in a folder, which has some."""
+    found = _listed(folder)
     if not found:
+        forms = [f for f in FORMATS if f.parts == "folder"]
         raise DataError(
             f"the folder {quoted(folder)} has no {', '.join(f.name for f in forms)} files",
-            f"name a folder of {', '.join(endings)} parts, or the files",
+            f"name a folder of {', '.join(s for f in forms for s in f.suffixes)} parts, or the files",
         )
     return found
 

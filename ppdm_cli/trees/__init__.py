@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from ppdm_cli.engine import destination, step
 from ppdm_cli.errors import UsageError, counted, listed
+from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
@@ -80,6 +81,7 @@ class Fitted(Shown):
 Taught = TypeVar("Taught", Fitted, FromRelease)
 
 
+@one_run()
 def train_tree(
     data: Any,
     class_: str | None = None,
@@ -189,6 +191,7 @@ class Trained:
         }
 
 
+@one_run()
 def train(
     data: Any,
     places: Places,
@@ -306,6 +309,7 @@ def _confusion(records: Records, tree: Tree) -> tuple[np.ndarray, int]:
     return counts.reshape(classes, classes).astype(np.float64), int((label != other).sum())
 
 
+@one_run()
 def predict(
     tree: Tree | Fitted | FromRelease | str | Path,
     data: Any,

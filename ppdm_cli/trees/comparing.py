@@ -18,6 +18,7 @@ import numpy as np
 
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, quoted
+from ppdm_cli.files import one_run
 from ppdm_cli.shown import Shown
 from ppdm_cli.stats import wilson
 from ppdm_cli.tables import CsvOptions, Table
@@ -112,6 +113,7 @@ class Compared(Shown):
         return self.tree._body()
 
 
+@one_run()
 def compare(tree: Any, other: Any, data: Any = None, *, csv: CsvOptions | None = None) -> Compared:
     """Say how much of `other` a tree keeps; both are trees, what training gave, or files.
 

@@ -1,0 +1,352 @@
+"""Which rows a name means: a table that stays as it is, each file once, and no lakehouse table's files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from ppdm_cli import (
+    attack,
+    compare,
+    estimate,
+    inspect,
+    perturb,
+    plan,
+    predict,
+    query,
+    reconstruct,
+    running,
+    state,
+    train_bayes,
+    train_tree,
+)  # fmt: skip
+from ppdm_cli.errors import DataError, RefusedError, UsageError
+from tests.conftest import Run, listing
+
+ROWS = 400
+LIMITED: dict[str, Any] = {"gamma": 9, "seed": 3, "class_": "group", "keep": ["group"]}
+
+
+def visits(seed: int = 1) -> pl.DataFrame:
+    """Records of 100 persons, four each, in an order of their own."""
+    rows = range(ROWS)
+    frame = pl.DataFrame(
+        {
+            "patient": [f"p{i % 100:03}" for i in rows],
+            "age": [i * 7 % 60 + 20 for i in rows],
+            "ward": ["abcd"[i * 11 % 4] for i in rows],
+            "shift": ["day", "night"] * (ROWS // 2),
+            "group": ["AB"[i * 13 // 3 % 2] for i in rows],
+        }
+    )
+    return frame.sample(fraction=1, shuffle=True, seed=seed)
+
+
+def write(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table in the format of its suffix, into a new file that takes the place of an old one."""
+    new = path.with_name(f".new-{path.name}")
+    if path.suffix == ".parquet":
+        frame.write_parquet(new)
+    elif path.suffix in (".arrow", ".feather"):
+        frame.write_ipc(new)
+    else:
+        packed: Any = "gzip" if path.suffix == ".gz" else "uncompressed"
+        frame.write_csv(new, separator="\t" if ".tsv" in path.name else ",", compression=packed)
+    new.replace(path)
+
+
+class Meanwhile:
+    """Does something at the start of the pass of a number; what follows is what the passes were called."""
+
+    def __init__(self, do: Callable[[], object], number: int) -> None:
+        self.do, self.number, self.passes = do, number, list[str]()
+
+    def begin(self, doing: str, total: int | None) -> None:
+        self.passes.append(doing)
+        if len(self.passes) == self.number:
+            self.do()
+
+    def advance(self, rows: int) -> None: ...
+
+    def end(self) -> None: ...
+
+
+SUFFIXES = ["csv", "tsv", "csv.gz", "parquet", "arrow", "feather"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_rows_of_a_person_are_counted_in_the_file_that_is_published(suffix: str, tmp_path: Path) -> None:
+    """The same rows in another order, renamed into place after persons were found: rows are known by number."""
+    file = tmp_path / f"visits.{suffix}"
+    write(visits(1), file)
+    swap = Meanwhile(lambda: write(visits(2), file), 0)
+    settings = LIMITED | {"person": "patient", "rows_per_person": 1, "keep_order": True}
+    with running(progress=swap):
+        perturb(file, tmp_path / "r.parquet", **settings)
+    assert swap.passes[-2:] == ["finding persons", "perturbing"]
+    before, swap.number, swap.passes = listing(tmp_path), len(swap.passes), []
+    with running(progress=swap), pytest.raises(DataError, match=rf"visits.{suffix}' changed while it was read"):
+        perturb(file, tmp_path / "r.parquet", **settings, force=True)
+    assert len(swap.passes) == swap.number
+    assert {n: c for n, c in listing(tmp_path).items() if n != file.name} == {
+        n: c for n, c in before.items() if n != file.name
+    }
+
+
+def _rename(file: Path) -> None:
+    write(pl.read_csv(file).reverse(), file)
+
+
+def _in_place(file: Path) -> None:
+    """Write a cell over, and set the time of writing back: only the time of the change itself is left."""
+    times = file.stat()
+    with file.open("r+b") as opened:
+        opened.seek(-2, os.SEEK_END)
+        opened.write(b"B" if opened.read(1) == b"A" else b"A")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _append(file: Path) -> None:
+    with file.open("ab") as opened:
+        opened.write(b"33,a,day,A\n")
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "renamed": _rename,
+    "written in place": _in_place,
+    "longer": _append,
+    "shorter": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "gone": lambda file: file.unlink(),
+    "a sidecar beside it": lambda file: file.with_name(f"{file.name}.ppdm.json").write_text("{}") and None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_table_that_changes_is_not_published(change: str, number: int, tmp_path: Path) -> None:
+    file = tmp_path / "visits.csv"
+    visits().drop("patient").write_csv(file)
+    meanwhile = Meanwhile(lambda: CHANGES[change](file), number)
+    with running(progress=meanwhile), pytest.raises(DataError, match=r"visits.csv[.\w]*' changed while"):
+        perturb(file, tmp_path / "r.csv", **LIMITED, ledger=tmp_path / "all.ledger", people="all")
+    assert len(meanwhile.passes) >= number and not list(tmp_path.glob("[ar]*"))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("change", ["a new part", "a part less", "another part", "a new part deeper"])
+def test_a_folder_s_parts_stay_the_same(change: str, suffix: str, tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    (parts / "deeper").mkdir(parents=True)
+    for number in range(3):
+        write(visits(number), parts / f"{number}.{suffix}")
+
+    def do() -> None:
+        if change == "a part less":
+            (parts / f"1.{suffix}").unlink()
+        else:
+            names = {"another part": f"1.{suffix}", "a new part": f"9.{suffix}"}
+            write(visits(9), parts / names.get(change, f"deeper/9.{suffix}"))
+
+    meanwhile = Meanwhile(do, 2)
+    with running(progress=meanwhile), pytest.raises(DataError, match="changed while it was read"):
+        perturb(parts, tmp_path / "r.csv", **LIMITED, drop=["patient"])
+    assert len(meanwhile.passes) >= 2 and not (tmp_path / "r.csv").exists()
+
+
+def test_the_rounds_are_chosen_by_the_answers_that_are_published(tmp_path: Path) -> None:
+    file = tmp_path / "visits.parquet"
+    write(visits(), file)
+    asked = {"record_epsilon": 3, "publish": 1, "rounds": 2, "class_": "group", "keep": ["group"]}
+    asked |= {"drop": ["patient"], "keep_order": True, "seed": 3}
+    passes = Meanwhile(lambda: None, 0)
+    with running(progress=passes):
+        perturb(file, **asked)
+    assert len(passes.passes) > 2
+    for number in range(1, len(passes.passes) + 1):
+        swap = Meanwhile(lambda: write(pl.read_parquet(file).reverse(), file), number)
+        with running(progress=swap), pytest.raises(DataError, match="changed while it was read"):
+            perturb(file, **asked)
+
+
+@pytest.fixture
+def stocked(tmp_path: Path) -> Path:
+    visits().drop("patient").write_csv(tmp_path / "own.csv")
+    perturb(tmp_path / "own.csv", tmp_path / "r.csv", **LIMITED)
+    for name in ("r2.csv", "r3.csv"):
+        perturb(tmp_path / "own.csv", tmp_path / name, like=tmp_path / "r.csv")
+    reconstruct(tmp_path / "r.csv", tmp_path / "u.csv")
+    (tmp_path / "net.txt").write_text("ward -> group\n")
+    for tree, drop in (("t.json", "age"), ("t2.json", "ward")):
+        from ppdm_cli.trees import Places, train
+
+        train(tmp_path / "own.csv", Places(tmp_path / tree), "group", drop=[drop])
+    return tmp_path
+
+
+CALLS: dict[str, tuple[str, Callable[[Path], Any]]] = {
+    "perturb --shuffle": ("own.csv", lambda d: perturb(d / "own.csv", gamma=9, shuffle=True)),
+    "perturb --copies": ("own.csv", lambda d: perturb(d / "own.csv", d / "n.csv", gamma=9, copies=2)),
+    "perturb --like": ("own.csv", lambda d: perturb(d / "own.csv", like=d / "r.csv")),
+    "plan": ("own.csv", lambda d: plan(d / "own.csv", d / "plan.toml")),
+    "estimate": ("r.csv", lambda d: estimate(d / "r.csv")),
+    "estimate several": ("r2.csv", lambda d: estimate([d / "r.csv", d / "r2.csv"])),
+    "estimate --truth": ("own.csv", lambda d: estimate(d / "r.csv", truth=d / "own.csv")),
+    "query": ("r.csv", lambda d: query(d / "r.csv").mean("age")),
+    "query --against": ("r2.csv", lambda d: query(d / "r.csv", against=d / "r2.csv").mean("age")),
+    "reconstruct": ("r.csv", lambda d: reconstruct(d / "r.csv", d / "n.csv")),
+    "attack": ("r.csv", lambda d: attack(d / "r.csv")),
+    "attack --truth": ("own.csv", lambda d: attack(d / "r.csv", truth=d / "own.csv")),
+    "train-tree": ("own.csv", lambda d: train_tree(d / "own.csv", "group")),
+    "train-tree on a release": ("r.csv", lambda d: train_tree(d / "r.csv")),
+    "compare": ("own.csv", lambda d: compare(d / "t.json", d / "t2.json", d / "own.csv")),
+    "predict": ("u.csv", lambda d: predict(d / "t.json", d / "u.csv")),
+    "train-bayes": ("r.csv", lambda d: train_bayes(d / "r.csv", d / "net.txt")),
+    "the sidecar": ("r.csv.ppdm.json", lambda d: estimate(d / "r.csv")),
+    "the tree": ("t.json", lambda d: predict(d / "t.json", d / "u.csv")),
+}
+
+
+@pytest.mark.parametrize("called", CALLS)
+def test_no_command_reads_a_table_that_changes(called: str, stocked: Path) -> None:
+    name, call = CALLS[called]
+    file = stocked / name
+
+    def again() -> None:
+        (stocked / "new").write_bytes(file.read_bytes())
+        (stocked / "new").replace(file)
+
+    passes = Meanwhile(lambda: None, 0)
+    with running(progress=passes):
+        call(stocked)
+    for path in (*stocked.glob("n*.csv*"), *stocked.glob("plan.toml")):
+        path.unlink()
+    before, meanwhile = sorted(listing(stocked)), Meanwhile(again, len(passes.passes))
+    with running(progress=meanwhile), pytest.raises(DataError, match=f"{name}' changed while it was read"):
+        call(stocked)
+    assert meanwhile.number == len(meanwhile.passes) > 0 and sorted(listing(stocked)) == before
+
+
+def linked(folder: Path) -> Path:
+    """Two releases and two originals, and ways to the first of each."""
+    for name in ("a.parquet", "b.parquet"):
+        visits(ord(name[0])).drop("patient").write_parquet(folder / name)
+        perturb(folder / name, folder / f"r{name}", gamma=9, class_="group", keep=["group"])
+    for name in ("a.parquet", "ra.parquet"):
+        (folder / f"soft-{name}").symlink_to(name)
+        os.link(folder / name, folder / f"hard-{name}")
+        (folder / f"holding-{name}").mkdir()
+        os.link(folder / name, folder / f"holding-{name}" / "0.parquet")
+    (folder / "twice").mkdir()
+    (folder / "twice" / "0.parquet").symlink_to("../a.parquet")
+    os.link(folder / "a.parquet", folder / "twice" / "1.parquet")
+    (folder / "way").symlink_to(folder)
+    return folder
+
+
+AGAIN = ["{}", "./{}", "way/{}", "soft-{}", "hard-{}", "holding-{}"]
+ONE_TABLE: dict[str, Callable[[Any], Any]] = {
+    "perturb": lambda data: perturb(data, gamma=9, class_="group"),
+    "plan": lambda data: plan(data),
+    "train-tree": lambda data: train_tree(data, "group"),
+    "estimate --truth": lambda data: estimate("rb.parquet", truth=data),
+    "train-bayes": lambda data: train_bayes([(data, None)], "net.txt"),
+}
+MINED: dict[str, Callable[[Any], Any]] = {
+    "estimate": estimate,
+    "query": lambda data: query(data).count(),
+    "attack": attack,
+    "reconstruct": reconstruct,
+    "train-tree": train_tree,
+}
+
+
+@pytest.mark.parametrize("way", AGAIN)
+def test_each_file_is_read_once(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(linked(tmp_path))
+    Path("net.txt").write_text("ward -> group\n")
+    for calls, name in ((ONE_TABLE, "a.parquet"), (MINED, "ra.parquet")):
+        other = name.replace("a.", "b.")
+        for call in calls.values():
+            for data in ([name, way.format(name)], [Path(way.format(name)), Path(other), name]):
+                with pytest.raises(UsageError, match=r"named twice|are one file"):
+                    call(data)
+
+
+def test_a_folder_with_a_link_to_its_own_part_is_refused(tmp_path: Path, ppdm: Run) -> None:
+    linked(tmp_path)
+    said = ppdm(*shlex.split("perturb twice -o r.parquet --gamma 9"), code=2).stderr.decode()
+    assert "'twice/0.parquet' and 'twice/1.parquet' are one file; name each file once" in said
+    ppdm(*shlex.split("perturb holding-a.parquet b.parquet -o r.parquet --gamma 9 --seed 3"))
+    assert pl.read_parquet(tmp_path / "r.parquet").height == 2 * ROWS
+
+
+def test_a_release_s_copy_is_the_same_release(tmp_path: Path) -> None:
+    linked(tmp_path)
+    for name in ("ra.parquet", "ra.parquet.ppdm.json"):
+        (tmp_path / f"new-{name}").write_bytes((tmp_path / name).read_bytes())
+    for call in MINED.values():
+        with pytest.raises(UsageError, match=r"'.*ra.parquet' and '.*new-ra.parquet' are one release"):
+            call([tmp_path / "ra.parquet", tmp_path / "new-ra.parquet"])
+    seeded = [tmp_path / f"s{name}.parquet" for name in "ab"]
+    for file in seeded:  # other records by one seed: its identifier shows the seed, not the records
+        perturb(tmp_path / file.name[1:], file, gamma=9, class_="group", keep=["group"], seed=3)
+    assert estimate(seeded).records == 2 * ROWS
+
+
+def lake(folder: Path, log: str) -> Path:
+    """A folder of Parquet, with what is left of rows that the table does not have, and with its log."""
+    (folder / "data" / "year=2024").mkdir(parents=True)
+    for name in ("0.parquet", "data/1.parquet", "data/year=2024/2.parquet"):
+        visits().drop("patient").write_parquet(folder / name)
+    visits().write_csv(folder / "data" / "3.csv")
+    (folder / log).parent.mkdir(parents=True, exist_ok=True)
+    (folder / log).write_text("")
+    return folder
+
+
+LOGS = {
+    "_delta_log/00000000000000000000.json": ("a Delta table", "DeltaTable('{}').to_pyarrow_table()"),
+    ".hoodie/hoodie.properties": ("a Hudi table", "spark.read.format('hudi').load('{}')"),
+    "_spark_metadata/0": ("a Spark stream", "spark.read.parquet('{}')"),
+    "metadata/v3.metadata.json": ("an Iceberg table", "table.scan().to_arrow_batch_reader()"),
+    "metadata/00012-5e1c.gz.metadata.json": ("an Iceberg table", "table.scan().to_arrow_batch_reader()"),
+}
+"""The log of each kind of table, what it is called, and how its rows are read."""
+NAMED = [
+    "t", "t/", "./t/../t", "t/data", "t/data/year=2024", "t/data/1.parquet", "t/data/3.csv", ".", "soft",
+    "away.parquet",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_the_files_of_a_lakehouse_table_are_not_the_table(log: str, tmp_path: Path, ppdm: Run) -> None:
+    table = lake(tmp_path / "t", log)
+    (tmp_path / "soft").symlink_to("t/data")
+    (tmp_path / "away.parquet").symlink_to("t/data/year=2024/2.parquet")
+    kind, read = LOGS[log]
+    for named in NAMED:
+        said = ppdm("perturb", named, "-o", "r.parquet", "--gamma", "9", code=4).stderr.decode()
+        what = f"'{Path(named)}' belongs to {kind}, whose files also hold rows that are not in it; "
+        assert what in said and read.format(table) in said and said.count("\n") == 1
+    (tmp_path / "elsewhere.parquet").write_bytes((table / "0.parquet").read_bytes())
+    ppdm("perturb", "elsewhere.parquet", "-o", "r.parquet", "--gamma", "9")
+
+
+def test_every_reader_knows_a_lakehouse_table(stocked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(lake(stocked, "_delta_log/0.json"))
+    calls = [call for _, call in CALLS.values()]
+    for call in (*calls, lambda d: inspect(d / "r.csv"), lambda d: state(d / "r.csv", d / "s.html")):
+        with pytest.raises(RefusedError, match="belongs to a Delta table"):
+            call(stocked)
+
+
+def test_other_folders_called_metadata_are_no_sign(tmp_path: Path) -> None:
+    for log in ("metadata/package.metadata.json", "metadata/v1.json", "metadata/notes.txt", "delta_log/0.json"):
+        table = lake(tmp_path / log.replace("/", "-"), log)
+        assert perturb(table / "data" / "1.parquet", gamma=9).sidecar.records == ROWS
