@@ -144,3 +144,19 @@ def loaded(table: Table, columns: list[str] | None = None, threads: int = 2) -> 
 def listing(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, hidden ones too, with its bytes: to see that nothing changed."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+class Meanwhile:
+    """Does something at the start of the pass of a number; what follows is what the passes were called."""
+
+    def __init__(self, do: Callable[[], object], number: int) -> None:
+        self.do, self.number, self.passes = do, number, list[str]()
+
+    def begin(self, doing: str, total: int | None) -> None:
+        self.passes.append(doing)
+        if len(self.passes) == self.number:
+            self.do()
+
+    def advance(self, rows: int) -> None: ...
+
+    def end(self) -> None: ...

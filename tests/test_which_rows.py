@@ -27,7 +27,7 @@ from ppdm_cli import (
     train_tree,
 )  # fmt: skip
 from ppdm_cli.errors import DataError, RefusedError, UsageError
-from tests.conftest import Run, listing
+from tests.conftest import Meanwhile, Run, listing
 
 ROWS = 400
 LIMITED: dict[str, Any] = {"gamma": 9, "seed": 3, "class_": "group", "keep": ["group"]}
@@ -59,22 +59,6 @@ def write(frame: pl.DataFrame, path: Path) -> None:
         packed: Any = "gzip" if path.suffix == ".gz" else "uncompressed"
         frame.write_csv(new, separator="\t" if ".tsv" in path.name else ",", compression=packed)
     new.replace(path)
-
-
-class Meanwhile:
-    """Does something at the start of the pass of a number; what follows is what the passes were called."""
-
-    def __init__(self, do: Callable[[], object], number: int) -> None:
-        self.do, self.number, self.passes = do, number, list[str]()
-
-    def begin(self, doing: str, total: int | None) -> None:
-        self.passes.append(doing)
-        if len(self.passes) == self.number:
-            self.do()
-
-    def advance(self, rows: int) -> None: ...
-
-    def end(self) -> None: ...
 
 
 SUFFIXES = ["csv", "tsv", "csv.gz", "parquet", "arrow", "feather"]

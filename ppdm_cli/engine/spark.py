@@ -26,8 +26,9 @@ from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
-from ppdm_cli.engine.spark_files import FrameTable, Rows, SparkTable, Store, files_of
+from ppdm_cli.engine.spark_files import FrameTable, Rows, SparkTable, files_of
 from ppdm_cli.engine.spark_folder import Folder
+from ppdm_cli.engine.spark_store import Store, spelt
 from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import Sidecar
@@ -39,6 +40,7 @@ _TOGETHER = 64
 _ROWS_OF_PART = 1 << 20
 """Rows of a shuffled part, about."""
 _SETTINGS = {
+    "spark.sql.caseSensitive": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
@@ -67,16 +69,16 @@ class SparkEngine(Engine):
 
     def _open(self, source: Any) -> Table | None:
         if isinstance(source, DataFrame):
-            files = files_of(source)
-            if files is None:
+            index = files_of(source)
+            if index is None:
                 return self._taken(FrameTable(source, len(self._tables)))
-            return self._taken(SparkTable(self._store, files, source.columns))
+            return self._taken(SparkTable(self._store, self._store.sources(index), source))
         several = list(source) if isinstance(source, (list, tuple)) else [source]
         if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
             return None
         if "-" in map(str, several):
             raise UsageError("a cluster cannot read standard input", "name a folder of Parquet parts")
-        return self._taken(SparkTable(self._store, [str(s) for s in several]))
+        return self._taken(SparkTable(self._store, [self._store.source(str(s)) for s in several]))
 
     def _taken(self, table: Any) -> Table:
         self._tables |= dict.fromkeys(table.uris, table)
@@ -142,8 +144,11 @@ class SparkEngine(Engine):
         states, order = dict(told.value), dict[int, int]()
         told.value = {}
         work.check({index: sealed for index, (_, sealed) in states.items()})
+        frame = self._tables[read.parts[0].uri].frame
         if not read.loose and len(states) != len(read.parts):
             raise CHANGED
+        if not read.loose and frame is not None and frame.count() != read.rows:
+            raise CHANGED  # by Spark's own count, whatever made the DataFrame
         for index, (split, sealed) in sorted(states.items()):
             rows, heard = work.unsealed(sealed)
             order.setdefault(split, index)
@@ -197,16 +202,17 @@ class SparkEngine(Engine):
 
     def _frame(self, read: _Read) -> DataFrame:
         """Return the columns of a table, then each row's file and its number there."""
-        tables = list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
-        if isinstance(tables[0], FrameTable):
-            return tables[0].frame.select(*_plainly(read.names))
-        roots = {r: folder for t in tables for r, folder in t.roots.items()}
+        found = {id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values()
+        tables = [t for t in found if isinstance(t, SparkTable)]
+        if not tables:
+            return next(iter(found)).frame.select(*_plainly(read.names))
+        roots = {r: folder for t in tables for r, folder in t.named.items()}
         types = tables[0].types
         reader = self._session.read.option("recursiveFileLookup", "true")
         if any(roots.values()):
             reader = reader.option("pathGlobFilter", "*" + PARQUET.suffixes[0])
         schema = StructType([StructField(n, t) for n, t in types.items()])
-        frame = reader.schema(schema).parquet(*(re.sub(r"([][{}*?\\])", r"\\\1", r) for r in roots))
+        frame = reader.schema(schema).parquet(*map(spelt, roots))
         if hasattr(frame, "metadataColumn"):
             place = frame.metadataColumn("_metadata")
         else:  # Spark 3.5 has it, and its Python does not

@@ -1,43 +1,39 @@
-"""Tables where Spark finds them, and a folder of Parquet parts that appears there whole or not at all.
-
-Everything goes through the Hadoop classes in the session's JVM, so that any URI works that Spark reads. Of the
-data the driver reads nothing but the footers of files: they tell the columns, and the same partitions and row
-numbers as on one machine.
-"""
+"""Tables that Spark reads. The ends of their files tell the columns, and the partitions of one machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions
 from pyspark.sql import types as spark
 
-from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, quoted
+from ppdm_cli import dtypes, files
+from ppdm_cli.engine.spark_store import Part, Source, Store
+from ppdm_cli.errors import DataError, PpdmError, RefusedError, quoted
 from ppdm_cli.releases import check_same, cut
 from ppdm_cli.sidecar import SUFFIX, decode
 from ppdm_cli.tables import (
     FOLDER_SIDECAR,
-    PARQUET,
     Footer,
     ParquetTable,
     Partition,
     check_text,
-    format_of,
     normal_schema,
     normalised,
     rows_per_partition,
 )
 
-_TAIL, _AT_ONCE = 1 << 16, 16
-"""Bytes of a file's end that are read first; files that are opened at the same time."""
+_AT_ONCE = 16
+"""Files that are opened at the same time."""
 _TYPES = {
     pa.bool_(): spark.BooleanType(),
     pa.int8(): spark.ByteType(),
@@ -82,111 +78,37 @@ def arrow_type(kind: Any) -> pa.DataType:
     return next(a for a, s in _TYPES.items() if s == kind)
 
 
-class Part(NamedTuple):
-    """A file of a table: under its root, by its full name, and as Spark tells of it with each row."""
-
-    under: PurePosixPath
-    name: str
-    uri: str
-    size: int
-
-
-class Store:
-    """The file systems that a session knows."""
-
-    def __init__(self, session: Any) -> None:
-        self._jvm = session.sparkContext._jvm
-        self._conf = session._jsparkSession.sessionState().newHadoopConf()
-
-    def at(self, uri: str) -> tuple[Any, Any]:
-        """Return a file system, and the path in it."""
-        with understood(uri):
-            path = self._jvm.org.apache.hadoop.fs.Path(uri)
-            system = path.getFileSystem(self._conf)
-            if not path.isAbsolute() and system.getUri().getScheme() == "file":  # the JVM stays where it began
-                path = self._jvm.org.apache.hadoop.fs.Path(str(Path.cwd() / uri))
-            return system, system.makeQualified(path)
-
-    def parts(self, uri: str) -> tuple[str, bool, list[Part]]:
-        """Return the full name of a file or folder, whether it is a folder, and its Parquet files in order."""
-        system, path = self.at(uri)
-        root = str(path.toString())
-        with understood(uri):
-            status = system.getFileStatus(path)
-            if status.isFile():
-                if format_of(Path(path.getName())) is not PARQUET:
-                    raise _no_rows(uri)
-                uri = str(path.toUri().toString())
-                return root, False, [Part(PurePosixPath(path.getName()), root, uri, status.getLen())]
-            found, files = list[Part](), system.listFiles(path, True)
-            while files.hasNext():
-                status = files.next()
-                name = str(status.getPath().toString())
-                under = PurePosixPath(name[len(root.rstrip("/")) + 1 :])
-                hidden = any(p.startswith((".", "_")) for p in under.parts)
-                if under.name.endswith(PARQUET.suffixes) and not hidden:
-                    found.append(Part(under, name, str(status.getPath().toUri().toString()), status.getLen()))
-        if not found:
-            raise _no_rows(uri)
-        return root, True, sorted(found)
-
-    def footer(self, part: Part, label: str) -> Footer:
-        system, path = self.at(part.name)
-        with understood(label):
-            stream = system.open(path)
-            try:
-                end = self._end(stream, part.size, _TAIL)
-                length = int.from_bytes(end[-8:-4], "little") + 8
-                if length > len(end):
-                    end = self._end(stream, part.size, length)
-            finally:
-                stream.close()
-        return Footer.read(pa.BufferReader(end), label, part.size)
-
-    def _end(self, stream: Any, size: int, length: int) -> bytes:
-        length = min(size, length)
-        stream.seek(size - length)
-        return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, length))
-
-    def content(self, uri: str) -> bytes | None:
-        """Return what is in a small file, or None if there is none."""
-        system, path = self.at(uri)
-        with understood(uri):
-            if not system.exists(path):
-                return None
-            stream = system.open(path)
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
-
-
 class SparkTable(ParquetTable):
     """Parquet files and folders that executors read; its partitions are those of one machine."""
 
-    def __init__(self, store: Store, sources: Sequence[str], only: Sequence[str] | None = None) -> None:
-        """Open what is named, with all columns or `only` some, in their order."""
-        found = [store.parts(s) for s in sources]
-        self.roots = {root: folder for root, folder, _ in found}
+    def __init__(self, store: Store, sources: Sequence[Source], frame: Any = None) -> None:
+        """Open what is named, or what a DataFrame reads: its columns, in their order."""
+        self.frame = frame
+        self.roots = {s.root: s.folder for s in sources}
         """The full names of what was named, and whether each is a folder."""
-        self._parts = [p for _, _, parts in found for p in parts]
+        self._parts = [p for s in sources for p in s.parts]
+        self.named = self.roots if all(s.whole for s in sources) else {p.name: False for p in self._parts}
+        """The same of what names all of its files and no others to Spark."""
         self.uris, self.size = [p.uri for p in self._parts], sum(p.size for p in self._parts)
         labels = [
-            _label(source, number, part if folder else None)
-            for source, (_, folder, parts) in zip(sources, found, strict=True)
-            for number, part in enumerate(parts, 1)
+            _label(source.named, number, part if source.folder else None)
+            for source in sources
+            for number, part in enumerate(source.parts, 1)
         ]
+        named = zip(self._parts, labels, strict=True)
+        files.check_once((Path(p.name.removeprefix("file:")), label) for p, label in named)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             footers = list(pool.map(store.footer, self._parts, labels))
         alone = len(sources) == 1
-        root: Any = PurePosixPath(".") if alone and found[0][1] else None
+        keyed = (alone and sources[0].folder) or frame is not None
+        root: Any = PurePosixPath(".") if keyed else None
         super().__init__([p.under for p in self._parts], root, labels, footers)  # type: ignore[misc]
-        self.name, self.files = str(sources[0]), ()
+        self.name, self.files = sources[0].named, ()
         self.types = self._spark_types(footers[0])
-        if only is not None:
-            self.schema = pa.schema([self.schema.field(n) for n in only])
+        if frame is not None:
+            self.schema = pa.schema([self.schema.field(n) for n in frame.columns])
         if alone:
-            self.sidecar = self._sidecar(store, *found[0][:2])
+            self.sidecar = self._sidecar(store, sources[0].root, sources[0].folder)
 
     def _sidecar(self, store: Store, root: str, folder: bool) -> bytes | None:
         """Return the sidecar, of which the parts of a folder have all but the number of records."""
@@ -246,6 +168,16 @@ class FrameTable:
         raw = pa.schema([pa.field(n, _to_arrow(t)) for n, t in self.types.items()])
         self.schema = normal_schema(raw, self.name)
 
+    def digest(self) -> object:
+        """Compute all rows, and return their number and a sum that differs where they do, in any order."""
+        columns = [functions.col(f"`{f.name.replace('`', '``')}`") for f in self.frame.schema]
+        readable = [c for c, f in zip(columns, self.frame.schema, strict=True) if f.dataType in _TYPES.values()]
+        row = functions.xxhash64(*readable, *(c.isNull() for c in readable)).cast("decimal(20,0)")
+        try:
+            return tuple(self.frame.agg(functions.count("*"), functions.sum(row)).collect()[0])
+        except (Py4JError, PySparkException):  # its message may quote cells
+            raise DataError("the DataFrame cannot be computed", "count it first to see why") from None
+
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         names = list(self.schema.names if columns is None else columns)
         yield Rows(self.name, partial(_loaded, self.name, names, [], self.schema, {}), None, self.uris[0])
@@ -258,8 +190,8 @@ def _to_arrow(kind: Any) -> pa.DataType:
         return pa.binary()
 
 
-def files_of(frame: Any) -> list[str] | None:
-    """Return the files and folders whose rows a DataFrame has, if it has all of them, unchanged."""
+def files_of(frame: Any) -> Any:
+    """Return Spark's list of the files whose rows a DataFrame has, if it has all of them, unchanged."""
     plan = frame._jdf.queryExecution().optimizedPlan()
 
     def is_a(thing: Any, kind: str) -> bool:
@@ -273,11 +205,10 @@ def files_of(frame: Any) -> list[str] | None:
     relation = plan.relation() if is_a(plan, "LogicalRelation") else None
     if relation is None or not is_a(relation, "HadoopFsRelation"):
         return None
-    files = relation.location()
-    if not (is_a(relation.fileFormat(), "ParquetFileFormat") and is_a(files, "InMemoryFileIndex")):
+    index = relation.location()
+    if not (is_a(relation.fileFormat(), "ParquetFileFormat") and is_a(index, "InMemoryFileIndex")):
         return None
-    roots = files.rootPaths()
-    return [str(roots.apply(i).toString()) for i in range(roots.size())]
+    return index
 
 
 @dataclass(frozen=True)
@@ -317,29 +248,3 @@ def _label(source: str, number: int, part: Part | None) -> str:
     return f"{source.rstrip('/')}/{part.under}"
 
 
-@contextmanager
-def understood(uri: str) -> Iterator[None]:
-    """Turn what a file system says into an error of ours."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        kind = error.java_exception.getClass().getSimpleName()
-        if kind == "FileNotFoundException":
-            raise DataError(f"{quoted(uri)} does not exist", "check its name") from None
-        if kind in ("UnsupportedFileSystemException", "ClassNotFoundException") or "scheme" in str(
-            error.java_exception.getMessage()
-        ):
-            raise UsageError(
-                f"Spark knows no file system for {quoted(uri)}",
-                "give Spark the package that has it, by the setting spark.jars.packages",
-            ) from None
-        raise DataError(
-            f"{quoted(uri)} cannot be used ({kind})", "check its name and rights, and what Spark was given"
-        ) from None
-
-
-def _no_rows(uri: str) -> PpdmError:
-    return UsageError(
-        f"{quoted(uri)} has no Parquet: in no other format do rows have a number that a cluster agrees on",
-        "name a Parquet file or a folder of them, or do this on one machine",
-    )

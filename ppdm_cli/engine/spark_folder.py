@@ -11,7 +11,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from ppdm_cli.engine.spark_files import Store, understood
+from ppdm_cli.engine.spark_store import Store, understood
 from ppdm_cli.errors import DataError, PpdmError, UsageError, quoted
 from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output
 

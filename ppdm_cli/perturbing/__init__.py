@@ -311,6 +311,9 @@ def _original(
             "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
             "say --key-file and --id and --shuffle, or write it as Parquet and give that",
         )
+    digest = getattr(table, "digest", None)  # of rows that are computed anew in each pass
+    if digest is not None:
+        files.watching(table.name, digest)
     if is_promised(table):
         raise RefusedError(
             f"{quoted(table.name)} is already a release: perturbing it again would leave "

@@ -7,7 +7,7 @@ So no file in such a folder is read as plain Parquet, however it is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -25,32 +25,33 @@ _READ = {
 }
 
 
-def check_plain(folders: Iterable[PurePath], name: str, logs: Callable[[PurePath], Iterable[PurePath]]) -> None:
-    """Refuse the folders of what is called `name` where they, or folders above them, are such a table.
+def check_plain(logs: Iterable[PurePath], name: str) -> None:
+    """Refuse what is called `name` if the log of such a table is among these files and folders."""
+    for log in logs:
+        kind = _KINDS.get(log.name)
+        if log.parent.name == "metadata" and _ICEBERG.fullmatch(log.name):
+            kind = "an Iceberg table"
+        if kind is not None:
+            table = log.parent.parent if kind == "an Iceberg table" else log.parent
+            shown = name if "=" in table.name else str(table)  # a hive key is a cell
+            raise RefusedError(
+                f"{quoted(name)} belongs to {kind}, whose files also hold rows that are not in it",
+                _READ[kind].format(quoted(shown)),
+            )
 
-    `logs` returns what of `LOGS` is in a folder.
-    """
+
+def logs_above(files: Sequence[Path]) -> Iterator[Path]:
+    """Yield what may be a log in the folders above files on this machine: by their names, and in truth."""
+    named, linked = {f.parent for f in files}, {f.resolve().parent for f in files if f.is_symlink()}
+    folders = {f.absolute() for f in named} | {f.resolve() for f in named} | linked
     for folder in sorted({above for f in folders for above in (f, *f.parents)}):
-        for log in logs(folder):
-            kind = "an Iceberg table" if _ICEBERG.fullmatch(log.name) else _KINDS.get(log.name)
-            if kind is not None:
-                table = name if "=" in folder.name else str(folder)  # a hive key is a cell
-                raise RefusedError(
-                    f"{quoted(name)} belongs to {kind}, whose files also hold rows that are not in it",
-                    _READ[kind].format(quoted(table)),
-                )
+        yield from (p for n in _KINDS if (p := folder / n).exists())
+        with suppress(OSError):  # most have none
+            yield from (folder / "metadata").iterdir()
 
 
-def folders_of(files: Sequence[Path]) -> set[Path]:
-    """Return the folders that files on this machine are in, by their names and in truth."""
-    named = {f.parent for f in files}
-    linked = {f.resolve().parent for f in files if f.is_symlink()}
-    return {f.absolute() for f in named} | {f.resolve() for f in named} | linked
-
-
-def logs_here(folder: PurePath) -> list[Path]:
-    """Return what of `LOGS` is in a folder of this machine."""
-    found = [p for n in _KINDS if (p := Path(folder, n)).exists()]
-    with suppress(OSError):  # most have none
-        found.extend(Path(folder, "metadata").iterdir())
-    return found
+def logs_among(files: Iterable[PurePath]) -> Iterator[PurePath]:
+    """Yield what may be a log among all files in a folder."""
+    for file in files:
+        yield file
+        yield from (above for above in file.parents if above.name in _KINDS)

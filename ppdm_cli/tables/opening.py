@@ -17,7 +17,7 @@ from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
-from ppdm_cli.tables.lakes import check_plain, folders_of, logs_here
+from ppdm_cli.tables.lakes import check_plain, logs_above
 
 STANDARD = "-"
 FOLDER_SIDECAR = "_ppdm.json"
@@ -114,7 +114,7 @@ def parts_of(paths: Sequence[Path]) -> Files:
             raise DataError(f"{quoted(path)} does not exist", "check its name")
         elif not path.is_file():
             raise DataError(f"{quoted(path)} is not an ordinary file", "name a file, or - for standard input")
-        check_plain(folders_of(found), str(path), logs_here)
+        check_plain(logs_above(found), str(path))
         parts.extend(found)
     named = [(f, labels.get(f, str(f))) for f in parts]
     for file, name in named:
