@@ -122,6 +122,29 @@ def test_a_table_that_changes_is_not_published(change: str, number: int, tmp_pat
     assert len(meanwhile.passes) >= number and not list(tmp_path.glob("[ar]*"))
 
 
+class Cut(Meanwhile):
+    """Does something in the middle of a pass."""
+
+    def advance(self, rows: int) -> None:
+        if len(self.passes) == self.number:
+            self.number = 0
+            self.do()
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_a_file_that_is_cut_in_the_middle_of_a_pass_is_refused(suffix: str, tmp_path: Path) -> None:
+    file, rows = tmp_path / f"visits.{suffix}", 1 << 20
+    frame = pl.DataFrame({"a": pl.int_range(rows, eager=True) % 50, "b": pl.int_range(rows, eager=True) % 7})
+    if suffix == "arrow":
+        frame.write_ipc(file, record_batch_size=1 << 15)
+    else:
+        write(frame, file)
+    cut = running(progress=Cut(lambda: os.truncate(file, 1000), 1), threads=1)
+    with cut, pytest.raises(DataError, match=f"visits.{suffix}' changed while it was read"):
+        perturb(file, tmp_path / "r.parquet", gamma=9, keep_order=True)
+    assert not (tmp_path / "r.parquet").exists()
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 @pytest.mark.parametrize("change", ["a new part", "a part less", "another part", "a new part deeper"])
 def test_a_folder_s_parts_stay_the_same(change: str, suffix: str, tmp_path: Path) -> None:

@@ -70,10 +70,10 @@ def _damaged(name: str) -> DataError:
 
 
 def open_ipc_file(path: Path) -> ArrowTable:
-    """Open an Arrow IPC (Feather) file, memory-mapped."""
+    """Open an Arrow IPC (Feather) file; not mapped, because a process dies if a mapped file is cut."""
 
     def reader() -> Any:
-        return pa.ipc.open_file(pa.memory_map(str(path)))
+        return pa.ipc.open_file(pa.OSFile(str(path)))
 
     def batches() -> Iterator[pa.RecordBatch]:
         opened = reader()
