@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from ppdm_cli import estimate, perturb, query, reconstruct, train_tree
@@ -365,6 +366,8 @@ def test_a_frame_has_the_rows_of_its_own_list_of_files(data: Path, cluster: Clus
         os.utime(file, (1e9, 1e9))
     flat = shutil.copytree(people / "year=2024", data / "flat")
     shutil.copytree(flat, flat / "deeper")
+    footers = [pq.read_metadata(p) for p in sorted(flat.glob("*.parquet"))]
+    pq.write_metadata(pq.read_schema(flat / "p00.parquet"), flat / "_metadata", footers)
     frames = {
         "glob": read(people, pathGlobFilter="p00*"),
         "after": read(people, modifiedAfter="2010-01-01T00:00:00"),
@@ -399,7 +402,7 @@ def test_a_frame_has_the_rows_of_its_own_list_of_files(data: Path, cluster: Clus
 
 
 def test_on_a_cluster_too_each_file_is_read_once_and_is_no_lakehouse_s(
-    data: Path, cluster: Cluster, spark: Callable[..., Any]
+    data: Path, cluster: Cluster, spark: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     people = shutil.copytree(data / "data", data / "people")
     (people / "z.parquet").symlink_to("p00.parquet")
@@ -410,10 +413,12 @@ def test_on_a_cluster_too_each_file_is_read_once_and_is_no_lakehouse_s(
     with pytest.raises(UsageError, match="are one file"):
         perturb(cluster.session.read.parquet(str(people)), data / "many", gamma=9)
     (people / "z.parquet").unlink()
+    away = tmp_path_factory.mktemp("away") / "soft"
+    away.symlink_to(people)
     for log, kind in (("_delta_log/0", "a Delta table"), ("metadata/v1.metadata.json", "an Iceberg table")):
         (data / log).parent.mkdir()
         (data / log).write_text("")
-        for named in ("people", "people/p00.parquet", "."):
+        for named in ("people", "people/p00.parquet", ".", str(away)):
             said = spark(line.format(named), code=4).stderr.decode()
             assert f"'{named}' belongs to {kind}, whose files also hold rows" in said and said.count("\n") == 1
         with pytest.raises(RefusedError, match=kind):

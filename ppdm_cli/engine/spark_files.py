@@ -95,8 +95,7 @@ class SparkTable(ParquetTable):
             for source in sources
             for number, part in enumerate(source.parts, 1)
         ]
-        named = zip(self._parts, labels, strict=True)
-        files.check_once((Path(p.name.removeprefix("file:")), label) for p, label in named)
+        files.check_once((p.local, label) for p, label in zip(self._parts, labels, strict=True))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             footers = list(pool.map(store.footer, self._parts, labels))
         alone = len(sources) == 1

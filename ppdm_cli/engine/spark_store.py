@@ -17,8 +17,10 @@ from py4j.protocol import Py4JJavaError
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, PpdmError, UsageError, quoted
-from ppdm_cli.tables import LOGS, PARQUET, Footer, check_plain, format_of, logs_among
+from ppdm_cli.tables import LOGS, PARQUET, Footer, check_plain, format_of, logs_above, logs_among
 
+_UNREAD = re.compile(r"_[^=]*|\..*")
+"""Files that a DataFrame does not read, such as those that sum up the footers of others."""
 _TAIL = 1 << 16
 """Bytes of a file's end that are read first."""
 
@@ -32,6 +34,11 @@ class Part(NamedTuple):
     size: int
     time: int
     """When it was written, in milliseconds."""
+
+    @property
+    def local(self) -> Path:
+        """Return its path, if it is on this machine."""
+        return Path(self.name.removeprefix("file:"))
 
 
 class Source(NamedTuple):
@@ -69,7 +76,7 @@ class Store:
         parts = sorted(p for p in every if _is_part(p))
         if not parts:
             raise _no_rows(uri)
-        self._check_plain(uri, root, every)
+        self._check_plain(uri, root, parts, every)
         files.watching(uri, self._state, uri, None)
         return Source(uri, root, folder, parts)
 
@@ -77,6 +84,7 @@ class Store:
         """Return what a DataFrame reads: by its own list of files, as another look may find others."""
         keys, roots = set(index.partitionSchema().fieldNames()), list(map(_name, _each(index.rootPaths())))
         statuses = [(_name(s.getPath()), s) for s in _each(index.allFiles())]
+        statuses = [(n, s) for n, s in statuses if _UNREAD.fullmatch(n.rpartition("/")[2]) is None]
         found = []
         for root in roots:
             parts = [_part(s, _base(root, n, keys)) for n, s in statuses if f"{n}/".startswith(f"{root}/")]
@@ -84,7 +92,7 @@ class Store:
             _, folder, every = self._listed(root)
             if {p[1:] for p in parts} != {p[1:] for p in every if p.name in names}:
                 raise DataError(f"{quoted(root)} changed since the DataFrame was made", "make it again")
-            self._check_plain(root, root, every)
+            self._check_plain(root, root, parts, every)
             files.watching(root, self._state, root, names)
             whole = names == {p.name for p in every if _is_part(p)}
             found.append(Source(root, root, folder, sorted(parts), whole))
@@ -109,9 +117,11 @@ class Store:
             return {p for p in self._listed(uri)[2] if (_is_part(p) if names is None else p.name in names)}
         return None
 
-    def _check_plain(self, uri: str, root: str, every: Sequence[Part]) -> None:
-        """Refuse the files of a lakehouse table, whose log is among all files, or above them."""
+    def _check_plain(self, uri: str, root: str, parts: Sequence[Part], every: Sequence[Part]) -> None:
+        """Refuse the parts of a lakehouse table, whose log is among all files, or above them."""
         system, path = self.at(root)
+        if system.getUri().getScheme() == "file":  # where there are links
+            check_plain(logs_above([p.local for p in parts]), uri)
         folder = PurePosixPath(str(path.toUri().getPath()))
         check_plain(logs_among(folder / p.under for p in every), uri)
         for above in (folder, *folder.parents):
