@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shlex
 import shutil
 import threading
@@ -14,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 import pytest
 
-from ppdm_cli import estimate, perturb, query, reconstruct, train_tree
+from ppdm_cli import estimate, perturb, query
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, map_partitions, on_spark, running
-from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
+from ppdm_cli.errors import DataError, PpdmError, UsageError
 from ppdm_cli.synthetic import generate
 from ppdm_cli.tables import open_table
 from tests.cluster import MISSING, Cluster, running_cluster, wait_for
-from tests.conftest import Meanwhile, Run, listing, read_table
+from tests.conftest import Run, listing, read_table
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on a cluster"),
@@ -205,7 +203,7 @@ REFUSED = {
     "perturb data -o there --gamma 9 --force": (2, "is not a folder that Spark and ppdm wrote"),
     "perturb data -o - --gamma 9": (2, "what Spark makes goes to a folder"),
     "perturb data -o no --gamma 9 --sidecar s.json": (2, "a folder has its sidecar in it"),
-    "perturb data data -o no --gamma 9": (2, "is read twice"),
+    "perturb data data -o no --gamma 9": (2, "is named twice"),
     "perturb - -o no --gamma 9": (2, "a cluster cannot read standard input"),
     "perturb table.csv -o no --gamma 9": (2, "in no other format do rows have a number"),
     "perturb nothing -o no --gamma 9": (1, "'nothing' does not exist"),
@@ -351,127 +349,6 @@ def test_a_frame_that_is_computed_needs_identifiers(data: Path, cluster: Cluster
     with pytest.raises(DataError, match="24000 values outside its domain, first in a row of 'the DataFrame'"):
         perturb(frame, data / "no", shuffle=True, **settings, attributes={"age": {"domain": "100:200"}})
     assert not (data / "no").exists()
-
-
-def test_a_frame_has_the_rows_of_its_own_list_of_files(data: Path, cluster: Cluster, ppdm: Run) -> None:
-    """Whatever chose the files when it was made, and whatever has come to their folder since."""
-    people = data / "people"
-
-    def read(path: Path, **options: str) -> Any:
-        return cluster.session.read.options(**options).parquet(str(path))
-
-    for year in (2023, 2024):
-        shutil.copytree(data / "data", people / f"year={year}", ignore=shutil.ignore_patterns("p0[2-9]*"))
-    for file in (people / "year=2023").iterdir():
-        os.utime(file, (1e9, 1e9))
-    flat = shutil.copytree(people / "year=2024", data / "flat")
-    shutil.copytree(flat, flat / "deeper")
-    footers = [pq.read_metadata(p) for p in sorted(flat.glob("*.parquet"))]
-    pq.write_metadata(pq.read_schema(flat / "p00.parquet"), flat / "_metadata", footers)
-    frames = {
-        "glob": read(people, pathGlobFilter="p00*"),
-        "after": read(people, modifiedAfter="2010-01-01T00:00:00"),
-        "before": read(people, modifiedBefore="2010-01-01T00:00:00"),
-        "base": read(people / "year=2024", basePath=str(people)),
-        "base, files": read(people / "year=2024" / "p0*", basePath=str(people)),
-        "no base": read(people / "year=2024"),
-        "flat": read(flat),
-        "recursive": read(flat, recursiveFileLookup="true"),
-        "all": read(people),
-    }
-    (flat / "odd").write_bytes((flat / "p00.parquet").read_bytes())
-    frames["no suffix"] = read(flat)
-    counts = {name: frame.count() for name, frame in frames.items()}
-    for folder in (people / "year=2024", flat, flat / "deeper"):
-        shutil.copy(data / "data" / "p05.parquet", folder)
-    with running(engine=on_spark(cluster.session)):
-        for name, frame in frames.items():
-            table = open_table(frame)
-            assert table.rows == counts[name] and table.schema.names == frame.columns, name
-    made = perturb(frames["glob"], data / "many", gamma=9, keep=["group", "year"], seed=3)
-    assert made.sidecar.records == len(whole(data / "many")) == counts["glob"] < counts["all"]
-    alone = sorted(people.glob("*/p00.parquet"))
-    one = perturb([str(p) for p in alone], gamma=9, keep=["group"], seed=3).frame
-    assert one is not None and whole(data / "many").drop("year").equals(one)
-    for call in (estimate, reconstruct, train_tree, lambda frame: query(frame).count()):
-        with pytest.raises(MismatchError, match=f"has {counts['glob'] // 2} records, its sidecar says"):
-            call(read(data / "many", pathGlobFilter="part-00000*"))
-    (flat / "p00.parquet").write_bytes((data / "data" / "p03.parquet").read_bytes())
-    with pytest.raises(DataError, match="flat' changed since the DataFrame was made"):
-        perturb(frames["flat"], data / "no", gamma=9)
-
-
-def test_on_a_cluster_too_each_file_is_read_once_and_is_no_lakehouse_s(
-    data: Path, cluster: Cluster, spark: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    people = shutil.copytree(data / "data", data / "people")
-    (people / "z.parquet").symlink_to("p00.parquet")
-    os.link(people / "p01.parquet", data / "hard.parquet")
-    line = "perturb {} -o many --gamma 9"
-    for named in ("people", "people/p00.parquet people/z.parquet", "people/p01.parquet hard.parquet"):
-        assert "are one file; " in spark(line.format(named), code=2).stderr.decode()
-    with pytest.raises(UsageError, match="are one file"):
-        perturb(cluster.session.read.parquet(str(people)), data / "many", gamma=9)
-    (people / "z.parquet").unlink()
-    away = tmp_path_factory.mktemp("away") / "soft"
-    away.symlink_to(people)
-    for log, kind in (("_delta_log/0", "a Delta table"), ("metadata/v1.metadata.json", "an Iceberg table")):
-        (data / log).parent.mkdir()
-        (data / log).write_text("")
-        for named in ("people", "people/p00.parquet", ".", str(away)):
-            said = spark(line.format(named), code=4).stderr.decode()
-            assert f"'{named}' belongs to {kind}, whose files also hold rows" in said and said.count("\n") == 1
-        with pytest.raises(RefusedError, match=kind):
-            estimate(cluster.session.read.parquet(str(people)))
-        shutil.rmtree((data / log).parent)
-    assert not (data / "many").exists()
-
-
-def test_a_table_that_changes_while_a_cluster_reads_it_is_refused(data: Path, cluster: Cluster) -> None:
-    people = shutil.copytree(data / "data", data / "people")
-    made = cluster.session.read.parquet(str(people))
-    changes: list[Callable[[], object]] = [
-        lambda: shutil.copy(people / "p00.parquet", people / "p99.parquet"),  # of which a frame knows nothing
-        lambda: os.utime(people / "p99.parquet"),
-        lambda: (people / "p99.parquet").unlink(),
-    ]
-    for change in changes:
-        meanwhile = Meanwhile(change, 2)
-        on = running(engine=on_spark(cluster.session), progress=meanwhile)
-        with on, pytest.raises(DataError, match=r"people' changed while it was read"):
-            perturb(str(people), str(data / "no"), gamma=9)
-        assert len(meanwhile.passes) == 2 and not list(data.glob("*no*"))
-    meanwhile = Meanwhile(lambda: os.utime(people / "p05.parquet"), 2)
-    with running(progress=meanwhile), pytest.raises(DataError, match=r"people' changed while it was read"):
-        perturb(made, data / "no", gamma=9)
-    assert len(meanwhile.passes) == 2 and not list(data.glob("*no*"))
-
-
-def test_a_frame_that_is_computed_anew_has_the_same_rows_each_time(data: Path, cluster: Cluster) -> None:
-    file = data / "people.parquet"
-    source = pl.read_parquet(data / "data" / "p00.parquet").with_row_index("person").cast({"person": pl.String})
-    source.write_parquet(file)
-    frame = cluster.session.read.parquet(str(file)).where("elevel < 9")
-    settings: Any = {"gamma": 9, "key_file": data / "my.key", "id": "person", "shuffle": True}
-    for other in (source.with_columns(pl.col("age").reverse()), source.with_columns(pl.lit(None).alias("age"))):
-        meanwhile = Meanwhile(lambda other=other: other.write_parquet(file), 2)  # type: ignore[misc]
-        with running(progress=meanwhile), pytest.raises(DataError, match="'the DataFrame' changed while"):
-            perturb(frame, data / "no", **settings)
-        assert len(meanwhile.passes) == 2 and not list(data.glob("*no*"))
-        source.write_parquet(file)
-
-
-def test_columns_that_differ_in_case_are_two(data: Path, spark: Callable[..., Any], ppdm: Run) -> None:
-    frame = pl.read_parquet(data / "data" / "p00.parquet").select(A="age", a="salary", group="group")
-    frame.write_parquet(data / "two.parquet")
-    line = "perturb two.parquet -o {} --gamma 9 --seed 3"
-    spark(line.format("many"))
-    ppdm(*shlex.split(line.format("one.parquet")))
-    assert whole(data / "many").equals(whole(data / "one.parquet"))
-    ours, theirs = (run(*text) for run, text in (
-        (ppdm, ["estimate", "one.parquet", "--json"]), (spark, ["estimate many --json"])
-    ))  # fmt: skip
-    assert near(json.loads(ours.stdout), json.loads(theirs.stdout))
 
 
 def test_what_is_lost_is_done_again_and_is_the_same(
