@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -143,6 +143,7 @@ class Grouped:
         self.rows, self.rewindable, self.sidecar = table.rows, table.rewindable, table.sidecar
         self.files, self.name = table.files, table.name
         self.padded: Sequence[str] = getattr(table, "padded", ())
+        self.inferred: Iterable[str] = getattr(table, "inferred", ())
         texts = {n for n, r in self._rules.items() if any(isinstance(x, Mapped) for x in r)}
         self.schema = pa.schema([f.with_type(pa.string()) if f.name in texts else f for f in table.schema])
 

@@ -96,11 +96,22 @@ def test_gamma_is_given_derived_from_rhos_or_from_a_budget(data: Path, ppdm: Run
     assert 7.9999 < epsilon <= 8
 
 
+def test_without_a_gamma_safe_budgets_are_offered_with_what_they_mean(data: Path, ppdm: Run) -> None:
+    said = report(ppdm("perturb", "data.csv", "-o", "r.csv", "--attribute", "age:gamma=5", code=2))
+    assert "no gamma is given for 'income', 'region', 'member', 'since', 'group'" in said
+    ways = re.findall(r"--record-epsilon (\S+) \(.*?at most ([\d.]+)%\)", said)
+    assert [e for e, _ in ways] == ["1", "2"] and "--gamma" not in said
+    for epsilon, shown in ways:
+        done = ppdm("perturb", "data.csv", "-o", "r.csv", "--force", "--record-epsilon", epsilon, "--json")
+        promise = json.loads(done.stdout)["record"]["worst_posterior"]
+        assert promise <= float(shown) / 100 < promise + 0.005
+
+
 def test_domains_bins_and_representatives_are_what_was_declared(data: Path, ppdm: Run) -> None:
     (data / "regions.txt").write_text("north\nsouth\neast\nwest\n")
     settings = (
         *("--attribute", "age:gamma=5,bins=24,domain=0:120,representative=right"),
-        *("--domain", "region=@regions.txt", "--domain", "group=B|A", "--domain", "income=0:1000000"),
+        *("--domain", "region=@regions.txt", "--domain", "group=B|A", "--domain", "income=0.0:1000000"),
         *("--attribute", "since:domain=1970-01-01:1972-12-31,bins=3,nulls=true", "--bins", "50"),
     )
     ppdm("perturb", "data.csv", "-o", "r.parquet", "--gamma", "9", "--representative", "left", *settings)
@@ -304,6 +315,6 @@ def test_a_hint_is_typed_as_it_stands_whatever_the_column_is_called(tmp_path: Pa
     pl.DataFrame(table).write_csv(tmp_path / "data.csv")
     base = ("perturb", "data.csv", "-o", "r.csv", "--gamma", "9", "--shuffle")
     said = ppdm(*base, code=4).stderr.decode()
-    (hint,) = re.findall(r"of text as (--domain .*=@file\S*)", said)
+    (hint,) = re.findall(r"domain: (--domain .*=@file\S*)", said)
     (tmp_path / "file").write_text("\n".join(f"v{i}" for i in range(40)))
     ppdm(*base, *shlex.split(hint))

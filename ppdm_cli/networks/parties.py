@@ -227,7 +227,10 @@ def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], o
         if on not in schema.names:
             raise unknown_column(on, schema.names, f"--on for {name}")
         if party.sidecar.spec(on) is not None:
-            raise UsageError(f"the identifier {quoted(on)} was perturbed in {name}", "perturb --keep it")
+            raise UsageError(
+                f"{quoted(on)} was perturbed in {name}, so it identifies no record",
+                "leave out --on: records in one order need no identifier",
+            )
         batches = [b for _, _, b in loaded(party.table, list(dict.fromkeys([on, *own])))]
         keys = pa.chunked_array([pc.cast(b.column(on), pa.string()) for b in batches], pa.string())
         if keys.null_count or len(pc.unique(keys)) < len(keys):

@@ -30,11 +30,12 @@ from ppdm_cli.perturbing.noise_report import NoiseReport, report
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.order_digest import with_order
-from ppdm_cli.perturbing.persons import left_out
+from ppdm_cli.perturbing.persons import Published, left_out
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
 from ppdm_cli.perturbing.planning import (
     asked_of,
+    check,
     csv_options,
     earlier_sidecar,
     grouped,
@@ -159,8 +160,9 @@ def perturb(
         csv = csv_options(csv, asked, earlier, id)
         table = _grouped(data, csv, from_, asked, earlier, bool(id and shuffle))
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
-        settled = resolved(table, asked, earlier, id)
-        left = 0 if (out := _left_out(table, key, asked, id)) is None else len(out)
+        check(table, asked, earlier, id)
+        stays, out, left = _published(table, key, asked, id)
+        settled = resolved(table, asked, earlier, id, stays)
         publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
         kept = keys.kept(stack, settled)
@@ -205,11 +207,14 @@ def _sidecars(
     return [msgspec.structs.replace(m, order=order) for m in made]
 
 
-def _left_out(table: Table, key: Key, asked: Plan, identifier: str | None) -> Any:
-    """Return the rows of persons that have too many, where a promise is for persons."""
+def _published(
+    table: Table, key: Key, asked: Plan, identifier: str | None
+) -> tuple[Published | None, Any, int]:
+    """Return which rows are published, where a promise is for persons; what others there are, and how many."""
     if asked.person is None or asked.rows_per_person is None:
-        return None
-    return left_out(table, key, asked.person, asked.rows_per_person, identifier)
+        return None, None, 0
+    out = left_out(table, key, asked.person, asked.rows_per_person, identifier)
+    return Published(key, asked.person, asked.rows_per_person, out), out, len(out)
 
 
 @dataclass(frozen=True)

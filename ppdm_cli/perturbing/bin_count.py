@@ -26,15 +26,18 @@ from ppdm_cli.tables import Table
 LEAST, MOST = 4, 60
 
 
-def sized(plan: Plan, table: Table, identifier: str | None) -> Plan:
-    """Return the plan with a number of bins for each column of numbers that has none of its own."""
+def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -> Plan:
+    """Return the plan with a number of bins for each column of numbers that has none of its own.
+
+    As many records are not published as are `left_out`.
+    """
     if plan.bins != "auto":
         return plan
     if plan.scheme != SUBSTITUTION:
         raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
     perturbed = perturbed_columns(table.schema, plan, identifier)
     gammas = gammas_of(perturbed, plan)
-    records = number_of_records(table, "--bins auto")
+    records = number_of_records(table, "--bins auto") - left_out
     attributes = dict(plan.attributes)
     for name, own in perturbed.items():
         binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)

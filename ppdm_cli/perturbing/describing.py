@@ -14,7 +14,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.plan import Plan
-from ppdm_cli.perturbing.planning import csv_options, resolved, sidecar_of
+from ppdm_cli.perturbing.planning import check, csv_options, resolved, sidecar_of
 from ppdm_cli.sidecar import SUFFIX, Sidecar
 from ppdm_cli.tables import CsvOptions, Target, open_table, publish, sidecar_path
 
@@ -41,6 +41,7 @@ def describe(
         files.rewriting(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(Target(Path(output), force))
+        check(table, asked, None, None)
         settled = resolved(table, asked, None, None)
         if settled.dropped:
             raise UsageError(

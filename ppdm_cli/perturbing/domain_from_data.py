@@ -6,8 +6,6 @@ income is published; a category of fewer than ten records is refused, merged or 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,13 +26,12 @@ from ppdm_cli.domain import (
     nice_edges,
 )
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted, word
-from ppdm_cli.facts import Facts
+from ppdm_cli.facts import FEW, Facts
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.cutting import cut, no_calendar
 from ppdm_cli.perturbing.plan import Rare
-
-FEW = 10
-"""A category of fewer records is rare."""
+from ppdm_cli.perturbing.rare import common, few_nulls, number_of_rare, pooled
+from ppdm_cli.tables import type_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def from_data(
             f"--drop {word(name)}, or declare its domain with --domain",
         )
     _check_writable(name, kind, facts)
-    if rare == "merge" and _few_nulls(facts) and not own.nulls:
+    if rare == "merge" and few_nulls(facts) and not own.nulls:
         raise RefusedError(
             f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
             f"declare its domain with them (--attribute {word(name, ':domain=...,nulls=true')}), or mend the "
@@ -111,57 +108,18 @@ def from_data(
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
             f"--drop {word(name)}, or --keep it if it is public",
         )
-    if own.other and pa.types.is_string(kind):
-        values = sorted({OTHER, *_common(facts.values)})
-        return ResolvedDomain(Categories(kind, values, nulls), merges=_rare(facts) > 0)
-    if rare == "publish" or not _rare(facts):
+    pools = own.other and pa.types.is_string(kind)
+    if not pools and (rare == "publish" or not number_of_rare(facts)):
         return ResolvedDomain(Categories(kind, sorted(facts.values), nulls))
-    values = _pooled(facts.values) if pa.types.is_string(kind) else _common(facts.values)
+    values = pooled(facts) if pa.types.is_string(kind) else common(facts)
+    if pools:
+        values = sorted({OTHER, *common(facts)})
     if len(values) + nulls < 2 or pa.types.is_boolean(kind):
         raise RefusedError(
             f"merging the rare categories of {quoted(name)} leaves one value",
             f"--drop {word(name)}, or declare its domain with --domain",
         )
-    return ResolvedDomain(Categories(kind, values, nulls), merges=True)
-
-
-def _rare(facts: Facts) -> int:
-    """Return how many of a column's values occur in fewer than ten records."""
-    return sum(c < FEW for c in (facts.values or {}).values())
-
-
-def _few_nulls(facts: Facts) -> bool:
-    """Return whether nulls are rare: null is a category too, and may identify a person."""
-    return 0 < facts.nulls < FEW
-
-
-def refuse_rare(facts: Mapping[str, Facts], asked: Mapping[str, AttributePlan] | None = None) -> None:
-    """Refuse all columns with rare categories at once; the message names columns and numbers, no labels.
-
-    What is `asked` may have a place for them.
-    """
-    places = {n: (w.other, w.nulls) for n, w in (asked or {}).items()}
-    found = {
-        n: f
-        for n, f in facts.items()
-        for other, null in [places.get(n, (False, False))]
-        if (_rare(f) and not other) or (_few_nulls(f) and not null)
-    }
-    if found:
-        first = next(iter(found))
-        which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())
-        raise RefusedError(
-            f"categories that occur in fewer than {FEW} records: {which}; publishing that they exist may "
-            "identify persons",
-            f"declare the domain, of numbers as --domain {word(first, '=1:10')}, of text as "
-            f"--domain {word(first, '=@file')} (with nulls as --attribute "
-            "COL:domain=1:10,nulls=true), or say --rare merge or --rare publish",
-        )
-
-
-def _shown(facts: Facts) -> str:
-    parts = [f"{_rare(facts)} of {len(facts.values or {})}"] if _rare(facts) else []
-    return " and ".join(parts + ["null"] * _few_nulls(facts))
+    return ResolvedDomain(Categories(kind, values, nulls), merges=number_of_rare(facts) > 0)
 
 
 def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
@@ -177,18 +135,19 @@ def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
         )
 
 
-def _common(counts: Counter[Any]) -> list[Any]:
-    """Return the values that are frequent enough; the others will go to the nearest of them."""
-    return sorted(v for v, c in counts.items() if c >= FEW)
+def declared_type(own: AttributePlan) -> pa.DataType | None:
+    """Return the type that a CSV's column has by its declared domain; None where none is declared."""
+    if own.interval is None or not isinstance(own.interval, str):
+        listed = own.categories or own.edges or own.interval
+        return None if listed is None else type_of([_text(v) for v in listed])
+    colons = [i for i, c in enumerate(own.interval) if c == ":"]
+    kinds = [type_of([own.interval[:i], own.interval[i + 1 :]]) for i in colons]
+    return next((k for k in kinds if not dtypes.is_discrete(k)), None)
 
 
-def _pooled(counts: Counter[Any]) -> list[Any]:
-    """Return the labels that are frequent enough, and one, frequent enough too, for all others together."""
-    rising = sorted((c, v) for v, c in counts.items() if v != OTHER)
-    pool = counts.get(OTHER, 0)
-    while rising and (rising[0][0] < FEW or pool < FEW):
-        pool += rising.pop(0)[0]
-    return sorted([v for _, v in rising] + [OTHER])
+def _text(value: Any) -> str:
+    """Return a value of a plan as a CSV's cell has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:

@@ -57,9 +57,28 @@ def left_out(table: Table, key: Key, person: str, most: int, identifier: str | N
     return np.sort(order[rank >= most])
 
 
+@dataclass(frozen=True)
+class Published:
+    """The rows that stay of each person, and whose they are: nothing is learnt from any others."""
+
+    key: Key
+    person: str
+    most: int
+    """How many rows a person has, at most."""
+    out: np.ndarray
+
+    def __call__(self, batch: Batch) -> tuple[Batch, Addresses | None]:
+        stays = thinned(batch, self.out)
+        return stays, None if self.most == 1 else _whose(stays, self.person, self.key)
+
+
+def _whose(batch: Batch, person: str, key: Key) -> Addresses:
+    return addresses(batch, person, Key(key.derive("person"), key.origin))
+
+
 def _drawn(key: Key, person: str, identifier: str | None, batch: Batch) -> tuple[Addresses, Addresses]:
     """Return whose each row is, and a number by which the rows of a person are put in order."""
-    whose = addresses(batch, person, Key(key.derive("person"), key.origin))
+    whose = _whose(batch, person, key)
     own = addresses(batch, identifier, key)
     return whose, places_of(Coins(key.derive("rows of a person")), own)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from msgspec import UNSET
 
@@ -19,7 +20,9 @@ from ppdm_cli.estimating import axis_of
 from ppdm_cli.grouping import Grouped, like_release
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.bin_count import number_of_records, sized
+from ppdm_cli.perturbing.domain_from_data import declared_type
 from ppdm_cli.perturbing.next_batch import carried, copies_of, like
+from ppdm_cli.perturbing.persons import Published
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
 from ppdm_cli.perturbing.publishing import check_publishing, few
@@ -58,7 +61,10 @@ def csv_options(
     csv = (csv or CsvOptions()).laid_over(asked.csv)
     known: dict[str, pa.DataType] = {}
     only: frozenset[str] | None = None
-    known |= {n: pa.string() for n, w in asked.attributes.items() if w.group is not UNSET}
+    for name, own in asked.attributes.items():
+        kind = pa.string() if own.group is not UNSET else declared_type(own)
+        if kind in (pa.string(), pa.float64()):  # which hold whatever cells of other types hold
+            known[name] = kind
     known |= dict.fromkeys({identifier, asked.person} - {None}, pa.string())  # type: ignore[arg-type]
     if earlier is not None:
         known |= {a.name: a.kind for a in earlier.attributes}
@@ -87,15 +93,29 @@ def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
     return Grouped(table, rules) if rules else table
 
 
-def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> ResolvedPlan:
-    """Return what is asked of a table, resolved by the data as far as it leaves domains to them."""
+def check(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> None:
+    """Check what is asked of a table, as far as no look at the data is needed."""
     check_publishing(asked)  # of a plan file and the options together
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "--id")
+    if earlier is None:
+        check_columns(table.schema, asked, identifier)
+    else:
+        like(earlier, table.schema, asked)
+
+
+def resolved(
+    table: Table,
+    asked: Plan,
+    earlier: Sidecar | None,
+    identifier: str | None,
+    published: Published | None = None,
+) -> ResolvedPlan:
+    """Return what is asked of a table, resolved by the rows to be `published` as far as domains are open."""
     if earlier is not None:
         return like(earlier, table.schema, asked)
-    check_columns(table.schema, asked, identifier)
-    asked = sized(asked, table, identifier)
+    out = 0 if published is None else len(published.out)
+    asked = sized(asked, table, identifier, out)
     unknown = undeclared(table.schema, asked, identifier)
     if unknown and not table.rewindable:
         raise UsageError(
@@ -105,10 +125,25 @@ def resolved(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str
         )
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
-    facts = profile(table, unknown) if unknown else {}
+    facts = profile(table, unknown, published) if unknown else {}
     counts = few(asked) == "auto" and asked.rounds is None
-    records = number_of_records(table, "--publish auto") if counts else 0
-    return resolve(table.schema, asked, identifier, facts, records)
+    records = number_of_records(table, "--publish auto") - out if counts else 0
+    return _typed(resolve(table.schema, asked, identifier, facts, records), table, asked)
+
+
+def _typed(plan: ResolvedPlan, table: Table, asked: Plan) -> ResolvedPlan:
+    """Return the plan, in which a declared domain is from the data where its type is: a cell may decide it."""
+    inferred = {n: asked.attributes[n] for n in getattr(table, "inferred", ()) if n in asked.attributes}
+    others = {
+        n
+        for n, own in inferred.items()
+        if own.group is UNSET and declared_type(own) not in (None, table.schema.field(n).type)
+    }
+    attributes = [
+        msgspec.structs.replace(a, domain_from="data") if a.name in others and a.role == "perturbed" else a
+        for a in plan.attributes
+    ]
+    return replace(plan, attributes=attributes)
 
 
 def in_all_rounds(

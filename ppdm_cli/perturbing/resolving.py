@@ -23,14 +23,18 @@ from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
+from ppdm_cli.inspection import PRIOR
 from ppdm_cli.joint import Tells
+from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request
-from ppdm_cli.perturbing.domain_from_data import ResolvedDomain, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.domain_from_data import ResolvedDomain, declared, from_data
 from ppdm_cli.perturbing.keys import attribute_facts
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.publishing import Publisher, digested, few
+from ppdm_cli.perturbing.rare import refuse_rare
 from ppdm_cli.perturbing.rounds import Rounds
+from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy
 from ppdm_cli.sidecar_attributes import Attribute, Outside
 from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt, in_rounds
@@ -122,7 +126,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
     for both in ({identifier, plan.person} - {None}) & named:
         raise UsageError(
             f"{quoted(str(both))} is both an identifier and an attribute",
-            "identifiers are dropped, or published with --keep",
+            "use another column as the attribute: an identifier is dropped",
         )
     own = plan.attributes.get(plan.class_ or "")
     if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
@@ -135,16 +139,20 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         if column.name not in plan.drop:
             dtypes.normal(column.type, column.name)
     for_all = plan.own_gamma() is not None or plan.record_epsilon is not None
+    without: list[str] = []
     for names, own in units(perturbed_columns(schema, plan, identifier), plan).items():
         kind = kind_for(own, plan)
         if kind.takes_gamma and not for_all and own.own_gamma() is None:
-            raise UsageError(
-                f"no gamma is given for {listed(names)}; there is no default, because it is what the "
-                "release gives away",
-                "say --gamma 9, or --rho1 0.05 --rho2 0.5, or --record-epsilon 8",
-            )
+            without += names
         for name in names:
             kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, own, plan))
+    if without:
+        ways = (f"--record-epsilon {e} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})" for e in (1, 2))
+        raise UsageError(
+            f"no gamma is given for {listed(without)}; there is no default, because it is what the release "
+            "gives away",
+            "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} about a record becomes ", ""),
+        )
 
 
 def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, int]:
@@ -183,8 +191,8 @@ def resolve(
     perturbed = perturbed_columns(schema, plan, identifier)
     if not perturbed:
         raise nothing_perturbed()
-    if plan.rare == "refuse":
-        refuse_rare({n: facts[n] for n in undeclared(schema, plan, identifier)}, perturbed)
+    learnt = {n: facts[n] for n in undeclared(schema, plan, identifier)}
+    refuse_rare(learnt, perturbed, plan.rare, "records" if plan.person is None else "persons")
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
     specs, several, beyond = list[Spec](), tuple[Recipe, ...](), dict[str, Any]()
     rounds: Rounds | None = None

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import CALENDAR, is_dated, starts
+from ppdm_cli.facts import FEW
 from ppdm_cli.perturbing import in_order, relative_error, telling
 from ppdm_cli.proposing.looks import Look, Looks
 
 BINS = 10
-FEW = 10
 _NAME = re.compile(
     r"(?i)(?:^|[^a-z])(?:id|nr|no|num|number|key|uuid|guid|pid|mrn|ssn|iban|phone|tel|fall|case|patient|person|"
     r"account|versicherte|kunde|customer|member)(?:$|[^a-z])|(?<=[a-z])(?:ID|Id|Nr|No|_id)$|(?i:patient|person)"

@@ -23,6 +23,7 @@ from ppdm_cli.tables.csv_blocks import opened
 from ppdm_cli.tables.csv_cells import COMMA, dates, has_clock
 from ppdm_cli.tables.csv_header import looks_like_data
 from ppdm_cli.tables.csv_options import CsvOptions
+from ppdm_cli.tables.csv_types import type_of
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.lakes import LOGS, check_plain, logs_above, logs_among
 from ppdm_cli.tables.opening import (
@@ -45,5 +46,5 @@ __all__ = [
     "Writer", "check_plain", "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock",
     "has_numbers", "is_stream", "loaded", "logs_above", "logs_among", "looks_like_data", "normal_schema",
     "normalised", "open_table", "opened", "parts_of", "publish", "rows_per_partition", "sidecar_path", "spool",
-    "stream_format", "suffixes", "unwritable", "writing",
+    "stream_format", "suffixes", "type_of", "unwritable", "writing",
 ]  # fmt: skip

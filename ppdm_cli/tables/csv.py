@@ -36,6 +36,7 @@ from ppdm_cli.tables.csv_cells import COMMA, converted
 from ppdm_cli.tables.csv_header import PAIR_UP, column_names
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.csv_types import (
+    PADDED,
     WIDENING,
     WIDEST,
     Guess,
@@ -180,7 +181,9 @@ class CsvTable:
         self.rows: int | None = None
         self.padded: list[str] = []
         """Columns of digits that begin with a zero somewhere: text, where no type was declared."""
-        if any(n not in known for n in self._names):
+        self.inferred = frozenset(n for n in self._names if n not in known)
+        """Columns whose types the cells decide."""
+        if self.inferred:
             known = self._infer(known)
         self.schema = normal_schema(pa.schema([(n, known[n]) for n in self._names]), name)
 
@@ -316,7 +319,7 @@ class CsvTable:
             whole = [n for n, t in types.items() if pa.types.is_int64(t)]
             if whole and has_padding(block, self._options.separator):
                 texts = self._parse(block, dict.fromkeys(whole, pa.string()))
-                padded = frozenset(n for n in whole if any_fits(texts.column(n), r"^[+-]?0\d"))
+                padded = frozenset(n for n in whole if any_fits(texts.column(n), f"^{PADDED.pattern}"))
         except RowTrouble as trouble:
             return trouble
         return Guess(types, table.num_rows, block, padded)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,6 +31,10 @@ WIDEST = {
 }
 WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
 """Of two types of a family the later one holds the values of both."""
+
+
+PADDED = re.compile(r"[+-]?0\d")
+"""How digits begin that are text, as a postcode is."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,21 @@ def family(kind: pa.DataType) -> str:
 
 def family_of(value: str, decimal: str) -> str:
     """Return what a value would be taken for if it were alone."""
-    cell = '"' + value.replace('"', '""') + '"\n'
-    alone = pacsv.read_csv(
-        pa.py_buffer(cell.encode()),
-        pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=len(cell.encode()) + 1),
+    return family(_inferred([value], decimal))
+
+
+def type_of(values: Sequence[str]) -> pa.DataType:
+    """Return the type that a column of these values would be read as."""
+    kind = _inferred(values, ".")
+    return pa.string() if pa.types.is_int64(kind) and any(map(PADDED.match, values)) else kind
+
+
+def _inferred(values: Sequence[str], decimal: str) -> pa.DataType:
+    cells = "".join('"' + v.replace('"', '""') + '"\n' for v in values).encode()
+    found = pacsv.read_csv(
+        pa.py_buffer(cells),
+        pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=len(cells) + 1),
         pacsv.ParseOptions(newlines_in_values=True),
         pacsv.ConvertOptions(null_values=[], quoted_strings_can_be_null=False, decimal_point=decimal),
     )
-    return family(plain(alone.schema.field("x").type))
+    return plain(found.schema.field("x").type)
