@@ -22,7 +22,7 @@ from ppdm_cli.commands.options import (
     to_option,
     together_settings,
 )
-from ppdm_cli.errors import UsageError, some
+from ppdm_cli.errors import UsageError, some, word
 
 
 @click.command(
@@ -193,8 +193,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--strict",
     is_flag=True,
-    help="Refuse attributes of which nothing can be learnt: the standard error of a value's count exceeds the "
-    "mean count.",
+    help="Refuse attributes of which nothing can be learnt, as the standard error of a count exceeds the mean "
+    "count, and those of which over 95% of the values stay as they are.",
 )
 @click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (uses temporary files).")
 @click.option(
@@ -299,7 +299,7 @@ def _print_json(release: Any) -> None:
 
     done = (
         "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
-        "unlearnable", "padded",
+        "unlearnable", "in_ranges", "unchanged", "crowded", "identifying", "padded",
     )  # fmt: skip
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
     if release.account is not None:
@@ -337,6 +337,27 @@ def _costs(release: Any) -> list[str]:
         found.append(
             f"Nothing can be learnt of {', '.join(release.unlearnable)}: the standard error of a value's count "
             f"exceeds the mean count. For each, {WAY_OUT}."
+        )
+    if release.in_ranges:
+        found.append(
+            f"Only ranges of {', '.join(release.in_ranges)} can be estimated: the standard error of a single "
+            "value's count exceeds the mean count."
+        )
+    if release.unchanged:
+        found.append(
+            f"Warning: over 95% of the values of {', '.join(release.unchanged)} are published unchanged. Use a "
+            "smaller budget, such as --record-epsilon 2."
+        )
+    if release.identifying:
+        drops = " ".join(f"--drop {word(n)}" for n in release.identifying)
+        found.append(
+            f"Warning: {', '.join(release.identifying)} looks like an identifier, and is published unchanged. "
+            f"Leave it out: {drops}."
+        )
+    if release.crowded:
+        found.append(
+            f"Warning: nearly all values of {', '.join(release.crowded)} are in one bin. Use `ppdm plan FILE "
+            "-o plan.toml`, which proposes bins."
         )
     if release.padded:
         found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")

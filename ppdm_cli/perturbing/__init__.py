@@ -95,9 +95,17 @@ class Release(Shown):
     clipped: dict[str, float]
     """Attributes of whose values this share was outside the domain, and moved to its nearest bin or to null."""
     errors: dict[str, float | None]
-    """The standard error to expect of a value's count, over the mean count, by attribute."""
+    """The standard error to expect of a value's count, over the mean count, by attribute; of all copies."""
     unlearnable: list[str]
-    """Attributes of which that is above 1."""
+    """Attributes of which nothing can be told: that is above 1, and ranges are no better."""
+    in_ranges: list[str]
+    """Attributes of which ranges can be told, and single values cannot."""
+    unchanged: list[str]
+    """Attributes of which over 95% of the values are published as they were."""
+    crowded: list[str]
+    """Attributes of which nearly all values are in one bin from the data."""
+    identifying: list[str]
+    """Kept columns that look like identifiers."""
     padded: list[str]
     """Columns of digits that were read as text, because of their leading zeros."""
     shuffled: bool
@@ -171,7 +179,7 @@ def perturb(
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
-            review = Review(table, settled, keep_order, strict, left, clip, earlier is not None)
+            review = Review(table, settled, keep_order, strict, left, clip, earlier is not None, copies)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
         publish(*kept, *shared, *targets)

@@ -1,49 +1,165 @@
 """What a release will tell of each attribute, known before it is made: the error of a count to expect.
 
 The figure is the standard error of a value's estimated count, for even shares, over the mean count. Above 1
-no count can be told from none.
+no count can be told from none. Where neighbours are what is preserved, ranges may be told when values are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from fractions import Fraction
-from math import sqrt
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log, sqrt
 
-from ppdm_cli.channels import Channel, GammaDiagonal
+import numpy as np
+
+from ppdm_cli.arrays import Floats
+from ppdm_cli.channels import Channel, Matrix, Mixture
 from ppdm_cli.errors import RefusedError, listed
+from ppdm_cli.sidecar_recipes import Dealt
 
 MOST_ENTRIES = 1 << 18
 """The most entries of a matrix without closed forms that an error is computed of."""
+UNCHANGED = 0.95
+"""A larger share of values that are published as they were is hardly perturbed."""
 WAY_OUT = "group its values (prefix, mapping), take fewer bins or more gamma, or drop it"
 
 
-def expected_error(channel: Channel, records: int) -> float | None:
-    """Return the relative error to expect of a value's count; None where neighbours are what is preserved."""
-    matrix, spec = channel.matrix, channel.spec
-    large = not matrix.diagonal and matrix.inputs**2 > MOST_ENTRIES
-    if channel.noise is not None or spec is None or "half_width" in spec.options or large or not records:
+@dataclass(frozen=True)
+class Expected:
+    """The errors to expect of an attribute's counts, over the mean count."""
+
+    value: float
+    """Of a single value's count."""
+    range: float
+    """The same, were each value as well told as half of the domain is; where nothing is blurred it is."""
+
+
+def expected_errors(
+    recipes: Sequence[Dealt], records: int, copies: int = 1
+) -> dict[str, Expected | None]:
+    """Return what to expect of each attribute, or of several that are perturbed together."""
+    if len(recipes) == 1:
+        axes = (_alone(c, n) for c in recipes[0].channels for n in _names(c))
+        return {axis.name: _expected([(1.0, axis)], records, copies) for axis in axes}
+    names = dict.fromkeys(n for d in recipes for n in d.attributes)
+    return {n: _expected(_shares(recipes, n), records, copies) for n in names}
+
+
+def _names(channel: Channel) -> Sequence[str]:
+    """Return what a channel is for: a box is for each of its attributes."""
+    return channel.attributes if isinstance(channel.matrix, Mixture) else [channel.name]
+
+
+def _alone(channel: Channel, name: str) -> Channel:
+    axis = channel.marginal([name]) if name in channel.attributes else channel
+    return channel if axis is None else axis
+
+
+def _shares(recipes: Sequence[Dealt], name: str) -> list[tuple[float, Channel]]:
+    """Return which shares of the records publish an attribute value by value, and how, as estimates take them.
+
+    Where not all do these are of the last round that has any.
+    """
+    total = sum(d.weight for d in recipes)
+    axes = [(d, _alone(d.through[name], name)) for d in recipes if name in d.through]
+    axes = [(d, axis) for d, axis in axes if axis.matrix.invertible]
+    last = max((d.round for d, _ in axes), default=0)
+    if len(axes) < len(recipes):
+        axes = [(d, axis) for d, axis in axes if d.round == last]
+    shares, alike = Counter[Hashable](), dict[Hashable, Channel]()
+    for d, axis in axes:
+        law = axis.matrix
+        key = (law.sides, round(log(law.lam), 2)) if isinstance(law, Mixture) else id(law)
+        shares[key] += d.weight
+        alike.setdefault(key, axis)
+    return [(weight / total, alike[key]) for key, weight in shares.items()]
+
+
+def _expected(channels: Sequence[tuple[float, Channel]], records: int, copies: int) -> Expected | None:
+    """Return the errors of an attribute that shares of the records publish by channels; None if unknown."""
+    laws = [(share, channel.matrix) for share, channel in channels if channel.noise is None]
+    if not (laws and records and all(_is_plain(w) or w.inputs**2 <= MOST_ENTRIES for _, w in laws)):
         return None
-    return matrix.expected_error(records) * sqrt(matrix.inputs) / records
+    sampled, domain = sum(share for share, _ in laws), channels[0][1].domain
+    equal = np.full(domain.size, 1 / domain.size)
+    squares = [_square(law, equal) for _, law in laws]
+    # as estimates do, records are weighed by how certain their channel makes equal counts
+    certain = [share / square for (share, _), square in zip(laws, squares, strict=True)]
+    whole = sum(certain)
+    if not whole:
+        return Expected(inf, inf)
+    value = _error(sampled / whole, 1 / domain.size, sampled, records * copies)
+    if not any(law.stop_gain for _, law in laws):
+        return Expected(value, value)
+    half = (np.arange(domain.size) < domain.ordinary // 2).astype(np.float64)
+    seen = [float(law.forward(equal) @ law.scores(half) ** 2) if law.invertible else 0.0 for _, law in laws]
+    weights = [(c / whole) ** 2 / share for c, (share, _) in zip(certain, laws, strict=True)]
+    q = float(half @ equal)
+    square = sampled * sum(w * s for w, s in zip(weights, seen, strict=True))
+    of_half = _error(square, q, sampled, records * copies)
+    return Expected(value, of_half * sqrt((domain.size - 1) * q / (1 - q)))
+
+
+def _square(law: Matrix, equal: Floats) -> float:
+    """Return the mean square of what a record adds to the estimate of a value's share."""
+    if isinstance(law, Mixture) and _is_plain(law):
+        return _square_of(law.lam, law.inputs)
+    return float(law.solve_power(law.forward(equal), 2).mean()) if law.invertible else inf
+
+
+def _error(square: float, share: float, sampled: float, records: float) -> float:
+    """Return the standard error of a share over it, by the mean square of what a record that is seen adds."""
+    variance = square - (sampled + (1 - sampled) * share) * share
+    return sqrt(max(variance, 0.0) / (sampled * records)) / share
+
+
+def _is_plain(law: Matrix) -> bool:
+    """Return whether a value stays, or becomes any at all: then there is a closed form."""
+    return law.diagonal or (isinstance(law, Mixture) and law.invertible and not law.stop_gain)
+
+
+def _square_of(lam: float, N: int) -> float:
+    """Return the mean square where a value is told with chance lam and else becomes any of N."""
+    other = (1 - lam) / (lam * N)
+    return ((1 / lam - other) ** 2 + (N - 1) * other**2) / N
 
 
 def relative_error(gamma: float, N: int, records: int) -> float:
-    """Return the same for the default matrix of so many values."""
-    return GammaDiagonal(Fraction(gamma), N).kang_bound(max(records, 1))
+    """Return the error of a value for the default matrix of so many values."""
+    return _error(_square_of((gamma - 1) / (gamma + N - 1), N), 1 / N, 1.0, max(records, 1))
 
 
-def expected_errors(channels: Iterable[Channel], records: int) -> dict[str, float | None]:
-    return {c.name: expected_error(c, records) for c in channels}
+def unlearnable(errors: Mapping[str, Expected | None]) -> list[str]:
+    """Return the attributes of which neither values nor ranges can be told."""
+    return [n for n, e in errors.items() if e is not None and e.range > 1]
 
 
-def unlearnable(errors: dict[str, float | None]) -> list[str]:
-    """Return the attributes whose counts nobody can tell from none."""
-    return [n for n, e in errors.items() if e is not None and e > 1]
+def in_ranges(errors: Mapping[str, Expected | None]) -> list[str]:
+    """Return the attributes of which ranges can be told, and single values cannot."""
+    return [n for n, e in errors.items() if e is not None and e.range <= 1 < e.value]
 
 
-def refuse_unlearnable(errors: dict[str, float | None]) -> None:
+def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[str]) -> None:
+    """Refuse attributes of which nothing can be learnt, or that are hardly perturbed (--strict)."""
     if useless := unlearnable(errors):
         raise RefusedError(
             f"nothing can be learnt of {listed(useless)}: the standard error of a count exceeds the mean count",
             f"{WAY_OUT}; or leave out --strict",
         )
+    if unchanged:
+        raise RefusedError(
+            f"over {UNCHANGED:.0%} of the values of {listed(unchanged)} would be published unchanged",
+            "use a smaller budget, such as --record-epsilon 2; or leave out --strict",
+        )
+
+
+def unchanged(recipes: Sequence[Dealt]) -> list[str]:
+    """Return what is published as it was in over `UNCHANGED` of all records."""
+    total, shares = sum(d.weight for d in recipes), dict[str, float]()
+    for d in recipes:
+        for axis in (_alone(c, n) for c in d.channels for n in _names(c)):
+            if axis.noise is None:
+                own = axis.matrix.staying * d.weight / total
+                shares[axis.name] = shares.get(axis.name, 0.0) + own
+    return [n for n, share in shares.items() if share > UNCHANGED]

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET
 
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
+from ppdm_cli.facts import FEW
 from ppdm_cli.files import changed
-from ppdm_cli.perturbing.costs import expected_errors, refuse_unlearnable, unlearnable
+from ppdm_cli.perturbing.costs import (
+    Expected,
+    expected_errors,
+    in_ranges,
+    refuse_useless,
+    unchanged,
+    unlearnable,
+)
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
 from ppdm_cli.perturbing.substitution import Checks
@@ -19,6 +28,10 @@ from ppdm_cli.tables import Table
 
 MOST_MOVED = 0.5
 """The most of a column's values that are moved into its domain where only a plan, or --like, says so."""
+CROWDED = 0.95
+"""The share of the values in one bin above which the others are wasted."""
+ALONE = 3
+"""A kept column with a value for fewer rows than this looks like an identifier."""
 
 
 @dataclass
@@ -35,14 +48,15 @@ class Review:
     """Whether this run, and not a plan alone, asks for values outside domains to be moved."""
     like: bool = False
     """Whether the domains are an earlier release's."""
+    copies: int = 1
     checks: Checks = field(default_factory=Checks)
     telling: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows gives away; none where it is not the data's."""
 
-    @property
-    def errors(self) -> dict[str, float | None]:
-        """Return the error to expect of each channel's counts; none where records differ in their channels."""
-        return {} if self.plan.several else expected_errors(self.plan.channels, self.checks.rows)
+    @cached_property
+    def expected(self) -> dict[str, Expected | None]:
+        """Return what to expect of each attribute's counts, once all rows are read."""
+        return expected_errors(self.plan.dealt, self.checks.rows, self.copies)
 
     def judge(self) -> int:
         """Return the number of rows, or refuse."""
@@ -52,7 +66,7 @@ class Review:
         self._check_moved()
         self._check_identifiers()
         if self.strict:
-            refuse_unlearnable(self.errors)
+            refuse_useless(self.expected, unchanged(self.plan.dealt))
         if self.checks.order is not None:
             kept = [a.name for a in self.plan.attributes if a.role == "kept"]
             hidden = [a.name for a in self.plan.attributes if a.role != "kept"]
@@ -78,13 +92,22 @@ class Review:
             "telling_order": self.telling,
             "in_order_of": identifier if ordered else None,
             "clipped": self._shares(self.checks.moved),
-            "errors": self.errors,
-            "unlearnable": unlearnable(self.errors),
+            "errors": {n: None if e is None else e.value for n, e in self.expected.items()},
+            "unlearnable": unlearnable(self.expected),
+            "in_ranges": in_ranges(self.expected),
+            "unchanged": unchanged(self.plan.dealt),
+            "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
+            "identifying": self._identifying(),
             "padded": list(getattr(self.table, "padded", ())),
         }
 
     def _shares(self, counts: Mapping[str, int]) -> dict[str, float]:
         return {n: c / self.checks.values[n] for n, c in sorted(counts.items()) if c}
+
+    def _identifying(self) -> list[str]:
+        """Return the kept columns that look like identifiers: most values are of few records each."""
+        found = self.checks.distinct.items()
+        return [n for n, (rows, distinct) in found if rows > FEW and ALONE * distinct > rows]
 
     def _check_outside(self) -> None:
         for name, outside in self.checks.outside.items():

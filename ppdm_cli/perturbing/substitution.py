@@ -29,6 +29,9 @@ from ppdm_cli.perturbing.withholding import UNDECIDED, Withholder
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.sidecar_recipes import COLUMN
 
+_LOOKED_AT = 1 << 12
+"""So many values of a batch show whether nearly all are in one bin."""
+
 
 @dataclass
 class Outside:
@@ -48,6 +51,10 @@ class Checks:
     outside: dict[str, Outside] = field(default_factory=dict)
     identifiers: list[Addresses] = field(default_factory=list)
     rows: int = 0
+    bins: dict[str, np.ndarray] = field(default_factory=dict)
+    """How many of some values are in each bin that is from the data."""
+    distinct: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """For kept labels and whole numbers the rows of the largest batch, and how many values these have."""
     changed: Counter[str] = field(default_factory=Counter)
     """How many values of each altered attribute are others now."""
     moved: Counter[str] = field(default_factory=Counter)
@@ -71,6 +78,10 @@ class Checks:
                 self.outside[name].count += outside.count
             else:
                 self.outside[name] = outside
+        for name, counts in after.bins.items():
+            self.bins[name] = self.bins.get(name, 0) + counts
+        for name, found in after.distinct.items():
+            self.distinct[name] = max(self.distinct.get(name, found), found)
         self.identifiers.extend(after.identifiers)
         self.rows += after.rows
         for counts in ("changed", "moved", "merged", "values"):
@@ -103,6 +114,7 @@ class Substituter:
         """Take the numbers of rows that are `left_out`, where persons have at most so many."""
         self._plan, self._key, self._identifier = plan, key, identifier
         self._outside = {a.name: a.outside for a in plan.attributes}
+        self._binned = {a.name for a in plan.attributes if a.domain_from == "data" and a.type == "continuous"}
         self._left_out = left_out
         # under a key file too, fresh places: with the same ones two releases could be laid side by side
         places = key if key.origin == "seeded" else Key.fresh()
@@ -138,6 +150,12 @@ class Substituter:
     def _domains(self) -> dict[str, Domain]:
         return {a.name: a.domain for a in self._plan.attributes if a.role == "perturbed"}
 
+    @cached_property
+    def _kept(self) -> list[str]:
+        """Return the kept columns that may be identifiers."""
+        kept = {a.name: a.kind for a in self._plan.attributes if a.role == "kept"}
+        return [n for n, kind in kept.items() if pa.types.is_string(kind) or pa.types.is_integer(kind)]
+
     @property
     def columns(self) -> list[str]:
         """Return the columns that must be read."""
@@ -153,6 +171,7 @@ class Substituter:
         if self._identifier is not None:
             checks.identifiers.append(here)
         compared: dict[str, Codes | pa.Array] = {n: batch.column(n) for n in self.columns}
+        checks.distinct = {n: _distinct(batch.column(n)) for n in self._kept}
         perturbed: dict[str, pa.Array] = {}
         for ready in self._ready:
             perturbed |= self._perturbed(ready, batch, here, checks, compared)
@@ -220,7 +239,15 @@ class Substituter:
             null = bool(not array[row].is_valid)
             checks.outside[name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
+        if name in self._binned:
+            some = codes[:: len(codes) // _LOOKED_AT + 1]
+            checks.bins[name] = np.bincount(some, minlength=domain.size)[: domain.ordinary]
         return codes
+
+
+def _distinct(array: pa.Array) -> tuple[int, int]:
+    values = array.indices if pa.types.is_dictionary(array.type) else array
+    return len(array), pc.count_distinct(values).as_py()
 
 
 def used(array: pa.Array, some: bool = False) -> pa.Array:

@@ -1,0 +1,208 @@
+"""What a release will tell, said before it is published: errors as estimates have them, for all budgets.
+
+The figure is the standard error of a value's count over the mean count, for even shares. It is compared with
+the errors of many releases, and with what `estimate` says of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ppdm_cli import estimate, perturb
+from ppdm_cli.errors import RefusedError
+from ppdm_cli.perturbing import relative_error
+from ppdm_cli.perturbing.costs import expected_errors
+from tests.conftest import Run
+
+OWN: dict[str, Any] = {
+    "age": {"domain": [0, 79], "bins": 8},
+    "pay": {"domain": [0, 99], "bins": 5, "nulls": True},
+    "town": {"domain": "a|b|c|d"},
+    "sex": {"domain": "f|m"},
+}
+
+
+def even(rows: int = 2400, seed: int = 0) -> pl.DataFrame:
+    """Each attribute has its values equally often, and a class is kept beside them."""
+    rng = np.random.default_rng(seed)
+    pay: list[Any] = [10, 30, 50, 70, 90, None]
+    cells = {"age": [*range(5, 80, 10)], "pay": pay, "town": list("abcd"), "sex": list("fm"), "ill": list("ny")}
+    whole = {n: np.array(v * (rows // len(v)), object) for n, v in cells.items()}
+    return pl.DataFrame({n: rng.permutation(v).tolist() for n, v in whole.items()})
+
+
+KEPT: dict[str, Any] = {"attributes": OWN, "keep": ["ill"], "class_": "ill", "keep_order": True}
+DESIGNS: dict[str, dict[str, Any]] = {
+    "gamma": {"gamma": 5},
+    "all at epsilon 2": {"record_epsilon": 2, "publish": "all"},
+    "one at epsilon 1": {"record_epsilon": 1, "publish": 1},
+    "two at epsilon 2": {"record_epsilon": 2, "publish": 2},
+    "three at epsilon 4": {"record_epsilon": 4, "publish": 3},
+    "one box at epsilon 4": {"record_epsilon": 4, "publish": 4},
+    "rounds at epsilon 3": {"record_epsilon": 3, "rounds": 2},
+    "the class in the budget": {"record_epsilon": 3, "publish": 1, "class_in_budget": True, "keep": []},
+    "bands": {"gamma": 3, "matrix": "band"},
+}
+
+
+def ratio(design: dict[str, Any], releases: int) -> tuple[float, int]:
+    """Return the mean squared error over the expected one, of all values, and of how many it is the mean."""
+    data, found = even(), []
+    for seed in range(releases):
+        made = perturb(data, **KEPT | design, seed=seed)
+        for name in OWN:
+            counts = estimate(made.frame, sidecar=made.sidecar, attributes=[name]).frame["estimate"].to_numpy()
+            found.append(np.mean((counts * len(counts) / data.height - 1) ** 2) / made.errors[name] ** 2)
+    return float(np.mean(found)), len(found)
+
+
+@pytest.mark.parametrize("design", [n for n in DESIGNS if "rounds" not in n])
+def test_estimates_miss_by_what_was_expected(design: str) -> None:
+    """A mean of squared errors has a relative standard error below sqrt(2/(N-1)) each: here 4 of them."""
+    found, errors = ratio(DESIGNS[design], 12)
+    assert abs(found - 1) < 4 * np.sqrt(2 * np.mean([1 / 7, 1 / 5, 1 / 3, 1]) / errors)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("design", [n for n in DESIGNS if "rounds" not in n])
+def test_many_estimates_miss_by_what_was_expected(design: str) -> None:
+    """At four standard errors, which an expectation 5% off exceeds."""
+    found, errors = ratio(DESIGNS[design], 330)
+    bound = 4 * np.sqrt(2 * np.mean([1 / 7, 1 / 5, 1 / 3, 1]) / errors)
+    assert abs(found - 1) < bound < 1.05**2 - 1
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_the_expected_error_is_the_one_that_an_estimate_states(design: str) -> None:
+    """Its standard errors are at the estimated shares, which are near even ones of many records."""
+    made = perturb(even(96_000), **KEPT | DESIGNS[design], seed=1)
+    for name in OWN:
+        told = estimate(made.frame, sidecar=made.sidecar, attributes=[name]).frame["std_error"].to_numpy()
+        stated = np.sqrt(np.mean(told**2)) * len(told) / made.sidecar.records
+        shown = made.frame.height / made.frame[name].count()
+        assert made.errors[name] == pytest.approx(stated, rel=0.05 + 0.002 * shown), name
+
+
+def test_records_copies_and_persons_make_the_error_smaller_as_they_should() -> None:
+    design = perturb(even(), **KEPT, record_epsilon=2, publish=2, seed=1).sidecar.dealt
+    small, large = (expected_errors(design, n) for n in (1000, 4000))
+    copied = expected_errors(design, 1000, 4)
+    for name in OWN:
+        assert small[name].value == pytest.approx(2 * large[name].value)
+        assert small[name].range == pytest.approx(2 * copied[name].range)
+    who = even().with_columns(who=pl.Series([f"p{i // 4}" for i in range(2400)]))
+    one = perturb(who, **KEPT, gamma=5, person="who", rows_per_person=1).errors
+    assert one["age"] == pytest.approx(2 * perturb(even(), **KEPT, gamma=5).errors["age"])
+    assert relative_error(5.0, 8, 2400) == pytest.approx(perturb(even(), **KEPT, gamma=5).errors["age"])
+
+
+def wide(rows: int, columns: int) -> pl.DataFrame:
+    rng = np.random.default_rng(4)
+    return pl.DataFrame({f"x{i}": rng.integers(0, 100, rows) for i in range(columns)})
+
+
+LOST: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "a tiny budget of many records": (100_000, 7, {"record_epsilon": 0.1}),
+    "nine of ten attributes": (10_000, 10, {"record_epsilon": 4, "publish": 9, "bins": 5}),
+    "an equal part each": (10_000, 10, {"record_epsilon": 1, "publish": "all"}),
+    "rounds": (3_000, 4, {"record_epsilon": 0.2, "rounds": 2, "class_": "x0", "keep": ["x0"]}),
+    "a gamma": (2_000, 2, {"gamma": 1.05}),
+    "a band": (2_000, 2, {"gamma": 1.05, "matrix": "band"}),
+    "several copies": (2_000, 2, {"gamma": 1.02, "copies": 2}),
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_nothing_to_be_learnt_is_said_and_refused_by_strict(case: str, tmp_path: Path) -> None:
+    rows, columns, asked = LOST[case]
+    data, out = wide(rows, columns), tmp_path / "r.parquet"
+    asked = {"attributes": {f"x{i}": {"domain": [0, 99]} for i in range(columns)}, "keep_order": True} | asked
+    if "rounds" in asked:
+        data, asked["attributes"] = data.with_columns(x0=(pl.col("x0") % 2).cast(pl.String)), {}
+    released = perturb(data, out, **asked, force=True)
+    assert released.unlearnable and min(released.errors[n] for n in released.unlearnable) > 1
+    with pytest.raises(RefusedError, match="nothing can be learnt of 'x"):
+        perturb(data, tmp_path / "s.parquet", **asked, strict=True)
+    assert not (tmp_path / "s.parquet").exists()
+
+
+def test_a_budget_that_serves_ranges_is_said_to_and_not_refused() -> None:
+    own = {f"x{i}": {"domain": [0, 99]} for i in range(10)}
+    made = perturb(
+        wide(20_000, 10), attributes=own, keep_order=True, record_epsilon=1, publish=2, strict=True
+    )
+    assert made.in_ranges == [f"x{i}" for i in range(10)] and not made.unlearnable
+    assert min(made.errors.values()) > 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ({"gamma": 1000}, ["a", "b"]),
+        ({"gamma": 9, "attributes": {"a": {"gamma": 100}}}, ["a"]),
+        ({"record_epsilon": 14, "publish": "all"}, ["a", "b"]),
+        ({"record_epsilon": 4, "publish": 1, "class_": "a", "class_in_budget": True}, []),
+        ({"gamma": 19, "attributes": {"a": {"bins": 2}}}, []),
+    ],
+)
+def test_what_is_hardly_perturbed_is_said_and_refused_by_strict(
+    asked: dict[str, Any], names: list[str]
+) -> None:
+    rng = np.random.default_rng(1)
+    data = pl.DataFrame({"a": rng.choice(["x", "y"], 3000), "b": rng.choice(["u", "v", "w"], 3000)})
+    if "bins" in str(asked):
+        data = data.with_columns(a=pl.Series(rng.uniform(0, 1, 3000)))
+    assert perturb(data, **asked).unchanged == names
+    if names:
+        with pytest.raises(RefusedError, match=r"over 95% of the values of 'a'.*published unchanged"):
+            perturb(data, **asked, strict=True)
+    else:
+        perturb(data, **asked, strict=True)
+
+
+def test_the_report_has_errors_and_warnings(tmp_path: Path, ppdm: Run) -> None:
+    rng = np.random.default_rng(1)
+    cost = np.r_[rng.lognormal(8, 1, 1000), [9e8] * 5]
+    frame = wide(1005, 3).with_columns(id=pl.Series([f"p{i}" for i in range(1005)]), cost=pl.Series(cost))
+    frame.write_parquet(tmp_path / "t.parquet")
+    base = ("perturb", "t.parquet", "-o", "r.parquet", "--force", "--keep", "id", "--shuffle")
+    few = (*base, "--record-epsilon", "0.5")
+    said = " ".join(ppdm(*few).stderr.decode().split())
+    assert " error " in said and "Nothing can be learnt of x0, x1, x2, cost" in said
+    assert "Warning: id looks like an identifier, and is published unchanged. Leave it out: --drop id." in said
+    assert "Warning: nearly all values of cost are in one bin. Use `ppdm plan FILE -o plan.toml`" in said
+    told = json.loads(ppdm(*few, "--json").stdout)
+    assert told["errors"]["x0"] > 1 and told["unlearnable"] == ["x0", "x1", "x2", "cost"]
+    assert told["crowded"] == ["cost"] and told["identifying"] == ["id"] and not told["unchanged"]
+    said = " ".join(ppdm(*base, "--gamma", "1000").stderr.decode().split())
+    assert "Warning: over 95% of the values of x0, x1, x2, cost are published unchanged" in said
+    told = json.loads(ppdm(*base, "--gamma", "1000", "--json").stdout)
+    assert told["unchanged"] == ["x0", "x1", "x2", "cost"]
+    assert "published unchanged" in ppdm(*base, "--gamma", "1000", "--strict", code=4).stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (lambda i: f"p{i}", True),
+        (lambda i: f"p{i // 2}", True),
+        (lambda i: i * 17, True),
+        (lambda i: f"town {i % 40}", False),
+        (lambda i: i % 90, False),
+        (lambda i: i / 7, False),
+    ],
+)
+@pytest.mark.parametrize("parts", [1, 4])
+def test_a_kept_identifier_is_warned_about(cells: Any, found: bool, parts: int) -> None:
+    frame = wide(1200, 2).with_columns(id=pl.Series([cells(i) for i in range(1200)]))
+    rows = 1200 // parts
+    frame = pl.concat([frame[i * rows : (i + 1) * rows] for i in range(parts)], rechunk=False)
+    for budget in ({"gamma": 9}, {"record_epsilon": 1, "publish": 1}):
+        made = perturb(frame, **budget, keep=["id"], shuffle=True)
+        assert made.identifying == ["id"] * found
