@@ -57,7 +57,8 @@ def ratio(design: dict[str, Any], releases: int) -> tuple[float, int]:
     for seed in range(releases):
         made = perturb(data, **KEPT | design, seed=seed)
         for name in OWN:
-            counts = estimate(made.frame, sidecar=made.sidecar, attributes=[name]).frame["estimate"].to_numpy()
+            told = estimate(made.frame, sidecar=made.sidecar, attributes=[name], estimator="inverse")
+            counts = told.frame["estimate"].to_numpy()
             found.append(np.mean((counts * len(counts) / data.height - 1) ** 2) / made.errors[name] ** 2)
     return float(np.mean(found)), len(found)
 
