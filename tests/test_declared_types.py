@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from ppdm_cli import inspection, perturb
 from ppdm_cli.tables import CsvOptions
+from tests.conftest import Run
 
 TYPES: dict[str, tuple[dict[str, Any], list[str], str, str]] = {
     # a declared domain, cells that are in it, a cell of another type, and the type that is declared
@@ -60,3 +63,15 @@ def test_a_type_of_a_table_that_has_types_is_none_from_the_data() -> None:
     frame = pl.DataFrame({"x": [1.5, 2.0, 30.0] * 100, "y": [0, 1, 2] * 100})
     sidecar = perturb(frame, gamma=9, attributes={"x": {"domain": "0:120"}}, keep_order=True).sidecar
     assert sidecar.by_name["x"].domain_from == "declared" and sidecar.by_name["x"].dtype == "double"
+
+
+def test_the_report_says_how_to_declare_a_type_and_that_works(tmp_path: Path, ppdm: Run) -> None:
+    rows = [f"{i % 90},2024-0{i % 9 + 1}-02{' 10:30' * (i == 77)}" for i in range(299)] + ["34.5,2024-01-02"]
+    (tmp_path / "t.csv").write_text("age,seen\n" + "\n".join(rows))
+    base = ("perturb", "t.csv", "-o", "r.csv", "--force", "--gamma", "9", "--shuffle", "--domain", "age=0:120")
+    base += ("--domain", "seen=2024-01-01:2024-12-31")
+    said = " ".join(ppdm(*base).stderr.decode().split())
+    assert "Domains taken from the private data, and published with the sidecar: age, seen." in said
+    (hint,) = re.findall(r"Use (--type .*) to declare it", said)
+    said = " ".join(ppdm(*base, *shlex.split(hint)).stderr.decode().split())
+    assert "private data" not in said and "declare it" not in said

@@ -22,7 +22,7 @@ from ppdm_cli.commands.options import (
     to_option,
     together_settings,
 )
-from ppdm_cli.errors import UsageError, some, word
+from ppdm_cli.errors import UsageError, some
 
 
 @click.command(
@@ -299,7 +299,8 @@ def _print_json(release: Any) -> None:
 
     done = (
         "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
-        "unlearnable", "in_ranges", "unchanged", "crowded", "identifying", "padded",
+        "unlearnable", "in_ranges", "unchanged", "crowded", "identifying", "typed",
+        "padded",
     )  # fmt: skip
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
     if release.account is not None:
@@ -328,46 +329,11 @@ def _done(release: Any) -> list[str]:
     return found
 
 
-def _costs(release: Any) -> list[str]:
-    """Return what the release cannot tell, and what was read as text."""
-    from ppdm_cli.perturbing import WAY_OUT
-
-    found = []
-    if release.unlearnable:
-        found.append(
-            f"Nothing can be learnt of {', '.join(release.unlearnable)}: the standard error of a value's count "
-            f"exceeds the mean count. For each, {WAY_OUT}."
-        )
-    if release.in_ranges:
-        found.append(
-            f"Only ranges of {', '.join(release.in_ranges)} can be estimated: the standard error of a single "
-            "value's count exceeds the mean count."
-        )
-    if release.unchanged:
-        found.append(
-            f"Warning: over 95% of the values of {', '.join(release.unchanged)} are published unchanged. Use a "
-            "smaller budget, such as --record-epsilon 2."
-        )
-    if release.identifying:
-        drops = " ".join(f"--drop {word(n)}" for n in release.identifying)
-        found.append(
-            f"Warning: {', '.join(release.identifying)} looks like an identifier, and is published unchanged. "
-            f"Leave it out: {drops}."
-        )
-    if release.crowded:
-        found.append(
-            f"Warning: nearly all values of {', '.join(release.crowded)} are in one bin. Use `ppdm plan FILE "
-            "-o plan.toml`, which proposes bins."
-        )
-    if release.padded:
-        found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")
-    return found
-
-
 def _report(release: Any, output: Path, asked: str | None) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.channels import DEFAULT, KINDS
     from ppdm_cli.commands import show
+    from ppdm_cli.perturbing import remarks
 
     out = show.console(stderr=True)
     rows = inspection.of_attributes(release.sidecar)
@@ -400,7 +366,7 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
         sentences.append(
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
         )
-    sentences += _costs(release)
+    sentences += remarks(release)
     sentences += _done(release)
     if release.telling_order:
         sentences.append(

@@ -23,7 +23,7 @@ from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
-from ppdm_cli.perturbing.costs import WAY_OUT, relative_error
+from ppdm_cli.perturbing.costs import relative_error
 from ppdm_cli.perturbing.describing import describe
 from ppdm_cli.perturbing.key_file import KeyFile
 from ppdm_cli.perturbing.noise_report import NoiseReport, report
@@ -44,6 +44,7 @@ from ppdm_cli.perturbing.planning import (
     resolved,
     sidecar_of,
 )
+from ppdm_cli.perturbing.release_remarks import remarks
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Substituter
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "QUESTION",
-    "WAY_OUT",
     "AttributePlan",
     "OrderSample",
     "Plan",
@@ -72,6 +72,7 @@ __all__ = [
     "read_reading",
     "read_toml",
     "relative_error",
+    "remarks",
     "telling",
 ]
 
@@ -106,6 +107,8 @@ class Release(Shown):
     """Attributes of which nearly all values are in one bin from the data."""
     identifying: list[str]
     """Kept columns that look like identifiers."""
+    typed: list[str]
+    """Attributes with a declared domain, whose types the cells of a CSV decide."""
     padded: list[str]
     """Columns of digits that were read as text, because of their leading zeros."""
     shuffled: bool

@@ -134,16 +134,13 @@ def resolved(
 def _typed(plan: ResolvedPlan, table: Table, asked: Plan) -> ResolvedPlan:
     """Return the plan, in which a declared domain is from the data where its type is: a cell may decide it."""
     inferred = {n: asked.attributes[n] for n in getattr(table, "inferred", ()) if n in asked.attributes}
-    others = {
-        n
-        for n, own in inferred.items()
-        if own.group is UNSET and declared_type(own) not in (None, table.schema.field(n).type)
-    }
+    perturbed = {n: own for n, own in inferred.items() if n in plan.through and own.group is UNSET}
+    kinds = {n: declared_type(own) for n, own in perturbed.items()}
+    typed = tuple(n for n, kind in kinds.items() if kind not in (None, table.schema.field(n).type))
     attributes = [
-        msgspec.structs.replace(a, domain_from="data") if a.name in others and a.role == "perturbed" else a
-        for a in plan.attributes
+        msgspec.structs.replace(a, domain_from="data") if a.name in typed else a for a in plan.attributes
     ]
-    return replace(plan, attributes=attributes)
+    return replace(plan, attributes=attributes, typed=typed)
 
 
 def in_all_rounds(

@@ -60,6 +60,8 @@ class ResolvedPlan:
     """The recipes, where records differ in them: then there are no `specs`."""
     rounds: Rounds | None = None
     """Where records are dealt to rounds, what the recipes of all of them follow from."""
+    typed: tuple[str, ...] = ()
+    """Attributes with a declared domain, whose types the cells of a CSV decide."""
 
     @property
     def columns(self) -> list[str]:

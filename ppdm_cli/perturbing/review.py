@@ -98,6 +98,7 @@ class Review:
             "unchanged": unchanged(self.plan.dealt),
             "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
             "identifying": self._identifying(),
+            "typed": list(self.plan.typed),
             "padded": list(getattr(self.table, "padded", ())),
         }
 
