@@ -23,6 +23,7 @@ from ppdm_cli.synthetic import generate
 from ppdm_cli.tables import open_table
 from tests.cluster import MISSING, Cluster, running_cluster, wait_for
 from tests.conftest import Run, listing, read_table
+from tests.test_persons import visits
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on a cluster"),
@@ -383,3 +384,17 @@ def test_what_is_lost_is_done_again_and_is_the_same(
     assert sorted(p.name for p in data.iterdir() if p.name.startswith(".")) == []
     events = b"".join(text for place, text in cluster.told() if place.startswith("events"))
     assert b"SparkListenerExecutorRemoved" in events
+
+
+def test_what_is_rare_is_counted_in_persons(tmp_path: Path, ppdm: Run, spark: Callable[..., Any]) -> None:
+    """A code of one person in many parts is rare; rows that are left out of ten persons' say nothing."""
+    (tmp_path / "visits").mkdir()
+    frame = visits().filter(pl.col("who") != "p0")
+    for i in range(4):
+        frame[i * 503 : (i + 1) * 503].write_parquet(tmp_path / "visits" / f"{i}.parquet", row_group_size=100)
+    line = "perturb visits -o {} --gamma 9 --person who --rows-per-person 2 --seed 1 --keep-order"
+    assert "fewer than 10 persons: 'code' (1 of 4)" in spark(line.format("r"), code=4).stderr.decode()
+    spark(f"{line.format('many')} --rare merge")
+    ppdm(*shlex.split(f"{line.format('one.parquet')} --rare merge"))
+    assert whole(tmp_path / "one.parquet").equals(whole(tmp_path / "many"))
+    assert sidecar(tmp_path / "one.parquet") == sidecar(tmp_path / "many")

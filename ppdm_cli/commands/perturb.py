@@ -185,7 +185,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--rare",
     type=click.Choice(["refuse", "merge", "publish"]),
-    help="What to do with categories that occur in fewer than 10 records.  [default: refuse]",
+    help="What to do with categories of fewer than 10 records, or persons with --person. Identifiers are refused "
+    "anyway.  [default: refuse]",
 )
 @click.option(
     "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."

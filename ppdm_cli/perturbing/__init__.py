@@ -171,8 +171,7 @@ def perturb(
         csv = csv_options(csv, asked, earlier, id)
         table = _grouped(data, csv, from_, asked, earlier, bool(id and shuffle))
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
-        check(table, asked, earlier, id)
-        stays, out, left = _published(table, key, asked, id)
+        stays, out, left = _published(table, key, asked, earlier, id)
         settled = resolved(table, asked, earlier, id, stays)
         publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
@@ -219,9 +218,10 @@ def _sidecars(
 
 
 def _published(
-    table: Table, key: Key, asked: Plan, identifier: str | None
+    table: Table, key: Key, asked: Plan, earlier: Sidecar | None, identifier: str | None
 ) -> tuple[Published | None, Any, int]:
-    """Return which rows are published, where a promise is for persons; what others there are, and how many."""
+    """Check what is asked; return which rows are published, if not all are, the others, and their number."""
+    check(table, asked, earlier, identifier)
     if asked.person is None or asked.rows_per_person is None:
         return None, None, 0
     out = left_out(table, key, asked.person, asked.rows_per_person, identifier)

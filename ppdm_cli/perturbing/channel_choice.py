@@ -7,15 +7,20 @@ the attribute itself; labels have no order at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
+from math import exp
 
 from msgspec import UnsetType
 
 from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Request, Spec
 from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.errors import RefusedError
+from ppdm_cli.errors import RefusedError, UsageError, listed
+from ppdm_cli.inspection import PRIOR
+from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.privacy import worst_posterior
 
 
 def in_order(domain: Domain, own: AttributePlan) -> bool:
@@ -50,3 +55,13 @@ def chosen(
         if kind is DEFAULT:
             raise
         return DEFAULT.asked(name, domain, asked)  # asked for all, a kind goes to those that can have it
+
+
+def without_gamma(names: Iterable[str]) -> UsageError:
+    """Return the error of columns without a gamma: the budgets to choose from, the safest first."""
+    ways = (f"--record-epsilon {e} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})" for e in (1, 2))
+    return UsageError(
+        f"no gamma is given for {listed(names)}; there is no default, because it is what the release gives "
+        "away",
+        "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} about a record becomes ", ""),
+    )

@@ -23,18 +23,15 @@ from ppdm_cli.channels import Beyond, Channel, Spec
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
-from ppdm_cli.inspection import PRIOR
 from ppdm_cli.joint import Tells
-from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
-from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request
+from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request, without_gamma
 from ppdm_cli.perturbing.domain_from_data import ResolvedDomain, declared, from_data
 from ppdm_cli.perturbing.keys import attribute_facts
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.publishing import Publisher, digested, few
 from ppdm_cli.perturbing.rare import refuse_rare
 from ppdm_cli.perturbing.rounds import Rounds
-from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy
 from ppdm_cli.sidecar_attributes import Attribute, Outside
 from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt, in_rounds
@@ -149,12 +146,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         for name in names:
             kind.check(name, dtypes.normal(schema.field(name).type, name), request(None, own, plan))
     if without:
-        ways = (f"--record-epsilon {e} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})" for e in (1, 2))
-        raise UsageError(
-            f"no gamma is given for {listed(without)}; there is no default, because it is what the release "
-            "gives away",
-            "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} about a record becomes ", ""),
-        )
+        raise without_gamma(without)
 
 
 def undeclared(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, int]:

@@ -78,8 +78,8 @@ class Checks:
                 self.outside[name].count += outside.count
             else:
                 self.outside[name] = outside
-        for name, counts in after.bins.items():
-            self.bins[name] = self.bins.get(name, 0) + counts
+        for name, own in after.bins.items():
+            self.bins[name] = self.bins.get(name, 0) + own
         for name, found in after.distinct.items():
             self.distinct[name] = max(self.distinct.get(name, found), found)
         self.identifiers.extend(after.identifiers)
