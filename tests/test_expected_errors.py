@@ -133,6 +133,12 @@ def test_nothing_to_be_learnt_is_said_and_refused_by_strict(case: str, tmp_path:
     assert not (tmp_path / "s.parquet").exists()
 
 
+def test_one_box_for_all_has_an_error_of_each_and_shows_the_largest() -> None:
+    made = perturb(even(), **KEPT, record_epsilon=4, publish=4)
+    assert {*made.errors} == {*OWN} and not made.sidecar.withholding
+    assert made.error(" x ".join(OWN)) == max(made.errors.values())
+
+
 def test_a_budget_that_serves_ranges_is_said_to_and_not_refused() -> None:
     own = {f"x{i}": {"domain": [0, 99]} for i in range(10)}
     made = perturb(

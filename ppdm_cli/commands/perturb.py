@@ -185,8 +185,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--rare",
     type=click.Choice(["refuse", "merge", "publish"]),
-    help="What to do with categories of fewer than 10 records, or persons with --person. Identifiers are refused "
-    "anyway.  [default: refuse]",
+    help="What to do with categories of fewer than 10 records, or persons with --person. Identifiers are "
+    "refused anyway.  [default: refuse]",
 )
 @click.option(
     "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."
@@ -349,7 +349,7 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
             *["error"] * bool(release.errors),
         ]
         for row in rows:
-            row["error"] = release.errors.get(row["attribute"])
+            row["error"] = release.error(row["attribute"])
     records = release.sidecar.records if release.sidecar.records is not None else "All"
     copy = release.sidecar.copy
     of_copies = f", in {copy.of} copies" if copy else ""

@@ -119,6 +119,12 @@ class Release(Shown):
     account: Account | None = None
     """What the ledger says of these people, with this release."""
 
+    def error(self, name: str) -> float | None:
+        """Return the error of an attribute, or of several in one channel: the largest of theirs."""
+        channels = [] if self.sidecar.withholding else self.sidecar.channels
+        parts = [n for c in channels if c.name == name for n in c.attributes]
+        return max((e for n in (name, *parts) if (e := self.errors.get(n)) is not None), default=None)
+
     def _words(self) -> list[str]:
         return self.sidecar._words()
 
