@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from decimal import Decimal
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,11 @@ from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError
+from ppdm_cli.perturbing import Plan
+from ppdm_cli.proposing import budgets_of
+from ppdm_cli.proposing.advice import Advice
 from ppdm_cli.proposing.dialect import dialect_of, encoding_of, sniff
+from ppdm_cli.proposing.looks import Look
 from tests.conftest import Run, people
 from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
 from tests.made_exports import Made, made_export
@@ -115,6 +121,68 @@ def test_a_plan_does_not_change_with_values_or_counts(tmp_path: Path) -> None:
     assert len(texts) == 1
     (tmp_path / "export.csv").write_bytes(export(3000).replace(b";Y;", b";012;").replace(b";N;", b";0;"))
     assert plan(tmp_path / "export.csv").text not in texts, "the test of the test"
+
+
+# -- the figures of a budget
+
+PRIVACY = (
+    {"record_epsilon": 4},
+    {"record_epsilon": 0.1},
+    {"record_epsilon": 20},
+    {"rho1": 0.05, "rho2": 0.5},
+    {"rho1": 0.03, "rho2": 0.0301},
+    {"gamma": 9.1},
+    {"gamma": "1.00123"},
+)
+
+
+@pytest.mark.parametrize("privacy", PRIVACY, ids=str)
+def test_a_plan_keeps_each_kind_of_privacy_on_messy_tables(privacy: dict[str, Any], tmp_path: Path) -> None:
+    for number, data in enumerate((export(1500), made_export(5).data, made_export(11).data)):
+        table, file = tmp_path / f"{number}.csv", tmp_path / f"{number}.toml"
+        table.write_bytes(data)
+        proposal = plan(table, file, **privacy)
+        text = file.read_text("utf-8").replace('person = "?"', 'person = ""').replace('"?"', '"0:20000"')
+        file.write_text(text, "utf-8")
+        promised = perturb(table, plan=file).sidecar.privacy
+        if "record_epsilon" in privacy:
+            epsilon = privacy["record_epsilon"]
+            assert 0.98 * epsilon < promised.perturbed_epsilon <= epsilon
+            assert [b["record_epsilon"] for b in proposal.budgets] == [epsilon]
+            assert f"epsilon {epsilon:g}" in " ".join(proposal.sentences)
+        else:
+            promise = proposal.budgets[0]["record_epsilon"]
+            assert promise == pytest.approx(promised.perturbed_epsilon, rel=1e-3, abs=1e-4)
+
+
+def advice(sizes: list[int]) -> list[Advice]:
+    """Columns of so many values, half of them in order."""
+    many = Look(500, 0, 0, 0, 1, np.arange(20, dtype=np.uint64), np.ones(20, np.int64))
+    return [Advice(f"a{i}", "int64", many if i % 2 else None, N=N) for i, N in enumerate(sizes)]
+
+
+def check_figures(sizes: list[int], records: int, asked: Plan) -> None:
+    for row in budgets_of(advice(sizes), records, asked):
+        assert row["record_epsilon"] > 0 and 0 < row["record_becomes"] <= 1
+        assert len(row["errors"]) == len(sizes) and all(e > 0 for e in row["errors"].values())
+        assert row["unlearnable"] == [n for n, e in row["errors"].items() if e > 1]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.integers(2, 1000), min_size=1, max_size=9), st.floats(0.1, 20), st.integers(1, 10**7))
+def test_figures_of_gammas_are_there_for_all_sizes(sizes: list[int], epsilon: float, records: int) -> None:
+    """A gamma that is derived from beliefs is rounded down, so no exact draw lacks room for it."""
+    rho2 = 0.05 * exp(epsilon) / (0.95 + 0.05 * exp(epsilon))
+    check_figures(sizes, records, Plan(rho1=0.05, rho2=rho2))
+    check_figures(sizes, records, Plan(gamma=Decimal(f"{exp(epsilon):.6g}")))
+    check_figures(sizes, records, Plan())
+
+
+@pytest.mark.parametrize("times", [1, 12, 50])
+@pytest.mark.parametrize("epsilon", [0.1, 4, 20])
+@pytest.mark.parametrize("sizes", [[1000, 2], [313, 10]])
+def test_figures_of_a_budget_are_there_for_all_sizes(sizes: list[int], epsilon: float, times: int) -> None:
+    check_figures(sizes * times, 500, Plan(record_epsilon=epsilon))
 
 
 # -- sixty made-up exports

@@ -18,7 +18,7 @@ from ppdm_cli.channels.box import Box, BoxSpec
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.copies import together
 from ppdm_cli.channels.dense import DenseSpec
-from ppdm_cli.channels.exact_draw import checked_gamma, uniform_below_wide
+from ppdm_cli.channels.exact_draw import checked_gamma, rounded_down, uniform_below_wide
 from ppdm_cli.channels.explicit import Written
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
 from ppdm_cli.channels.half_widths import best_widths, information
@@ -68,6 +68,7 @@ __all__ = [
     "left_inverse",
     "likeliest",
     "register",
+    "rounded_down",
     "schemes",
     "together",
     "uniform_below_wide",

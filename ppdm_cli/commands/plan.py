@@ -63,15 +63,15 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
         return
     out = show.console(stderr=True)
     if done.columns:
-        gammas = [f"{b['gamma']:g}" for b in done.budgets]
+        budgets = [b["at"] for b in done.budgets]
         show.table(
             out,
             f"Private, of {done.records} records: not for publication",
-            ["column", "type", "values", "no value", "proposal", "N", *(f"error at {g}" for g in gammas)],
+            ["column", "type", "values", "no value", "proposal", "N", *(f"error at {b}" for b in budgets)],
             [
                 [
                     c["column"], c["type"], _about(c), c["without_value"], c["proposal"], c["N"],
-                    *(show.share(c["errors"][g]) for g in gammas),
+                    *(show.share(c["errors"][b]) for b in budgets),
                 ]
                 for c in done.columns
             ],

@@ -44,6 +44,7 @@ from ppdm_cli.perturbing.planning import (
     resolved,
     sidecar_of,
 )
+from ppdm_cli.perturbing.publishing import chosen_number
 from ppdm_cli.perturbing.release_remarks import remarks
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.review import Review
@@ -65,6 +66,7 @@ __all__ = [
     "OrderSample",
     "Plan",
     "Release",
+    "chosen_number",
     "describe",
     "in_order",
     "perturb",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from math import inf, log, sqrt
 
 import numpy as np
@@ -125,8 +126,9 @@ def _square_of(lam: float, N: int) -> float:
     return ((1 / lam - other) ** 2 + (N - 1) * other**2) / N
 
 
-def relative_error(gamma: float, N: int, records: int) -> float:
+def relative_error(gamma: float | Decimal, N: int, records: int) -> float:
     """Return the error of a value for the default matrix of so many values."""
+    gamma = float(gamma)
     return _error(_square_of((gamma - 1) / (gamma + N - 1), N), 1 / N, 1.0, max(records, 1))
 
 

@@ -91,6 +91,13 @@ def check_publishing(plan: Plan) -> None:
         )
 
 
+def chosen_number(setting: Setting) -> int:
+    """Return how many attributes a record publishes under `--publish auto`."""
+    k, q = recommended(setting).k, len(setting.sizes)
+    assert k is not None
+    return next(n for n in range(k, 0, -1) if comb(q, n) <= MOST_RECIPES or n == 1)
+
+
 @dataclass(frozen=True, eq=False)
 class Publisher:
     """What any recipe follows from, besides which attributes it publishes."""
@@ -144,9 +151,7 @@ class Publisher:
         names, riding = self.names, self.riding
         sizes = tuple((self.known[n][0].size, self.known[n][1]) for n in names)
         labels = self.known[riding[0]][0].size if riding else 0
-        k = recommended(Setting(self.epsilon, records, sizes, labels)).k
-        assert k is not None
-        return next(n for n in range(k, 0, -1) if comb(len(names), n) <= MOST_RECIPES or n == 1)
+        return chosen_number(Setting(self.epsilon, records, sizes, labels))
 
     def recipes(self, sets: Sequence[Sequence[str]]) -> list[Recipe]:
         """Return recipes of one weight: a family, where the sets are all of some attributes and alike."""

@@ -10,24 +10,26 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import exp, log
+from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from ppdm_cli import dtypes
+from ppdm_cli.channels import rounded_down
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR
 from ppdm_cli.percentages import at_most, up
-from ppdm_cli.perturbing import Plan, questions, relative_error
+from ppdm_cli.perturbing import Plan, chosen_number, questions, relative_error
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
-from ppdm_cli.proposing.advice import Advice, advised, determined
+from ppdm_cli.proposing.advice import BINS, Advice, advised, determined
 from ppdm_cli.proposing.dialect import Dialect, sniff
 from ppdm_cli.proposing.looks import looks_of
 from ppdm_cli.proposing.texts import TOKENS, Written, cells_of, figures, written
 from ppdm_cli.proposing.toml import written_plan
+from ppdm_cli.record_design import Design, Setting
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
 from ppdm_cli.tables import CsvOptions, Target, format_of, is_stream, open_table, parts_of, publish
@@ -129,21 +131,20 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     looks = looks_of(table, names) if names else None
     if looks is None:
         raise DataError(f"{quoted(table.name)} has no records, or no column that can be read", "see the table")
-    gamma = asked.own_gamma()
-    found, order = advised(table.schema, looks, None if gamma is None else float(gamma), unreadable)
+    found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
     written_as: dict[str, Any] = {}
     if dialect is not None:
         written_as = {"delimiter": options.delimiter, "encoding": options.encoding}
         written_as |= {} if options.header is not False else {"header": False}
     text = written_plan(found, privacy, bool(order), written_as, types)
     records = looks.sample.seen
-    budgets = _budgets(found, records, asked)
+    budgets = budgets_of(found, records, asked)
     pairs = determined(found, looks)
     return Proposal(
         text,
         [_figures(a, types.get(a.name), budgets) for a in found],
         budgets,
-        _sentences(found, types, dialect, order, pairs, first_rows, budgets),
+        _sentences(found, types, dialect, order, pairs, first_rows, budgets, records),
         records,
         dialect,
         first_rows,
@@ -202,31 +203,50 @@ def _figures(one: Advice, read: Written | None, budgets: list[dict[str, Any]]) -
         "proposal": f"drop: {one.drop}" if one.drop else ", ".join(f"{k}={v}" for k, v in one.settings.items()),
         "notes": [*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
         "N": None if one.drop else one.N,
-        "errors": {f"{b['gamma']:g}": b["errors"].get(one.name) for b in budgets},
+        "errors": {b["at"]: b["errors"].get(one.name) for b in budgets},
     }
 
 
-def _budgets(found: list[Advice], records: int, asked: Plan) -> list[dict[str, Any]]:
-    """Return what gammas promise and leave to be learnt: the one that is given, or three."""
-    sizes = {a.name: a.N for a in found if not a.drop and a.N is not None and a.N >= 2}
+def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[dict[str, Any]]:
+    """Return what gammas promise and leave to be learned: the one that is given, or three; or a budget."""
+    taking_part = [a for a in found if not a.drop and a.N is not None and a.N >= 2]
+    sizes = {a.name: a.N for a in taking_part if a.N is not None}
+    if asked.record_epsilon is not None:
+        return [_budget_of_record(taking_part, sizes, records, asked.record_epsilon)]
     gamma = asked.own_gamma()
-    if gamma is None and asked.record_epsilon is not None:
-        gamma = exp(min(asked.record_epsilon / max(len(sizes), 1), 700.0))
     rows = []
-    for g in BUDGETS if gamma is None else (float(gamma),):
-        epsilon = log(g) * sum(not a.drop and (a.N is None or a.N >= 2) for a in found)
+    attributes = sum(not a.drop and (a.N is None or a.N >= 2) for a in found)
+    for g in BUDGETS if gamma is None else (gamma,):
+        shown = float(rounded_down(g, 2))
         errors = {n: relative_error(g, N, records) for n, N in sizes.items()}
-        rows.append(
-            {
-                "gamma": g,
-                "alone_becomes": None if asked.record_epsilon is not None else worst_posterior(g, PRIOR),
-                "record_epsilon": epsilon,
-                "record_becomes": believed_after(epsilon, PRIOR),
-                "errors": errors,
-                "unlearnable": [n for n, e in errors.items() if e > 1],
-            }
-        )
+        rows.append(_row(f"{shown:g}", shown, log(shown) * attributes, errors))
     return rows
+
+
+def _budget_of_record(
+    found: Sequence[Advice], sizes: Mapping[str, int], records: int, epsilon: float
+) -> dict[str, Any]:
+    """Return what a budget for the record leaves to be learned, as `--publish auto` would spend it."""
+    row = _row(f"epsilon {epsilon:g}", None, epsilon, {})
+    if not sizes:
+        return row
+    ordered = [a.look is not None and a.look.values > BINS and "other" not in a.settings for a in found]
+    setting = Setting(epsilon, max(records, 1), tuple(zip(sizes.values(), ordered, strict=True)))
+    design = Design(setting, chosen_number(setting))
+    errors = {n: sqrt((N - 1) / design.of_one) for n, N in sizes.items()}
+    return _row(row["at"], None, epsilon, errors) | {"publish": design.k, "clean_single": design.of_one}
+
+
+def _row(at: str, gamma: float | None, epsilon: float, errors: dict[str, float]) -> dict[str, Any]:
+    return {
+        "at": at,
+        "gamma": gamma,
+        "alone_becomes": None if gamma is None else worst_posterior(gamma, PRIOR),
+        "record_epsilon": epsilon,
+        "record_becomes": believed_after(epsilon, PRIOR),
+        "errors": errors,
+        "unlearnable": [n for n, e in errors.items() if e > 1],
+    }
 
 
 def _sentences(
@@ -237,6 +257,7 @@ def _sentences(
     pairs: list[tuple[str, str]],
     first_rows: Mapping[str, Mapping[str, int]],
     budgets: list[dict[str, Any]],
+    records: int,
 ) -> list[str]:
     lines = [f"{d[0].upper()}{d[1:]}." for d in (dialect.doubts if dialect else ())]
     lines += [f"{n}: {w.doubt}." for n, w in types.items() if w.doubt and n not in first_rows]
@@ -263,12 +284,19 @@ def _sentences(
         shown = "; ".join(f"{quoted(a)} gives away {quoted(b)}" for a, b in pairs[:12])
         more = f", and {len(pairs) - 12} pairs more" if len(pairs) > 12 else ""
         lines.append(f"Columns that determine others, so that keeping one tells the other: {shown}{more}.")
-    for row in budgets:
-        one = row["alone_becomes"]
-        alone = "" if one is None else f", and at most {at_most(one)} sure after one attribute alone"
-        useless = f"; nothing can be learnt of {listed(row['unlearnable'])}" if row["unlearnable"] else ""
-        lines.append(
-            f"At gamma {up(row['gamma']):.4g} (epsilon {up(row['record_epsilon']):.4g} for a record): "
-            f"{limit(row['record_becomes'], PRIOR, 'the whole record')}{alone}{useless}."
+    return lines + [_promise(row, records) for row in budgets]
+
+
+def _promise(row: Mapping[str, Any], records: int) -> str:
+    """Return what a budget promises, and what it leaves to be learned."""
+    epsilon, one = f"epsilon {up(row['record_epsilon']):.4g} for a record", row["alone_becomes"]
+    at = epsilon if one is None else f"gamma {up(row['gamma']):.4g} ({epsilon})"
+    alone = "" if one is None else f", and at most {at_most(one)} sure after one attribute alone"
+    spent = ""
+    if "publish" in row:
+        spent = (
+            f". Each record publishes {row['publish']} of its {counted(len(row['errors']), 'attribute')}: for "
+            f"one attribute, {records:,} records are worth at most {row['clean_single']:,.0f} unperturbed ones"
         )
-    return lines
+    useless = f"; nothing can be learnt of {listed(row['unlearnable'])}" if row["unlearnable"] else ""
+    return f"At {at}: {limit(row['record_becomes'], PRIOR, 'the whole record')}{alone}{spent}{useless}."

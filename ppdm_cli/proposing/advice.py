@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ class Advice:
 
 
 def advised(
-    schema: pa.Schema, looks: Looks, gamma: float | None, unreadable: list[str]
+    schema: pa.Schema, looks: Looks, gamma: float | Decimal | None, unreadable: list[str]
 ) -> tuple[list[Advice], list[str]]:
     """Return what is proposed for each column, and those whose order of rows tells."""
     _, columns = looks.sample.columns()
@@ -71,7 +72,9 @@ def advised(
     return found, _telling(found, looks)
 
 
-def _judge(one: Advice, kind: pa.DataType, look: Look, column: pa.Array, gamma: float) -> None:
+def _judge(
+    one: Advice, kind: pa.DataType, look: Look, column: pa.Array, gamma: float | Decimal
+) -> None:
     common = look.common if look.exact else look.values
     if look.nulls == look.rows:
         one.drop = "without any value"
@@ -119,7 +122,7 @@ def _share(column: pa.Array, pattern: str) -> float:
     return float(pc.mean(pc.match_substring_regex(told, pattern)).as_py() or 0.0) if len(told) else 0.0
 
 
-def _judge_text(one: Advice, look: Look, column: pa.Array, gamma: float) -> None:
+def _judge_text(one: Advice, look: Look, column: pa.Array, gamma: float | Decimal) -> None:
     N = look.common + 1
     if look.pooled > POOLED or not look.exact or relative_error(gamma, N + 1, look.rows) > USELESS:
         if _share(column, _CODE) <= 0.9:
