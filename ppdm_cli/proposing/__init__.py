@@ -27,7 +27,7 @@ from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.proposing.advice import BINS, Advice, advised, determined
 from ppdm_cli.proposing.dialect import Dialect, sniff
 from ppdm_cli.proposing.looks import looks_of
-from ppdm_cli.proposing.texts import TOKENS, Written, cells_of, figures, written
+from ppdm_cli.proposing.texts import TOKENS, Cells, Written, cells_of, figures, written
 from ppdm_cli.proposing.toml import written_plan
 from ppdm_cli.record_design import Design, Setting
 from ppdm_cli.releases import is_promised
@@ -107,9 +107,12 @@ def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
         for n, t in csv.types.items()
         if isinstance(t, pa.DataType)
     ]
-    types = {a.name: Written(a.kind) for a in found}
-    written_as = {"delimiter": csv.separator, "encoding": csv.encoding}
-    text = written_plan(found, privacy, True, written_as, types)
+    types = {
+        n: written(Cells(), csv.decimal == ",", (), t, csv.formats.get(n, ()))
+        for n, t in csv.types.items()
+        if isinstance(t, pa.DataType)
+    }
+    text = written_plan(found, privacy, True, _written_as(csv.laid_over({"nulls": TOKENS})), types)
     return Proposal(text, [], [], ["The domain of each column is a question: declare it."], 0)
 
 
@@ -132,11 +135,9 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     if looks is None:
         raise DataError(f"{quoted(table.name)} has no records, or no column that can be read", "see the table")
     found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
-    written_as: dict[str, Any] = {}
-    if dialect is not None:
-        written_as = {"delimiter": options.delimiter, "encoding": options.encoding}
-        written_as |= {} if options.header is not False else {"header": False}
-    text = written_plan(found, privacy, bool(order), written_as, types)
+    text = written_plan(
+        found, privacy, bool(order), {} if dialect is None else _written_as(options), types
+    )
     records = looks.sample.seen
     budgets = budgets_of(found, records, asked)
     pairs = determined(found, looks)
@@ -151,6 +152,14 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     )
 
 
+def _written_as(options: CsvOptions) -> dict[str, Any]:
+    """Return how a CSV is read, as a plan writes it; the spellings of null come last."""
+    found: dict[str, Any] = {"delimiter": options.separator, "encoding": options.encoding}
+    found |= {"decimal": ","} if options.decimal == "," else {}
+    found |= {"header": options.header} if options.header is not None else {}
+    return found | {"null": [n for n in options.nulls if n]}
+
+
 def _read_as_text(
     paths: Any, parts: Sequence[Path], csv: CsvOptions
 ) -> tuple[Dialect, dict[str, Written], dict[str, dict[str, int]], CsvOptions]:
@@ -160,23 +169,25 @@ def _read_as_text(
     if not dialect.header:
         found["header"] = False
     options = csv.laid_over(found | {"nulls": TOKENS})
-    header = options.header
-    plain = CsvOptions(options.delimiter, options.encoding, TOKENS, header=header, only=frozenset())
-    cells = cells_of(open_table(list(paths), csv=plain))
+    nulls, header = options.nulls, options.header
+    plain = CsvOptions(options.delimiter, options.encoding, nulls, header=header, only=frozenset())
+    cells = cells_of(open_table(list(paths), csv=plain), nulls)
     comma = options.decimal == "," or any(
         c.counts["comma"] == c.counts["cells"] > c.counts["point"] for c in cells.values()
     )
-    types = {n: written(c, comma) for n, c in cells.items()}
-    types |= {n: Written(str(t)) for n, t in csv.types.items() if n in types}
+    declared = {n: t for n, t in csv.types.items() if isinstance(t, pa.DataType)}
+    types = {
+        n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()
+    }
     options = options.laid_over(
         {
             "types": {n: w.type for n, w in types.items()},
             "formats": {n: w.formats for n, w in types.items() if w.formats},
-            "decimals": {n: "," for n, w in types.items() if w.comma},
+            "decimals": {n: w.mark for n, w in types.items() if w.mark},
             "nulls_of": {n: w.nulls for n, w in types.items() if w.nulls},
         }
     )
-    several = {n: w.formats for n, w in types.items() if len(w.formats) > 1}
+    several = {n: w.formats for n, w in types.items() if len(w.formats) > 1 and n not in csv.formats}
     return dialect, types, figures(cells, several), options
 
 

@@ -7,7 +7,9 @@ a fixed list of types, marks and formats; no cell is kept.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -53,37 +55,32 @@ class Written:
     """What a column's cells are, out of fixed lists."""
 
     type: str
-    comma: bool = False
+    mark: str = ""
+    """The decimal mark, of fractions."""
     formats: tuple[str, ...] = ()
-    coded: bool = False
-    """Whether the usual numbers for no value stand for none here."""
     padded: bool = False
-    quoted: bool = False
-    """Whether what is commonly written for no value is in quotes."""
     doubt: str = ""
-
-    @property
-    def nulls(self) -> tuple[str, ...]:
-        """Return the cells that mean null in this column, besides those that do in every one."""
-        return (*(TOKENS if self.quoted else ()), *(CODES if self.coded else ()))
+    nulls: tuple[str, ...] = ()
+    """The cells that mean null in this column, besides those that do in every one."""
 
 
-def cells_of(table: Table) -> dict[str, Cells]:
-    """Return how the cells of each column of a table of text are written."""
-    return fold(table, _seen, _merged, doing="reading") or {n: Cells() for n in table.schema.names}
+def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
+    """Return how the cells of each column of a table of text are written; `nulls` are the spellings of null."""
+    found = fold(table, partial(_seen, nulls), _merged, doing="reading")
+    return found or {n: Cells() for n in table.schema.names}
 
 
 def _merged(a: dict[str, Cells], b: dict[str, Cells]) -> dict[str, Cells]:
     return {n: a[n].merge(b[n]) for n in a}
 
 
-def _seen(batch: Batch) -> dict[str, Cells]:
-    return {n: seen(batch.column(n), batch.first_row) for n in batch.columns.schema.names}
+def _seen(nulls: Sequence[str], batch: Batch) -> dict[str, Cells]:
+    return {n: seen(batch.column(n), nulls, batch.first_row) for n in batch.columns.schema.names}
 
 
-def seen(text: pa.Array, first_row: int = 0) -> Cells:
-    """Count how cells are written; null aside, and what is commonly written for it, which is in quotes here."""
-    quoted = pc.is_in(text, value_set=pa.array(TOKENS))
+def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
+    """Count how cells are written; null aside, and what is written for it, which is in quotes here."""
+    quoted = pc.is_in(text, value_set=pa.array(nulls))
     told = pc.and_(pc.is_valid(text), pc.invert(quoted))
     rows = np.flatnonzero(told.to_numpy(zero_copy_only=False)) + first_row
     text = pc.utf8_trim_whitespace(text.filter(told))
@@ -161,22 +158,49 @@ def _true(fits: pa.Array) -> int:
     return int(pc.sum(fits).as_py() or 0)
 
 
-def written(cells: Cells, comma_elsewhere: bool) -> Written:
-    """Return what a column's cells are; `comma_elsewhere`: another column's numbers surely have a comma."""
-    return replace(_written(cells, comma_elsewhere), quoted=cells.counts["quoted"] > 0)
+def written(
+    cells: Cells, comma_elsewhere: bool, nulls: Sequence[str], kind: pa.DataType | None, formats: Sequence[str]
+) -> Written:
+    """Return what a column's cells are: what was declared of it, and what they show.
+
+    `comma_elsewhere`: another column's numbers surely have a comma, or the owner says so.
+    """
+    found = _written(cells, comma_elsewhere)
+    if kind is not None:
+        found = _declared(kind, tuple(formats), cells, comma_elsewhere, found)
+    return replace(found, nulls=(*(nulls if cells.counts["quoted"] else ()), *found.nulls))
+
+
+def _declared(
+    kind: pa.DataType, formats: tuple[str, ...], cells: Cells, comma: bool, found: Written
+) -> Written:
+    """Return what a column of a declared type is."""
+    counts, n = cells.counts, cells.counts["cells"]
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if pa.types.is_temporal(kind):
+        return Written(str(kind), formats=formats or found.formats)
+    if not numbers:
+        return Written(str(kind))
+    point = counts["point"] == n > counts["comma"] or not (comma or counts["comma"] == n > counts["point"])
+    mark = "" if pa.types.is_integer(kind) else "." if point else ","
+    return Written(str(kind), mark=mark, nulls=_codes(cells))
+
+
+def _codes(cells: Cells) -> tuple[str, ...]:
+    """Return the usual numbers for no value, where they stand for none."""
+    return CODES if cells.counts["codes"] and not cells.counts["below"] else ()
 
 
 def _written(cells: Cells, comma_elsewhere: bool) -> Written:
-    counts, n = cells.counts, cells.counts["cells"]
-    coded = counts["codes"] > 0 and not counts["below"]
+    counts, n, nulls = cells.counts, cells.counts["cells"], _codes(cells)
     if n and counts["whole"] == n:
         if counts["padded"]:
             return Written("string", padded=True)
-        return Written("int64", coded=coded)
+        return Written("int64", nulls=nulls)
     if n and counts["point"] == n and not (comma_elsewhere and counts["comma"] == n):
-        return Written("double", coded=coded)
+        return Written("double", mark=".", nulls=nulls)
     if n and counts["comma"] == n:
-        return Written("double", comma=True, coded=coded)
+        return Written("double", mark=",", nulls=nulls)
     if n and counts["truth"] == n:
         return Written("bool")
     if n and counts["dates"] == n:

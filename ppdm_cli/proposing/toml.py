@@ -8,7 +8,7 @@ from typing import Any
 
 from ppdm_cli.perturbing import QUESTION
 from ppdm_cli.proposing.advice import BINS, Advice
-from ppdm_cli.proposing.texts import TOKENS, Written
+from ppdm_cli.proposing.texts import Written
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WHY = {
@@ -80,7 +80,7 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
     if not csv:
         return []
     lines = ["", "[csv]", *(f"{k} = {_value(v)}" for k, v in csv.items())]
-    lines.append(f"null = {_value([t for t in TOKENS if t])}  # what is commonly written for no value")
+    lines[-1] += "  # what is commonly written for no value, and what you named"
     for name, w in written.items():
         lines.append(f"types.{_key(name)} = {_value(w.type)}" + "  # digits that begin with zeros" * w.padded)
     for name, w in written.items():
@@ -88,8 +88,8 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
             unsure = w.doubt.startswith("day and month")
             said = _value(QUESTION if unsure else list(w.formats))
             lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
-        if w.comma:
-            lines.append(f'decimals.{_key(name)} = ","')
+        if w.mark and w.mark != csv.get("decimal", "."):
+            lines.append(f"decimals.{_key(name)} = {_value(w.mark)}")
         if w.nulls:
             lines.append(f"null_of.{_key(name)} = {_value(w.nulls)}  # for no value, in this column")
     return lines

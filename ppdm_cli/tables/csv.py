@@ -114,7 +114,8 @@ class _Parser:
         """Return whether a column's cells are not as pyarrow reads them."""
         options, number = self.options, pa.types.is_integer(kind) or pa.types.is_floating(kind)
         comma = options.decimal_of(name) == "," and (number or pa.types.is_decimal(kind))
-        other = options.decimal_of(name) != options.decimal and pa.types.is_floating(kind)
+        fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        other = options.decimal_of(name) != options.decimal and fraction
         dated = name in options.formats and pa.types.is_temporal(kind)
         return comma or other or dated or name in options.nulls_of
 

@@ -84,16 +84,18 @@ class CsvOptions:
         return self.decimals.get(column, self.decimal)
 
     def laid_over(self, planned: Mapping[str, Any]) -> CsvOptions:
-        """Return what a plan says of reading, with these instead where they are given."""
+        """Return what a plan says of reading, with these instead where they are given; nulls add up."""
         changes: dict[str, Any] = {}
         for own in fields(self):
             name = own.name
-            if name not in planned or name in self.given:
+            if name not in planned:
                 continue
             mine = getattr(self, name)
-            if isinstance(mine, Mapping):
+            if name == "nulls":  # spellings add to each other
+                changes[name] = tuple(dict.fromkeys((*planned[name], *mine)))
+            elif isinstance(mine, Mapping):
                 changes[name] = {**planned[name], **mine}
-            elif mine == own.default and own.default is not MISSING:
+            elif name not in self.given and mine == own.default and own.default is not MISSING:
                 changes[name] = planned[name]
         return replace(self, **changes)
 

@@ -1,0 +1,135 @@
+"""What an owner says of reading to `ppdm plan` counts there and is in the plan, which runs as it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ppdm_cli import CsvOptions, perturb, plan
+from ppdm_cli.perturbing import Plan
+from ppdm_cli.perturbing.planning import csv_options
+from ppdm_cli.tables import open_table
+from tests.conftest import Run, loaded
+
+ROWS = 60
+SPELLINGS = ("unbekannt", "n. b.", "99-99", "NA", "k.A.")
+
+
+def cells(kind: str, decimal: str, form: str) -> list[str]:
+    if kind == "fraction":
+        return [f"{i * 1.25:.2f}".replace(".", decimal) for i in range(ROWS)]
+    if kind == "day":
+        may = form.replace("%m", "05").replace("%Y", "2020")
+        return [may.replace("%d", f"{1 + i % 28:02d}") for i in range(ROWS)]
+    return [{"whole": f"{i % 30}", "word": f"ward {i % 3}"}[kind] for i in range(ROWS)]
+
+
+TYPES = {"fraction": pa.float64(), "whole": pa.int64(), "day": pa.date32(), "word": pa.string()}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[bytes, dict[str, Any], dict[str, Any], dict[str, list[int]]]:
+    """A CSV, what its owner says of it, the types it has, and the rows of each column that have no value."""
+    decimal = draw(st.sampled_from(".,"))
+    delimiter = draw(st.sampled_from([";", "\t", "|"] if decimal == "," else [",", ";", "\t", "|"]))
+    form = draw(st.sampled_from(["%d.%m.%Y", "%Y-%m-%d", "%d/%m/%Y", "%Y %d %m"]))
+    typed = draw(st.lists(st.sampled_from(SPELLINGS), unique=True, max_size=3))
+    encoding = draw(st.sampled_from(["utf-8", "cp1252", "utf-16"]))
+    quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    columns, gone = {}, {}
+    for kind in TYPES:
+        made = cells(kind, decimal, form)
+        gone[kind] = sorted(draw(st.sets(st.integers(1, ROWS - 1), max_size=4)))
+        for row in gone[kind]:
+            made[row] = draw(st.sampled_from([*typed, "NULL"]))
+        columns[kind] = made
+    header = draw(st.sampled_from([None, True, False]))
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, delimiter=delimiter, quoting=quoting, lineterminator="\n")
+    names = [f"column_{i + 1}" for i in range(len(TYPES))] if header is False else [*TYPES]
+    writer.writerows([*([] if header is False else [names]), *zip(*columns.values(), strict=True)])
+    said: dict[str, Any] = {"nulls": ("", *typed)} if typed else {}
+    day = names[2]
+    if form == "%Y %d %m" or draw(st.booleans()):
+        said["formats"] = {day: [form]}
+    types = dict(zip(names, TYPES.values(), strict=True))
+    if draw(st.booleans()):
+        types[names[1]] = draw(st.sampled_from([pa.float64(), pa.string(), pa.int32(), pa.decimal128(6, 1)]))
+        said["types"] = {names[1]: types[names[1]]}
+    if draw(st.booleans()):
+        types[names[0]] = draw(st.sampled_from([pa.float64(), pa.decimal128(9, 2)]))
+        said |= {"types": said.get("types", {}) | {names[0]: types[names[0]]}, "decimal": decimal}
+    said |= {} if header is None else {"header": header}
+    said |= draw(st.sampled_from([{}, {"delimiter": delimiter, "encoding": encoding}]))
+    return file.getvalue().encode(encoding), said, types, dict(zip(names, gone.values(), strict=True))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(tables())
+def test_what_is_said_of_reading_is_in_the_plan(tmp_path_factory: Any, case: Any) -> None:
+    data, said, types, gone = case
+    folder = tmp_path_factory.mktemp("said")
+    (folder / "t.csv").write_bytes(data)
+    options = CsvOptions(**said, given=frozenset(said))
+    proposal = plan(folder / "t.csv", folder / "p.toml", csv=options, gamma=9)
+    kinds = {c["column"]: c["type"] for c in proposal.columns}
+    assert kinds == {n: str(t) for n, t in types.items()}
+    assert {c["column"]: c["without_value"] for c in proposal.columns} == {n: len(r) for n, r in gone.items()}
+    asked = Plan.of(folder / "p.toml")
+    for again in (None, options):
+        table = loaded(open_table(folder / "t.csv", csv=csv_options(again, asked, None, None)))
+        for name in set(types) - set(asked.drop):
+            assert table.schema.field(name).type == types[name]
+            column = table.column(name)
+            assert [i for i, v in enumerate(column) if not v.is_valid] == gone[name], name
+    perturb(folder / "t.csv", plan=folder / "p.toml")
+
+
+def test_a_spelling_of_null_is_added_everywhere(tmp_path: Path, ppdm: Run) -> None:
+    """In `plan` to what is commonly written, in `perturb` to the plan's, elsewhere to the empty cell."""
+    cells = [str(i % 50) for i in range(300)]
+    cells[7], cells[40], cells[90], cells[91] = "unbekannt", "NA", "k.A.", "?!"
+    rows = "".join(f"{c},{'ab'[i % 2]}\n" for i, c in enumerate(cells))
+    (tmp_path / "t.csv").write_text(f"cost,ward\n{rows}")
+    ppdm("plan", "t.csv", "-o", "p.toml", "--gamma", 9, "--null", "unbekannt")
+    assert {"unbekannt", "NA", "k.A."} <= set(tomllib.loads((tmp_path / "p.toml").read_text())["csv"]["null"])
+    ppdm("plan", "t.csv", "-o", "p.toml", "--gamma", 9, "--null", "unbekannt", "--null", "?!", "--force")
+    read = tomllib.loads((tmp_path / "p.toml").read_text())
+    assert read["csv"]["types"]["cost"] == "int64" and read["attributes"]["cost"]["nulls"]
+    ppdm("perturb", "t.csv", "-o", "r.csv", "--plan", "p.toml")
+    text = (tmp_path / "p.toml").read_text().replace(', "?!"', "")
+    (tmp_path / "p.toml").write_text(text)
+    ppdm("perturb", "t.csv", "-o", "s.csv", "--plan", "p.toml", code=1)
+    ppdm("perturb", "t.csv", "-o", "s.csv", "--plan", "p.toml", "--null", "?!")
+    true = json.loads(
+        ppdm("estimate", "s.csv", "--truth", "t.csv", "--plan", "p.toml", "--null", "?!", "--json").stdout
+    )["rows"]
+    assert [r["true"] for r in true if r["attribute"] == "cost" and r["label"] == "null"] == [4]
+
+
+def test_a_plan_of_declared_columns_says_how_they_are_read(tmp_path: Path, ppdm: Run) -> None:
+    said = ["--delimiter", ";", "--decimal", ",", "--null", "unbekannt", "--no-header"]
+    types = ["--type", "pay=double", "--type", "flag=bool", "--date-format", "born=%d.%m.%Y"]
+    ppdm("plan", "-o", "p.toml", "--gamma", 9, *types, *said)
+    read = tomllib.loads((tmp_path / "p.toml").read_text())["csv"]
+    assert "unbekannt" in read.pop("null") and read == {
+        "delimiter": ";", "encoding": "utf-8", "decimal": ",", "header": False,
+        "types": {"pay": "double", "flag": "bool", "born": "date32[day]"}, "formats": {"born": ["%d.%m.%Y"]},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("points", ["1.5", "15"])
+def test_a_column_of_points_beside_a_decimal_comma_is_read(points: str, tmp_path: Path) -> None:
+    rows = "".join(f"{i},{i % 10};{i}.{i % 7}\n" for i in range(100))
+    (tmp_path / "t.csv").write_text(f"comma;point\n7,5;{points}\n{rows}")
+    plan(tmp_path / "t.csv", tmp_path / "p.toml", csv=CsvOptions(decimal=","), gamma=9)
+    assert perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml").frame["point"].mean() < 200
