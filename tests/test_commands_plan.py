@@ -299,6 +299,73 @@ def test_nobodys_records_are_an_answer_too(tmp_path: Path, ppdm: Run) -> None:
     assert b"100 records to r.csv" in said and b"the 1 record of a person" in said.replace(b"\n", b" ")
 
 
+def skewed(rows: int) -> pl.DataFrame:
+    """Costs, half of them missing, nearly all in one of ten equal bins; and dates that go both ways."""
+    rng = np.random.default_rng(3)
+    costs = [float(c) if rng.random() < 0.5 else None for c in rng.lognormal(6, 2, rows).round()]
+    days = [f"{d:02d}/{m:02d}/2020" for d, m in rng.integers(1, 12, (rows, 2))]
+    since = [f"{d % 28 + 1:02d}.05.{2000 + d % 20}" for d in range(rows)]
+    return pl.DataFrame({"cost": costs, "born": days, "since": since, "sex": rng.choice(["m", "f"], rows)})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ("--domain", "cost=0:5000"),
+        ("--attribute", "cost:domain=0:5000,bins=5"),
+        ("--attribute", "cost:domain=0:5000,nulls=true"),
+        ("--attribute", "cost:domain=data"),
+    ],
+)
+def test_options_answer_a_plan_whose_column_has_nulls(
+    answer: tuple[str, str], tmp_path: Path, ppdm: Run
+) -> None:
+    skewed(2000).write_csv(tmp_path / "t.csv")
+    ppdm("plan", "t.csv", "-o", "p.toml", "--gamma", 9)
+    asked = ("perturb", "t.csv", "-o", "r.parquet", "--plan", "p.toml")
+    left = ppdm(*asked, code=2).stderr.decode()
+    assert "'csv.formats.born', 'attributes.cost.domain'" in left
+    ppdm(*asked, *answer, "--date-format", "born=%d/%m/%Y", "--strict")
+    told = json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["attributes"][0]
+    assert told["nulls"] and told["domain_from"] == ("data" if "data" in answer[1] else "declared")
+    ppdm("estimate", "r.parquet", "--truth", "t.csv", "--plan", "p.toml", "--date-format", "born=%d/%m/%Y")
+
+
+def test_settings_are_refused_with_their_column_and_answer_their_own_question() -> None:
+    frame = people(300)
+    with pytest.raises(UsageError, match="the column 'age': a prefix has"):
+        perturb(frame, plan={"gamma": 9, "attributes": {"age": {"prefix": 0}}})
+    with pytest.raises(UsageError, match="the column 'age': 'x' is not a number"):
+        perturb(frame, gamma=9, attributes={"age": {"gamma": "x"}})
+    asks = {"gamma": 9, "attributes": {"age": {"gamma": "?", "domain": "?"}}}
+    with pytest.raises(UsageError, match=r"leaves open 'attributes.age.gamma'; "):
+        perturb(frame, plan=asks, attributes={"age": {"domain": "0:120"}})
+    answer = {"age": {"domain": "0:120", "gamma": 4}}
+    done = perturb(frame, plan=asks, attributes=answer, rare="merge")
+    assert {d.name: d.spec.gamma for d in done.sidecar.channels}["age"] == 4
+    done = perturb(frame, gamma=9, rare="merge", attributes={"age": {"nulls": True}})
+    assert done.sidecar.by_name["age"].nulls
+
+
+def test_a_plan_goes_to_entropy_and_on_to_perturb(tmp_path: Path, ppdm: Run) -> None:
+    """Of a plan that leaves gamma, a person and a domain open, and all others to the data."""
+    (tmp_path / "export.csv").write_bytes(export(3000))
+    told = " ".join(ppdm("plan", "export.csv", "-o", "p.toml").stderr.decode().split())
+    asked = re.search(r"ppdm (entropy --record-epsilon 4 .* --plan p.toml --attributes [\w,]+)", told)
+    assert asked is not None, told
+    without = asked[1].split(" --attributes")[0].split()
+    assert "add --attributes" in (left := ppdm(*without, code=2).stderr.decode()) and "ppdm plan" in left
+    ppdm(*asked[1].split(), "-o", "design.toml")
+    design = tomllib.loads((tmp_path / "design.toml").read_text())
+    assert design["record_epsilon"] == 4 and "gamma" not in design and design["csv"]["types"]
+    ppdm("perturb", "export.csv", "-o", "r.parquet", "--plan", "design.toml", *ANSWERS[2:])
+    assert json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["record"]["perturbed_epsilon"] <= 4
+    ppdm(*without, "--attributes", "3x10", code=2)
+    text = re.sub(r'domain = "(data|\?)"', 'domain = "0:10"', (tmp_path / "p.toml").read_text())
+    (tmp_path / "p.toml").write_text(re.sub(r"(other|scale|prefix) = .*\n", "", text))
+    ppdm(*without)
+
+
 def test_how_csvkits_examples_are_written_is_found(tmp_path: Path) -> None:
     """Delimiter and encoding of all; of a header alone nobody can tell what it is."""
     for name, content in EXAMPLES.items():

@@ -100,7 +100,10 @@ that means nothing. Memory: constant.""",
     metavar="LIST",
     help="Its attributes: 9x16 for nine of 16 values; 6x16,2x9n where two of 9 values have no order.",
 )
-@options.file_option("--plan", help="Its attributes, as a plan declares them.")
+@options.file_option(
+    "--plan",
+    help="Its attributes, as a plan declares them; with --attributes, their sizes where it does not.",
+)
 @click.option(
     "--class-in-budget", is_flag=True, help="With --attributes: a class of two labels is perturbed too."
 )

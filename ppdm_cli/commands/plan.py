@@ -55,6 +55,7 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
             "columns": done.columns,
             "budgets": done.budgets,
             "first_rows": done.first_rows,
+            "attributes": done.attributes,
             "questions": done.questions,
             "sentences": done.sentences,
             "plan": done.text,
@@ -77,6 +78,10 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
             ],
         )  # fmt: skip
     show.say(out, done.sentences)
+    if done.attributes:
+        budget = f"--record-epsilon {settings['record_epsilon'] or 4:g} --records {done.records}"
+        asked = f"ppdm entropy {budget} --plan {output} --attributes {done.attributes}"
+        show.say(out, [f"To compare budgets for a whole record: {asked}"])
     left = f"answer {', '.join(done.questions)}" if done.questions else "nothing is open in it"
     show.say(out, [f"The plan is in {output}: {left}, then ppdm perturb --plan."])
 

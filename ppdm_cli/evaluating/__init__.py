@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -16,7 +16,7 @@ from ppdm_cli.evaluating.reaching import best, measured, reaching
 from ppdm_cli.evaluating.surfaces import of_grid, of_release
 from ppdm_cli.evaluating.whole_records import curve, plan_text, remarks, rows_of, setting_of
 from ppdm_cli.files import one_run
-from ppdm_cli.perturbing import Plan
+from ppdm_cli.perturbing import Plan, read_toml, without_questions
 from ppdm_cli.record_design import Setting
 from ppdm_cli.releases import open_release
 from ppdm_cli.shown import Shown
@@ -161,16 +161,17 @@ def record_designs(
     """Say how many attributes to publish of each record, for a budget over all of it, before any data is seen.
 
     The `attributes` are text such as "9x16" (nine of 16 values in order) or "6x16,2x9n" (n: in no order), or
-    those that a `plan` declares. The recommended design comes first.
+    those that a `plan` declares; with both, the text has the sizes of the plan's. The recommended design comes
+    first.
     """
-    if (attributes is None) == (plan is None):
-        raise UsageError(
-            "the attributes are given as text or by a plan", "say --attributes 9x16, or --plan plan.toml"
-        )
-    asked = None if plan is None else Plan.of(plan)
+    if attributes is None and plan is None:
+        raise UsageError("no attributes are given", "add --attributes 9x16, or --plan plan.toml")
+    source = Path(plan) if isinstance(plan, (str, Path)) else None
+    read = plan if source is None else read_toml(source)
+    asked = None if read is None else Plan.of(without_questions(read) if isinstance(read, Mapping) else read)
     setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
     rows = rows_of(setting)
-    return RecordDesigns(rows, None, setting, plan_text(rows[0], setting, plan))
+    return RecordDesigns(rows, None, setting, plan_text(rows[0], setting, source))
 
 
 def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:

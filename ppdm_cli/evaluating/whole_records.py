@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, listed, quoted
+from ppdm_cli.errors import UsageError, counted, listed, quoted
 from ppdm_cli.perturbing import AttributePlan, Plan
 from ppdm_cli.record_design import FEW, Design, Setting, possible, ranked, recommended
 from ppdm_cli.settings import whole
@@ -26,19 +26,24 @@ def setting_of(
     """Return what is to be protected: from text such as "9x16" or "6x16,2x9n", or from what a plan declares."""
     if not 0 < epsilon < 100:
         raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 4")
-    if attributes is not None:
-        return Setting(epsilon, records, _sizes(attributes), 2 * class_in_budget, class_in_budget)
-    assert plan is not None
+    sizes = () if attributes is None else _sizes(attributes)
+    if plan is None:
+        return Setting(epsilon, records, sizes, 2 * class_in_budget, class_in_budget)
     aside = {*plan.keep, *plan.drop}
     own = {n: w for n, w in plan.attributes.items() if n not in aside}
     label = own.pop(plan.class_ or "", None)
     open_ones = [n for n, w in own.items() if not w.declares_domain]
-    if open_ones or not own:
+    if sizes and own and len(sizes) != len(own):
+        raise UsageError(
+            f"--attributes has {len(sizes)} sizes, and the plan has {counted(len(own), 'attribute')}",
+            "give the sizes of all of them, as `ppdm plan` shows them",
+        )
+    if not sizes and (open_ones or not own):
         raise UsageError(
             f"the plan does not declare the domain of {listed(open_ones) or 'any attribute'}",
-            "declare it there, or say --attributes 9x16",
+            "add --attributes with the sizes that `ppdm plan` shows, such as --attributes 7x10,5n",
         )
-    sizes = tuple(_size(w, plan) for w in own.values())
+    sizes = sizes or tuple(_size(w, plan) for w in own.values())
     inside = plan.class_ is not None and plan.class_ not in aside
     labels = (_size(label, plan)[0] if label is not None and label.declares_domain else 2) if inside else 0
     return Setting(epsilon, records, sizes, labels, plan.class_ is not None)

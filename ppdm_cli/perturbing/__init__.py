@@ -32,7 +32,7 @@ from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.order_digest import with_order
 from ppdm_cli.perturbing.persons import Published, left_out
 from ppdm_cli.perturbing.plan import Plan
-from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
+from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml, without_questions
 from ppdm_cli.perturbing.planning import (
     asked_of,
     check,
@@ -76,6 +76,7 @@ __all__ = [
     "relative_error",
     "remarks",
     "telling",
+    "without_questions",
 ]
 
 
@@ -174,7 +175,7 @@ def perturb(
             noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
             return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
         earlier, settings["clip"] = earlier_sidecar(like), clip or None
-        asked = asked_of(plan, earlier, settings, key, copies, keep_order)
+        asked = asked_of(plan, earlier, settings, key, copies, keep_order, csv)
         shuffle, keep_order = _order(asked, shuffle, keep_order)
         csv = csv_options(csv, asked, earlier, id)
         table = _grouped(data, csv, from_, asked, earlier, bool(id and shuffle))

@@ -94,6 +94,12 @@ class AttributePlan(Settings):
     def declares_domain(self) -> bool:
         return (self.interval, self.categories, self.edges) != (None, None, None) or self.mapping is not None
 
+    def gives(self, setting: str) -> bool:
+        """Return whether a setting, as plans name it, is given."""
+        if setting == "domain":
+            return self.declares_domain or self.data
+        return getattr(self, setting, self.options.get(setting)) not in (None, False)
+
     @property
     def group(self) -> Group | UnsetType:
         """Return what its values are grouped by, as a sidecar records it."""
@@ -121,10 +127,6 @@ class AttributePlan(Settings):
         if (self.interval, self.categories, self.edges, self.mapping).count(None) < 3:
             raise UsageError(
                 "a domain is declared in two ways", "give an interval, categories, edges or a mapping to groups"
-            )
-        if self.nulls and not (self.declares_domain or self.data):
-            raise UsageError(
-                "nulls are declared without a domain", 'declare the domain too, or say domain = "data"'
             )
         if self.prefix is not None and not (1 <= self.prefix <= LONGEST_PREFIX and self.mapping is None):
             raise UsageError(
@@ -186,13 +188,12 @@ class AttributePlan(Settings):
 
     def laid_over(self, planned: AttributePlan) -> AttributePlan:
         """Return a column's settings from a plan, with these instead where they are given."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("nulls", "options")}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "options"}
         changes = {k: v for k, v in own.items() if v is not None and v is not False}
         if self.declares_domain or self.data:
             changes = {
                 **dict.fromkeys(_DOMAIN),
                 "mapping": None,
-                "nulls": self.nulls,
                 "data": self.data,
             } | changes
         if self.gamma is not None or self.rho1 is not None:

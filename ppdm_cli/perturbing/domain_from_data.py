@@ -95,8 +95,7 @@ def from_data(
     if rare == "merge" and few_nulls(facts) and not own.nulls:
         raise RefusedError(
             f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
-            f"declare its domain with them (--attribute {word(name, ':domain=...,nulls=true')}), or mend the "
-            "data",
+            f"declare that it has them (--attribute {word(name, ':nulls=true')}), or fix the data",
         )
     if facts.values is None or own.scale in CALENDAR:
         make = partial(calendar_edges, period=own.scale) if is_dated(kind) else nice_edges

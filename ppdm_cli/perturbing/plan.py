@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ppdm_cli.channels import KINDS, SUBSTITUTION, schemes
-from ppdm_cli.errors import UsageError, listed, quoted
+from ppdm_cli.errors import PpdmError, UsageError, listed, quoted
 from ppdm_cli.perturbing.attribute_plan import SHARED, AttributePlan, Settings
 from ppdm_cli.perturbing.plan_file import answered, csv_settings, read_toml
 from ppdm_cli.perturbing.publishing import read_publish
@@ -63,6 +63,10 @@ class Plan(Settings):
             plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
         keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})
         over["options"] = {**plan.options, **over["options"]}
+        read = over.get("csv", {})
+        over["csv"] = {**plan.csv} | {
+            k: {**plan.csv.get(k, {}), **v} if isinstance(v, Mapping) else v for k, v in read.items()
+        }
         over["keep"] = _joined(plan.keep, keep, {*drop, *own})
         over["drop"] = _joined(plan.drop, drop, {*keep, *own})
         over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in {*keep, *drop}} | {
@@ -163,7 +167,13 @@ def _attributes(value: Any) -> dict[str, AttributePlan]:
         isinstance(w, (Mapping, AttributePlan)) for w in value.values()
     ):
         raise UsageError("attributes are tables of settings", "such as [attributes.age] with gamma = 5")
-    return {name: AttributePlan.of(w) for name, w in value.items()}
+    found = {}
+    for name, own in value.items():
+        try:
+            found[name] = AttributePlan.of(own)
+        except PpdmError as error:
+            raise type(error)(f"the column {quoted(name)}: {error.what}", error.next_step) from None
+    return found
 
 
 def _together(value: Any) -> dict[tuple[str, ...], AttributePlan]:

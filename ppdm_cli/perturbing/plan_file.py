@@ -11,6 +11,7 @@ from typing import Any
 from ppdm_cli.errors import UsageError, listed, quoted
 from ppdm_cli.files import content
 from ppdm_cli.grouping import Groups, read_mapping
+from ppdm_cli.perturbing.attribute_plan import FROM_DATA
 from ppdm_cli.tables import CsvOptions
 
 QUESTION = "?"
@@ -56,7 +57,7 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
 
 def read_reading(path: Path) -> tuple[dict[str, Any], list[Groups]]:
     """Return what a plan says of reading: how a CSV is read, and its files of groups."""
-    plan = read_toml(path)
+    plan = without_questions(read_toml(path))
     own = plan.get("attributes")
     tables = [w for w in own.values() if isinstance(w, Mapping)] if isinstance(own, Mapping) else []
     return csv_settings(plan.get("csv", {})), [
@@ -120,19 +121,26 @@ def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
             f"the plan leaves open {listed(left)}",
             f"answer its question marks from what is publicly known{_EXAMPLES.get(left[0], '')}",
         )
-    found: dict[str, Any] = {k: v for k, v in plan.items() if v != QUESTION}
+    found = without_questions(plan)
     found |= {k: over[k] for k in plan if k not in found and k in over and k not in _PRIVACY}
     if found.get("person") == "":
         found = {k: v for k, v in found.items() if k not in ("person", "rows_per_person")}
-    if isinstance(found.get("attributes"), Mapping):
-        found["attributes"] = {
-            n: {k: v for k, v in w.items() if v != QUESTION} if isinstance(w, Mapping) else w
-            for n, w in found["attributes"].items()
-        }
-    if isinstance(found.get("csv"), Mapping) and isinstance(found["csv"].get("formats"), Mapping):
-        formats = {n: v for n, v in found["csv"]["formats"].items() if v != QUESTION}
-        found["csv"] = {**found["csv"], "formats": formats}
     return found
+
+
+def without_questions(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan's settings without what it leaves open; a domain that it asks for is the data's."""
+    found = {k: v for k, v in plan.items() if v != QUESTION}
+    if isinstance(own := found.get("attributes"), Mapping):
+        found["attributes"] = {n: _answered_by_data(w) if isinstance(w, Mapping) else w for n, w in own.items()}
+    if isinstance(csv := found.get("csv"), Mapping) and isinstance(formats := csv.get("formats"), Mapping):
+        found["csv"] = {**csv, "formats": {n: v for n, v in formats.items() if v != QUESTION}}
+    return found
+
+
+def _answered_by_data(own: Mapping[str, Any]) -> dict[str, Any]:
+    asked = {"domain": FROM_DATA} if own.get("domain") == QUESTION else {}
+    return {k: v for k, v in own.items() if v != QUESTION} | asked
 
 
 def _answers(question: str, over: Mapping[str, Any]) -> bool:
@@ -144,8 +152,10 @@ def _answers(question: str, over: Mapping[str, Any]) -> bool:
     for name in (*over.get("keep", ()), *over.get("drop", ())):
         if question.startswith((f"attributes.{name}.", f"csv.formats.{name}")):
             return True
-    declared = (n for n, w in over.get("attributes", {}).items() if w.declares_domain or w.data)
-    return any(question.startswith(f"attributes.{n}.") for n in declared)
+    if question.startswith("csv.formats."):
+        return question.removeprefix("csv.formats.") in over.get("csv", {}).get("formats", {})
+    own = [(n, w) for n, w in over.get("attributes", {}).items() if question.startswith(f"attributes.{n}.")]
+    return any(w.gives(question.removeprefix(f"attributes.{n}.")) for n, w in own)
 
 
 def _items(value: Any) -> Any:

@@ -73,10 +73,17 @@ def csv_options(
 
 
 def asked_of(
-    plan: Any, earlier: Sidecar | None, settings: Mapping[str, Any], key: Key, copies: int, keep_order: bool
+    plan: Any,
+    earlier: Sidecar | None,
+    settings: Mapping[str, Any],
+    key: Key,
+    copies: int,
+    keep_order: bool,
+    csv: CsvOptions | None = None,
 ) -> Plan:
     """Return what is asked for, for each copy; beside an earlier release with all that protected that one."""
-    asked = Plan.of(plan, **settings)
+    read = {"csv": {"formats": csv.formats}} if csv is not None and csv.formats else {}
+    asked = Plan.of(plan, **read, **settings)
     if earlier is None:
         return asked.for_each_of(copies)
     if settings.get("person") == "":

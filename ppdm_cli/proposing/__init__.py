@@ -7,6 +7,7 @@ counted is private and stays with whoever asked, and holds no cell. A CSV is rea
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -54,6 +55,8 @@ class Proposal(Shown):
     dialect: Dialect | None = None
     first_rows: dict[str, dict[str, int]] = field(default_factory=dict)
     """The first row of each format of dates, in columns of several."""
+    attributes: str = ""
+    """The sizes of what the plan publishes, as `entropy` takes them: private, as they were counted."""
 
     @property
     def questions(self) -> list[str]:
@@ -149,6 +152,7 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
         records,
         dialect,
         first_rows,
+        _sizes(found),
     )
 
 
@@ -218,10 +222,14 @@ def _figures(one: Advice, read: Written | None, budgets: list[dict[str, Any]]) -
     }
 
 
+def _taking_part(found: Sequence[Advice]) -> list[Advice]:
+    return [a for a in found if not a.drop and a.N is not None and a.N >= 2]
+
+
 def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[dict[str, Any]]:
     """Return what gammas promise and leave to be learned: the one that is given, or three; or a budget."""
-    taking_part = [a for a in found if not a.drop and a.N is not None and a.N >= 2]
-    sizes = {a.name: a.N for a in taking_part if a.N is not None}
+    taking_part = _taking_part(found)
+    sizes = {a.name: _size(a)[0] for a in taking_part}
     if asked.record_epsilon is not None:
         return [_budget_of_record(taking_part, sizes, records, asked.record_epsilon)]
     gamma = asked.own_gamma()
@@ -241,11 +249,21 @@ def _budget_of_record(
     row = _row(f"epsilon {epsilon:g}", None, epsilon, {})
     if not sizes:
         return row
-    ordered = [a.look is not None and a.look.values > BINS and "other" not in a.settings for a in found]
-    setting = Setting(epsilon, max(records, 1), tuple(zip(sizes.values(), ordered, strict=True)))
+    setting = Setting(epsilon, max(records, 1), tuple(map(_size, found)))
     design = Design(setting, chosen_number(setting))
     errors = {n: sqrt((N - 1) / design.of_one) for n, N in sizes.items()}
     return _row(row["at"], None, epsilon, errors) | {"publish": design.k, "clean_single": design.of_one}
+
+
+def _size(one: Advice) -> tuple[int, bool]:
+    """Return how many values a column has in the plan, and whether they are in order."""
+    return one.N or 0, one.look is not None and one.look.values > BINS and "other" not in one.settings
+
+
+def _sizes(found: Sequence[Advice]) -> str:
+    """Return the sizes of all columns that take part, such as 7x10,5n."""
+    sizes = Counter(map(_size, _taking_part(found)))
+    return ",".join(f"{k}x{N}{'' if o else 'n'}" for (N, o), k in sorted(sizes.items(), reverse=True))
 
 
 def _row(at: str, gamma: float | None, epsilon: float, errors: dict[str, float]) -> dict[str, Any]:
