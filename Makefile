@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # The tests on a cluster are run where there is Java, and say so where there is none.
-SPARK := $(if $(shell command -v java),$(shell echo ,spark))
+WITHOUT_SPARK := $(if $(shell command -v java),,/the tests on a cluster/,$$d)
 
 .PHONY: demo test long bench faults fuzz papers peers docs clean
 
@@ -52,7 +53,8 @@ papers: long
 	$(BIN)/python -m tests.papers.regression
 
 peers: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt multi-freq-ldpy==0.2.5
+	sed '/==/!d; s/ .*//' constraints.txt > $(VENV)/versions.txt
+	$(PIP) install -c $(VENV)/versions.txt multi-freq-ldpy==0.2.5
 	$(BIN)/python -m tests.papers.peers $(FOLDER)
 
 docs: $(READY)
@@ -64,5 +66,8 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev$(SPARK)]'
+	sed '$(WITHOUT_SPARK)' constraints.txt > $(VENV)/requirements.txt
+	$(PIP) install --require-hashes -r $(VENV)/requirements.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	$(PIP) check
 	@touch $@

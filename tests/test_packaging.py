@@ -91,10 +91,12 @@ def test_the_wheel_runs_where_it_is_installed(built: tuple[Path, Path], tmp_path
 
 
 def test_the_constraints_pin_what_the_project_names() -> None:
-    """One version for each dependency, with no host and no path, within the project's own bounds."""
-    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()[1:]
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
-    pinned = {canonicalize_name(name): version for name, version in (line.split("==") for line in lines)}
+    """One version for each dependency with its hashes, no host and no path, within the project's own bounds."""
+    text = (ROOT / "constraints.txt").read_text("utf-8").replace(" \\\n", "")
+    lines = [line for line in text.splitlines() if not line.startswith("# ")]
+    pins = [re.fullmatch(r"([\w.-]+)==([\w.]+)( +--hash=sha256:[0-9a-f]{64})+", line) for line in lines]
+    pinned = {canonicalize_name(pin[1]): pin[2] for pin in pins if pin is not None}
+    assert len(pinned) == len(lines)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     for requirement in map(Requirement, [*project["dependencies"], *(r for extra in extras for r in extra)]):
