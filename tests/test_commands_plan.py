@@ -254,10 +254,10 @@ def test_encodings(data: bytes, encoding: str, tmp_path: Path) -> None:
 
 
 def test_a_doubtful_delimiter_is_said() -> None:
-    assert dialect_of(b"a;b\n1;2\n3;4\n", "utf-8").sure
-    doubtful = dialect_of(b"a;b,c\nx;y,z\nu;v,w\n", "utf-8")
+    assert dialect_of(b"a;b\n1;2\n3;4\n", "utf-8", CsvOptions()).sure
+    doubtful = dialect_of(b"a;b,c\nx;y,z\nu;v,w\n", "utf-8", CsvOptions())
     assert not doubtful.sure and "two delimiters" in doubtful.doubts[0]
-    assert not dialect_of(b"1;2\n3;4\n", "utf-8").header
+    assert not dialect_of(b"1;2\n3;4\n", "utf-8", CsvOptions()).header
 
 
 def test_other_tables_and_declared_columns(tmp_path: Path, ppdm: Run) -> None:

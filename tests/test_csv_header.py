@@ -10,10 +10,13 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, RefusedError
-from ppdm_cli.tables import CsvOptions, open_table
+from ppdm_cli.proposing.dialect import sniff
+from ppdm_cli.tables import CsvOptions, csv_blocks, open_table
 from ppdm_cli.tables.csv_header import looks_like_data
 from tests.conftest import Run, loaded, read_table
+from tests.made_exports import made_export
 
+ROOT = Path(__file__).parents[1]
 DATA = [
     "56",
     "-1.5",
@@ -132,3 +135,116 @@ def test_a_file_without_header_goes_all_the_way(tmp_path: Path, ppdm: Run) -> No
         tmp_path / "nohdr.csv", gamma=9, shuffle=True, rare="publish", csv=CsvOptions(header=False)
     )
     assert release.frame.columns == ["column_1", "column_2", "column_3"]
+
+
+# -- words: a first line that the rows below are like
+
+SEX, ILL = ("male", "female"), ("diabetes", "none", "asthma")
+
+
+def words(rows: int, first: str, like: str = "{i} Person,{sex},{ill}") -> str:
+    """Return a CSV of a first line and rows below it."""
+    return f"{first}\n" + "".join(
+        like.format(
+            i=chr(97 + i % 26) * 3,
+            n=20 + i,
+            sex=SEX[i % 2],
+            ill=ILL[i % 3],
+            cat="cat" * (i % 2),
+            dog="dog" * (i % 3 == 0),
+        )
+        + "\n"
+        for i in range(rows)
+    )
+
+
+RECORDS = {
+    "names and categories": words(512, "CANARY Alice,male,diabetes"),
+    "in quotes": words(60, '"CANARY Alice","male","diabetes"'),
+    "in capitals": words(60, "CANARY Alice,MALE,Diabetes"),
+    "blanks around": words(60, "CANARY Alice, male , diabetes"),
+    "few rows": "CANARY Alice,male\nBob,female\nCarol,male\nDave,female\n",
+    "one column": "male\nfemale\nmale\nfemale\n",
+    "two categories, always together": words(40, "male,diabetes", "{sex},{ill}"),
+    "codes": words(99, "CANARY7,male", "CANARY{n},{sex}"),
+    "codes of one form": words(50, "CANARY.A0123", "CANARZ.B10{n}"),
+    "an odd cell among numbers": words(90, "CANARY,male,none,unbekannt", "{i}{n},{sex},{ill},{n}"),
+    "line ends of Windows": words(60, "CANARY Alice,male,none").replace("\n", "\r\n"),
+}  # fmt: skip
+HEADERS = {
+    "words of their own": words(512, "name,sex,illness"),
+    "a name that is a value once": words(9999, "name,sex,illness") + "zoe Person,sex,none\n",
+    "a name that is a value of another column": words(60, "male,ill,sex"),
+    "boxes that are ticked": words(60, "cat,dog,sex", "{cat},{dog},{sex}"),
+    "a name that is a value, beside numbers": words(60, "age,asthma", "{n},{ill}"),
+    "one of several": words(90, "male,sex,illness", "{sex},{sex},{ill}"),
+    "a name like a code": words(60, "ICD10,sex", "I{n},{sex}"),
+    "one row": "male\nmale\n",
+    "no rows": "male,none\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_first_line_like_the_rows_below_is_refused_unquoted(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(RECORDS[name], newline="")
+    with pytest.raises(RefusedError, match="looks like a record: column . of it is like the rows") as refused:
+        read_table([tmp_path / "t.csv"])
+    assert "CANARY" not in str(refused.value) and "male" not in str(refused.value)
+    assert "--no-header" in str(refused.value) and "--header" in str(refused.value)
+    rows = RECORDS[name].count("\n")
+    assert read_table([tmp_path / "t.csv"], header=False).num_rows == rows
+    assert read_table([tmp_path / "t.csv"], header=True).num_rows == rows - 1
+    assert not sniff([tmp_path / "t.csv"]).header
+    assert sniff([tmp_path / "t.csv"], CsvOptions(header=True)).header
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_names_of_columns_are_not_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(HEADERS[name])
+    assert read_table([tmp_path / "t.csv"]).num_rows == HEADERS[name].count("\n") - 1
+    assert sniff([tmp_path / "t.csv"]).header
+
+
+def test_a_name_that_is_declared_is_a_name(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(RECORDS["names and categories"])
+    table = read_table([tmp_path / "t.csv"], types={"male": "string"})
+    assert table.column_names[1] == "male"
+    (tmp_path / "u.csv").write_text("2019\n5\n6\n")
+    assert sniff([tmp_path / "u.csv"], CsvOptions(types={"2019": "int64"})).header
+
+
+@pytest.mark.parametrize("size", [64, 1 << 23])
+def test_how_a_file_is_cut_does_not_change_what_its_first_line_is(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_blocks, "BLOCK", size)
+    for text in (RECORDS["names and categories"], RECORDS["few rows"]):
+        with pytest.raises(RefusedError, match="is like the rows below"):
+            open_table("-", standard_format="csv", standard_input=io.BytesIO(text.encode()))
+    stream = io.BytesIO(HEADERS["words of their own"].encode())
+    assert loaded(open_table("-", standard_format="csv", standard_input=stream)).num_rows == 512
+
+
+def test_every_command_asks_whether_a_line_of_words_is_a_record(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "t.csv").write_text(words(512, "CANARY Alice,male,diabetes"))
+    for call in (
+        ["perturb", "t.csv", "-o", "r.csv", "--gamma", 9, "--rare", "merge"],
+        ["train-tree", "t.csv", "--class", "diabetes", "-o", "tree.json"],
+    ):
+        said = ppdm(*call, code=4).stderr.decode()
+        assert "CANARY" not in said and "--no-header" in said
+    said = ppdm("plan", "t.csv", "-o", "p.toml").stderr.decode()
+    assert "The first line looks like a record, so columns are numbered." in said
+    assert "CANARY" not in said + (tmp_path / "p.toml").read_text() and "column_2" in said
+
+
+def test_made_and_sample_tables_have_headers(tmp_path: Path) -> None:
+    for seed in range(60):
+        made = made_export(seed)
+        (tmp_path / "t.csv").write_bytes(made.data)
+        assert sniff([tmp_path / "t.csv"]).header, seed
+        lines = made.data.decode(made.encoding).splitlines(keepends=True)
+        (tmp_path / "t.csv").write_text("".join(lines[1:]), "utf-8", newline="")
+        kinds = {n.split()[-1] for n in made.types}
+        assert not sniff([tmp_path / "t.csv"]).header or kinds <= {"words", "prose"}, (seed, kinds)
+    assert sniff([ROOT / "sample_data" / "breast_cancer.csv"]).header

@@ -168,7 +168,7 @@ def _read_as_text(
     paths: Any, parts: Sequence[Path], csv: CsvOptions
 ) -> tuple[Dialect, dict[str, Written], dict[str, dict[str, int]], CsvOptions]:
     """Return how a CSV is written and how its columns are, and the options that say so."""
-    dialect = sniff(parts)
+    dialect = sniff(parts, csv)
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
     if not dialect.header:
         found["header"] = False

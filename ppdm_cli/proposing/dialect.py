@@ -9,21 +9,18 @@ and quote no cell.
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from ppdm_cli import files
-from ppdm_cli.tables import looks_like_data, opened
+from ppdm_cli.tables import LOOKED_AT, CsvOptions, like_below, looks_like_data, opened, rows_of
 
-_HEAD, _BLOCK, _ROWS = 1 << 18, 1 << 22, 400
+_BLOCK = 1 << 22
 DELIMITERS = (",", ";", "\t", "|")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _NUMBER = r"[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?\s?%?"
@@ -45,13 +42,16 @@ class Dialect:
     """What a person should look at."""
 
 
-def sniff(paths: Sequence[Path]) -> Dialect:
-    """Return how the parts of a table are written; the first one tells, but for the encoding."""
+def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
+    """Return how the parts of a table are written; the first one tells, but for the encoding.
+
+    What the owner says of the header, or of columns that it names, settles whether there is one.
+    """
     encodings = {encoding_of(p) for p in paths}
     encoding = next((e for e in ("cp1252", "latin-1") if e in encodings), min(encodings))
     with files.readable(paths[0]), opened(paths[0]) as stream:
-        head = stream.read(_HEAD)
-    return dialect_of(head, encoding, cut=len(head) == _HEAD)
+        head = stream.read(LOOKED_AT)
+    return dialect_of(head, encoding, said or CsvOptions(), cut=len(head) == LOOKED_AT)
 
 
 def encoding_of(path: Path) -> str:
@@ -89,11 +89,9 @@ def _without_mark(head: bytes) -> str | None:
     return "utf-16-be" if len(even) > 3 and even.count(0) > 0.4 * len(even) and not odd.count(0) else None
 
 
-def dialect_of(head: bytes, encoding: str, cut: bool = False) -> Dialect:
+def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) -> Dialect:
     """Return how the beginning of a CSV is written; `cut` says that its last row is not whole."""
-    text = head.decode(encoding, "replace").removeprefix("\ufeff")
-    if cut:
-        text = text[: text.rfind("\n") + 1]
+    text = head.decode(encoding, "replace").removeprefix("\ufeff") + "\n" * (not cut)
     scores = sorted(((_score(text, d), -i, d) for i, d in enumerate(DELIMITERS)), reverse=True)
     (best, _, delimiter), (second, _, _) = scores[:2]
     doubts = []
@@ -101,23 +99,19 @@ def dialect_of(head: bytes, encoding: str, cut: bool = False) -> Dialect:
         doubts.append("two delimiters make tables of it: look at the columns")
     if encoding in ("cp1252", "latin-1"):
         doubts.append(f"not UTF-8, so it was taken for {encoding}: look at the letters beyond a to z in names")
-    first = next(iter(_rows(text, delimiter if best else ",")), [])
-    header = not any(looks_like_data(c) for c in first if c)
-    if not header:
+    first, *below = rows_of(text, delimiter if best else ",") or [[]]
+    header = bool({*said.types} & {*first}) or not (
+        any(looks_like_data(c) for c in first if c) or like_below(first, below)
+    )
+    header = header if said.header is None else said.header
+    if not header and said.header is None:
         doubts.append("the first line looks like a record, so columns are numbered")
     return Dialect(delimiter if best else ",", encoding, header, not doubts, tuple(doubts))
 
 
-def _rows(text: str, delimiter: str) -> list[list[str]]:
-    try:
-        return [r for r in islice(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), _ROWS) if r]
-    except csv.Error:
-        return []
-
-
 def _score(text: str, delimiter: str) -> float:
     """Return how much like a table of clean cells text is: 0 where it has one column."""
-    rows = _rows(text, delimiter)
+    rows = rows_of(text, delimiter)
     widths = Counter(map(len, rows))
     if not widths:
         return 0.0

@@ -33,7 +33,7 @@ from ppdm_cli.tables.csv_blocks import (
     whole_records,
 )
 from ppdm_cli.tables.csv_cells import COMMA, converted
-from ppdm_cli.tables.csv_header import PAIR_UP, column_names
+from ppdm_cli.tables.csv_header import LOOKED_AT, PAIR_UP, column_names
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.csv_types import (
     PADDED,
@@ -201,7 +201,10 @@ class CsvTable:
         for source in self._sources:
             blocks = self._decoded(source)
             header, rest = self._begun(blocks, self._label(source))
-            names = column_names(header, self._options, self._label(source))
+            while first is None and len(rest) < LOOKED_AT and (more := next(blocks, None)) is not None:
+                rest += more
+            below = rest if first is None else b""  # the other parts have the same names
+            names = column_names(header, self._options, self._label(source), below)
             if first is not None and names != first:
                 raise DataError(
                     f"{quoted(self._label(source))} does not have the columns of "

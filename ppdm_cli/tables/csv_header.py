@@ -1,7 +1,7 @@
 """The names of a CSV's columns: from its first line, or by number where it has no header.
 
-A first line that looks like a record is refused, because its cells would be published as names. No message
-quotes it.
+A first line that looks like a record is refused, because its cells would be published as names: it has numbers
+or dates, or it is like the rows below. No message quotes it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from ppdm_cli.errors import DataError, RefusedError, quoted
 from ppdm_cli.tables.csv_blocks import stray_quote
@@ -18,9 +20,11 @@ from ppdm_cli.tables.csv_options import CsvOptions
 PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
 _LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")
 _NO_HEADER = "if the first line is a record already, say --no-header"
+LOOKED_AT, _ROWS = 1 << 18, 400
+"""Bytes, and rows, below the first line that are compared with it."""
 
 
-def column_names(first: bytes, options: CsvOptions, where: str) -> list[str]:
+def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b"") -> list[str]:
     """Return the names that the first record gives, or `column_1` and so on for as many cells."""
     cells = _cells(first, options, where)
     if options.header is False:
@@ -31,13 +35,16 @@ def column_names(first: bytes, options: CsvOptions, where: str) -> list[str]:
             f"the first line must name every column; {_NO_HEADER}",
         )
     meant = {*options.known, *options.types}
-    data = [i + 1 for i, c in enumerate(cells) if c not in meant and looks_like_data(c, options.nulls)]
-    if data and options.header is None:
-        raise RefusedError(
-            f"the first line of {quoted(where)} looks like a record: column {data[0]} of it is a number, a "
-            "date or the like, and would be published as a name",
-            "say --no-header if the file has no header, or --header if these are names",
-        )
+    if options.header is None:
+        data = [i for i, c in enumerate(cells) if c not in meant and looks_like_data(c, options.nulls)]
+        alike = [] if data or meant & {*cells} else like_below(cells, rows_of(below, options.separator))
+        for found, why in ((data, "a number, a date or the like"), (alike, "like the rows below")):
+            if found:
+                raise RefusedError(
+                    f"the first line of {quoted(where)} looks like a record: column {found[0] + 1} of it is "
+                    f"{why}, and would be published as a name",
+                    "say --no-header if the file has no header, or --header if these are names",
+                )
     first_of = {c: i + 1 for i, c in reversed(list(enumerate(cells)))}
     for place, cell in enumerate(cells, 1):
         if first_of[cell] < place:
@@ -53,6 +60,52 @@ def looks_like_data(cell: str, nulls: Sequence[str] = ()) -> bool:
     text = _LETTERS_OF_NUMBERS.sub("", cell.strip())
     number = any(c.isdigit() for c in text) and not any(c.isalpha() or c == "_" for c in text)
     return number or cell in nulls or text.lower() in ("true", "false")
+
+
+def rows_of(text: bytes | str, delimiter: str) -> list[list[str]]:
+    """Return the first rows of a CSV; a last one that is cut is left out."""
+    if isinstance(text, bytes):
+        text = text[:LOOKED_AT].decode("utf-8", "replace") + "\n" * (len(text) < LOOKED_AT)
+    lines = io.StringIO(text[: text.rfind("\n") + 1], newline="")
+    try:
+        return [r for r in islice(csv.reader(lines, delimiter=delimiter), _ROWS) if r]
+    except csv.Error:
+        return []
+
+
+def like_below(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """Return the columns whose first cell is like the rows below, if that makes it a record.
+
+    A cell is like them if its column has it again, beside other values, in a row of a hundred or more, or if
+    nearly all are codes of its form, such as A01.2. Names that are values too are rare: so most columns of few
+    values, or of codes, must be so, and more than columns of numbers have a word there.
+    """
+    alike, few, named = [], 0, 0
+    for place, cell in enumerate(map(_plain, first)):
+        below = [c for r in rows if len(r) == len(first) and (c := _plain(r[place]))]
+        counts = Counter(below)
+        if len(counts) < 2:
+            continue
+        again = counts[cell] * 100 >= max(len(below), 100)
+        if again or (_is_code(cell) and sum(_form(c) == _form(cell) for c in below) >= 0.9 * len(below)):
+            alike.append(place)
+        elif all(map(looks_like_data, counts)):
+            named += 1
+        else:
+            few += len(counts) * 2 <= len(below)
+    return alike if len(alike) >= few and len(alike) > named else []
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().casefold()
+
+
+def _is_code(cell: str) -> bool:
+    return sum(map(str.isdigit, cell)) > 1 and any(map(str.isalpha, cell))
+
+
+def _form(cell: str) -> str:
+    return "".join("9" if c.isdigit() else "a" if c.isalpha() else c for c in cell)
 
 
 def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
