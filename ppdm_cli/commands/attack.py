@@ -54,6 +54,7 @@ says, as far as that many records can show.""",
 @options.sidecar_option
 @options.truth_options
 @options.from_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(

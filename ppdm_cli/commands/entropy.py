@@ -118,6 +118,7 @@ that means nothing. Memory: constant.""",
     "N (at most six); without: H(M) over N for each gamma.",
 )
 @options.sidecar_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(

@@ -89,6 +89,7 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
 @options.truth_options
 @options.from_option
 @options.to_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import file_option, force_option, output_option, to_option
+from ppdm_cli.commands.options import file_option, force_option, formulas_option, output_option, to_option
 from ppdm_cli.errors import UsageError
 
 
@@ -34,6 +34,7 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Me
 @click.option("--balanced", is_flag=True, help="Make as many records of class A as of class B.")
 @output_option("The table")
 @to_option
+@formulas_option
 @force_option
 def command(
     function: int | None, network: Path | None, records: int, seed: int | None, balanced: bool, output: Path,

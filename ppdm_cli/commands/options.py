@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import RefusedError, UsageError, quoted
 
 TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
 """What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
@@ -47,6 +47,33 @@ from_option = click.option(
 to_option = click.option(
     "--to", type=click.Choice(STREAMS), default=None, help="The format of standard output.  [default: arrow]"
 )
+
+
+def formulas_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that says what becomes of text in a CSV that a spreadsheet would compute."""
+
+    @click.option(
+        "--formulas",
+        type=click.Choice(["refuse", "text", "keep"]),
+        default="refuse",
+        show_default=True,
+        help="Text in a CSV output that a spreadsheet would compute, such as =1+1: refuse it, write it as text "
+        "(with an apostrophe before it), or keep it.",
+    )
+    @wraps(function)
+    def command(*args: Any, formulas: Any, **settings: Any) -> Any:
+        from ppdm_cli.tables import FORMULAS, ComputedTextError
+
+        before = FORMULAS.set(formulas)
+        try:
+            return function(*args, **settings)
+        except ComputedTextError as error:
+            ways = "add --formulas text to put an apostrophe before it, or --formulas keep"
+            raise RefusedError(error.what, f"{error.next_step}, or {ways}") from None
+        finally:
+            FORMULAS.reset(before)
+
+    return command
 
 
 def output_option(what: str) -> Callable[..., Any]:

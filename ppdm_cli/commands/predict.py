@@ -36,6 +36,7 @@ which must be reconstructed first. Memory: constant.""",
 @options.csv_options
 @options.from_option
 @options.to_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(

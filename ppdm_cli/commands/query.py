@@ -64,6 +64,7 @@ values that an answer touches, not to the records.""",
 @options.sidecar_option
 @options.from_option
 @options.to_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(

@@ -55,6 +55,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 @options.sidecar_option
 @options.from_option
 @options.to_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, csv_options, file_option, force_option, json_option
+from ppdm_cli.commands.options import FILE, csv_options, file_option, force_option, formulas_option, json_option
 from ppdm_cli.errors import UsageError, counted
 
 _ROWS = 40
@@ -62,6 +62,7 @@ without an inverse. Memory: the largest table of a node and its parents; with --
     help="How far the parameters are from a network's, or from those of original records.",
 )
 @csv_options
+@formulas_option
 @force_option
 @json_option
 def command(

@@ -73,6 +73,7 @@ some numbers per record; for a release, the codes of a million records and the j
 @cluster_options
 @options.csv_options
 @options.from_option
+@options.formulas_option
 @options.force_option
 @options.json_option
 def command(

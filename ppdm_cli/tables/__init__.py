@@ -24,6 +24,7 @@ from ppdm_cli.tables.csv_cells import COMMA, dates, has_clock
 from ppdm_cli.tables.csv_header import LOOKED_AT, like_below, looks_like_data, rows_of
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.csv_types import type_of
+from ppdm_cli.tables.csv_writing import FORMULAS, ComputedTextError
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.lakes import LOGS, check_plain, logs_above, logs_among
 from ppdm_cli.tables.opening import (
@@ -41,11 +42,11 @@ from ppdm_cli.tables.shuffle import Shuffler
 FORMATS += [CSV, TSV, PARQUET, ARROW]
 
 __all__ = [
-    "COMMA", "FOLDER_SIDECAR", "FORMATS", "LOGS", "LOOKED_AT", "OPENING", "PARQUET", "ArrowTable",
-    "CsvOptions", "Files", "Footer", "Format", "Output", "ParquetTable", "Partition", "RowTrouble",
-    "Shuffler", "Table", "Target", "Writer", "check_plain", "check_text", "dates", "for_spark", "format_of",
-    "from_arrow", "has_clock", "has_numbers", "is_stream", "like_below", "loaded", "logs_above",
-    "logs_among", "looks_like_data", "normal_schema", "normalised", "open_table", "opened", "parts_of",
-    "publish", "rows_of", "rows_per_partition", "sidecar_path", "spool", "stream_format", "suffixes",
-    "type_of", "unwritable", "writing",
+    "COMMA", "FOLDER_SIDECAR", "FORMATS", "FORMULAS", "LOGS", "LOOKED_AT", "OPENING", "PARQUET",
+    "ArrowTable", "ComputedTextError", "CsvOptions", "Files", "Footer", "Format", "Output", "ParquetTable",
+    "Partition", "RowTrouble", "Shuffler", "Table", "Target", "Writer", "check_plain", "check_text",
+    "dates", "for_spark", "format_of", "from_arrow", "has_clock", "has_numbers", "is_stream", "like_below",
+    "loaded", "logs_above", "logs_among", "looks_like_data", "normal_schema", "normalised", "open_table",
+    "opened", "parts_of", "publish", "rows_of", "rows_per_partition", "sidecar_path", "spool",
+    "stream_format", "suffixes", "type_of", "unwritable", "writing",
 ]  # fmt: skip

@@ -1,19 +1,29 @@
-"""CSV out."""
+"""CSV out; by choice without text that a spreadsheet would compute, which labels of a stranger may be."""
 
 from __future__ import annotations
 
 import gzip
 import io
 from contextlib import suppress
-from typing import IO
+from contextvars import ContextVar
+from typing import IO, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, quoted
+from ppdm_cli.errors import DataError, RefusedError, quoted
 from ppdm_cli.tables.formats import Writer
 from ppdm_cli.tables.writers import dictionary_free
+
+FORMULAS: ContextVar[Literal["keep", "refuse", "text"]] = ContextVar("ppdm_formulas", default="keep")
+"""What becomes of text that a spreadsheet would compute: commands ask, as labels may be a stranger's."""
+_FORMULA = r"(?s)^(\s*([=@\x{ff1d}\x{ff20}].|[+\x{ff0b}\x{ff0d}-].*\pL)|[\t\r])"
+_NUMBER = r"^\s*[+-][\d.,]*[eE]?[+-]?\d+\s*$"
+
+
+class ComputedTextError(RefusedError):
+    """Text that a spreadsheet would compute is not to be written; a command names its option too."""
 
 
 class CsvWriter(Writer):
@@ -22,13 +32,13 @@ class CsvWriter(Writer):
     def __init__(
         self, delimiter: str, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None
     ) -> None:
-        self._delimiter = delimiter
+        self._delimiter, self._formulas = delimiter, FORMULAS.get()
         self._zip = gzip.GzipFile("", "wb", 6, file, mtime=0) if name.lower().endswith(".gz") else None
         self._out = self._zip or file
         import polars as pl  # its CSV writer is three times as fast; loaded only for CSV
 
-        header = io.BytesIO()
-        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in schema.names}).write_csv(
+        header, names = io.BytesIO(), self._shown("a column's name", pa.array(schema.names, pa.string()))
+        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in names.to_pylist()}).write_csv(
             header, separator=delimiter
         )
         self._out.write(header.getvalue())
@@ -37,12 +47,28 @@ class CsvWriter(Writer):
         import polars as pl
 
         columns = [_as_written(c) for c in map(dictionary_free, batch.columns)]
-        for name, column in zip(batch.schema.names, columns, strict=True):
+        for place, (name, column) in enumerate(zip(batch.schema.names, columns, strict=True)):
             _check_calendar(name, column)
+            columns[place] = self._shown(f"the column {quoted(name)} of the output", column)
         frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
         text = io.BytesIO()
         frame.write_csv(text, include_header=False, separator=self._delimiter)
         self._out.write(text.getbuffer())
+
+    def _shown(self, what: str, text: pa.Array) -> pa.Array:
+        """Return text as it is to be written, if it is to be."""
+        kind = text.type
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        if self._formulas == "keep" or not texts:
+            return text
+        text = pc.cast(text, pa.string())
+        computed = pc.match_substring_regex(text, _FORMULA)
+        if not pc.any(computed).as_py():
+            return text
+        computed = pc.and_(computed, pc.invert(pc.match_substring_regex(text, _NUMBER)))
+        if self._formulas == "refuse" and pc.any(computed).as_py():
+            raise ComputedTextError(f"{what} has text that a spreadsheet would compute", "write .parquet")
+        return pc.if_else(computed, pc.binary_join_element_wise("'", text, ""), text)
 
     def close(self, sidecar: bytes | None) -> None:
         if self._zip is not None:
