@@ -187,7 +187,7 @@ HEADERS = {
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_first_line_like_the_rows_below_is_refused_unquoted(name: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(RECORDS[name], newline="")
-    with pytest.raises(RefusedError, match="looks like a record: column . of it is like the rows") as refused:
+    with pytest.raises(RefusedError, match=r"a record: column [123] of it is like the rows") as refused:
         read_table([tmp_path / "t.csv"])
     assert "CANARY" not in str(refused.value) and "male" not in str(refused.value)
     assert "--no-header" in str(refused.value) and "--header" in str(refused.value)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.planning import csv_options
-from ppdm_cli.tables import open_table
+from ppdm_cli.tables import csv_blocks, open_table
 from tests.conftest import Run, loaded
 
 ROWS = 60
@@ -125,6 +125,71 @@ def test_a_plan_of_declared_columns_says_how_they_are_read(tmp_path: Path, ppdm:
         "delimiter": ";", "encoding": "utf-8", "decimal": ",", "header": False,
         "types": {"pay": "double", "flag": "bool", "born": "date32[day]"}, "formats": {"born": ["%d.%m.%Y"]},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "odd", "said"),
+    [
+        ("whole", ["unbekannt"] * 12, "12 of its cells are not numbers, first in row 5, all alike"),
+        ("fraction", ["unklar", "offen"], "2 of its cells are not numbers, first in row 5."),
+        ("day", ["heute"] * 3, "3 of its cells are not dates, first in row 5, all alike"),
+    ],
+)
+@pytest.mark.parametrize("block", [1 << 9, 1 << 23])
+def test_odd_cells_are_counted_and_are_a_question(
+    kind: str, odd: list[str], said: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One odd cell makes a column text: nothing is proposed for it, and no cell is shown."""
+    monkeypatch.setattr(csv_blocks, "BLOCK", block)
+    made = cells(kind, ",", "%d.%m.%Y") * 10
+    cut = [*made[:4], *odd, *made[4:]]
+    rows = "".join(f"{c};{'abc'[i % 3]}\n" for i, c in enumerate(cut))
+    (tmp_path / "t.csv").write_text(f"pay;ward\n{rows}")
+    proposal = plan(tmp_path / "t.csv", gamma=9)
+    assert proposal.questions == ["attributes.pay.domain"]
+    lines = " ".join(proposal.sentences)
+    assert f"pay: {said}" in lines and "--null" in lines and not any(o in lines + proposal.text for o in odd)
+    nulls = CsvOptions(nulls=tuple({*odd}))
+    again = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9, csv=nulls)
+    assert not again.questions and again.columns[0]["without_value"] == len(odd)
+
+
+def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
+    days = cells("day", "", "%d.%m.%Y") * 10
+    days[3] = days[77] = "-9"
+    (tmp_path / "t.csv").write_text("day;ward\n" + "".join(f"{d};{'ab'[i % 2]}\n" for i, d in enumerate(days)))
+    found = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9)
+    assert found.columns[0]["type"] == "date32[day]" and found.columns[0]["without_value"] == 2
+    perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml")
+
+
+PERSONAL = ["Name", "Nachname", "Vorname des Kindes", "patient", "Patient", "e-mail", "E-Mail", "phone"]
+PERSONAL += ["street", "Straße", "home_address", "Adresse", "Bemerkung", "remarks", "Kommentar", "comments"]
+PERSONAL += ["lastName", "clerkName", "email_2"]
+PLAIN = ["ward", "diagnosis", "sex", "stage", "outpatient_ward", "commentary_score", "nametag_color", "renamed"]
+
+
+@pytest.mark.parametrize("rows", [600, 3000])
+def test_names_of_persons_are_a_question_whatever_their_number(rows: int, tmp_path: Path) -> None:
+    """A few surnames too stand in the sidecar, if they are published."""
+    made = {n: ["abcde"[i * 7 % 5] for i in range(rows)] for n in (*PERSONAL, *PLAIN)}
+    (tmp_path / "t.csv").write_text(
+        "\n".join([",".join(made), *(",".join(row) for row in zip(*made.values(), strict=True))]) + "\n"
+    )
+    proposal = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9)
+    assert proposal.questions == [f"attributes.{n}.domain" for n in PERSONAL]
+    answer: dict[str, Any] = {"drop": PERSONAL[1:], "attributes": {"Name": {"domain": "data"}}}
+    release = perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml", **answer)
+    assert release.sidecar.by_name["Name"].N == 6
+    assert not set(PERSONAL[1:]) & {a.name for a in release.sidecar.attributes}
+
+
+def test_codes_of_one_first_letter_are_not_cut_to_it(tmp_path: Path) -> None:
+    rows = "".join(f"K{i % 40:02d},{'ab'[i % 2]}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"code,ward\n{rows}")
+    plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9)
+    release = perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml")
+    assert [a.name for a in release.sidecar.attributes] == ["ward"]
 
 
 @pytest.mark.parametrize("points", ["1.5", "15"])

@@ -25,7 +25,7 @@ from ppdm_cli.inspection import PRIOR
 from ppdm_cli.percentages import at_most, up
 from ppdm_cli.perturbing import Plan, chosen_number, questions, relative_error
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
-from ppdm_cli.proposing.advice import BINS, Advice, advised, determined
+from ppdm_cli.proposing.advice import BINS, Advice, advised, determined, left_open
 from ppdm_cli.proposing.dialect import Dialect, sniff
 from ppdm_cli.proposing.looks import looks_of
 from ppdm_cli.proposing.texts import TOKENS, Cells, Written, cells_of, figures, written
@@ -138,6 +138,9 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     if looks is None:
         raise DataError(f"{quoted(table.name)} has no records, or no column that can be read", "see the table")
     found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
+    for one in found:
+        if types.get(one.name, Written("")).odd:
+            left_open(one)
     text = written_plan(
         found, privacy, bool(order), {} if dialect is None else _written_as(options), types
     )

@@ -25,6 +25,12 @@ _NAME = re.compile(
     r"(?i)(?:^|[^a-z])(?:id|nr|no|num|number|key|uuid|guid|pid|mrn|ssn|iban|phone|tel|fall|case|patient|person|"
     r"account|versicherte|kunde|customer|member)(?:$|[^a-z])|(?<=[a-z])(?:ID|Id|Nr|No|_id)$|(?i:patient|person)"
 )
+_PERSONAL = re.compile(
+    r"(?i)(?:^|[^a-z])(?:(?:sur|last|first|family|full|user|nach|vor|kunden|patienten)?name|patient|person|e-?mail|"
+    r"street|stra(?:ß|ss)e|address|adresse|anschrift|remarks?|bemerkung(?:en)?|kommentare?|comments?|notes?|"
+    r"notiz(?:en)?|phone|telefon)(?:$|[^a-z])|(?-i:(?<=[a-z])Name$)"
+)
+"""Text that names persons however few its values are, or may have been written about one."""
 _CODE = r"^[A-Za-z]{0,4}[-_ ]?\d[\w./-]{0,12}$"
 POOLED = 0.3
 """The share of the records in rare values above which they are too many to keep the others."""
@@ -52,6 +58,8 @@ class Advice:
     repeats: float = 0.0
     """Of what identifies: how many records each value has on average, where several have some."""
     full: float | None = None
+    asked: str = ""
+    """Why its domain is a question, where no interval answers it."""
 
 
 def advised(
@@ -97,11 +105,20 @@ def _judge(
         _judge_number(one, kind, look, column)
     if one.drop:
         return
+    if pa.types.is_string(kind) and _PERSONAL.search(one.name):
+        one.asked = 'it may name persons: drop it, or "data" to publish its values'
+        one.settings = {"domain": "?"} | one.settings
     if look.largest > 0.99:
         one.notes.append("nearly all records have one value")
     if look.nulls:
         one.settings["nulls"] = True
     one.N = (one.N or look.values) + (look.nulls > 0)
+
+
+def left_open(one: Advice) -> None:
+    """Make a column a question of which nearly all cells are numbers or dates, and some are not."""
+    one.drop, one.settings, one.N = "", {"domain": "?"}, None
+    one.asked = 'not only numbers or dates: ppdm plan --null NAMES what means no value; or drop it, or "data"'
 
 
 def _identifies(name: str, kind: pa.DataType, look: Look, column: pa.Array) -> bool:
@@ -125,12 +142,12 @@ def _share(column: pa.Array, pattern: str) -> float:
 def _judge_text(one: Advice, look: Look, column: pa.Array, gamma: float | Decimal) -> None:
     N = look.common + 1
     if look.pooled > POOLED or not look.exact or relative_error(gamma, N + 1, look.rows) > USELESS:
-        if _share(column, _CODE) <= 0.9:
+        beginnings = pc.value_counts(pc.utf8_slice_codeunits(column.drop_null(), 0, 1)).field("counts")
+        if _share(column, _CODE) <= 0.9 or len(beginnings) < 2:
             one.drop = "of too many values to be learnt, which a file of groups could make few"
             return
         one.settings["prefix"] = 1
         one.notes.append("many codes: their first character is kept")
-        beginnings = pc.value_counts(pc.utf8_slice_codeunits(column.drop_null(), 0, 1)).field("counts")
         N = int((beginnings.to_numpy() >= FEW).sum()) + 1
     if N + (look.nulls > 0) < 2:
         one.drop = "of hardly more than one value"

@@ -43,11 +43,25 @@ class Cells:
     counts: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)
     """The first row, counted from 0, that has a date of each format."""
+    odd: dict[str, tuple[int, str | None]] = field(default_factory=dict)
+    """The first row that is not written in a way, and what all such cells are, if they are alike."""
 
     def merge(self, after: Cells) -> Cells:
         self.counts.update(after.counts)
         self.first = after.first | self.first
+        for way, (row, cell) in after.odd.items():
+            first, known = self.odd.get(way, (row, cell))
+            self.odd[way] = first, known if known == cell else None
         return self
+
+    def note(self, way: str, text: pa.Array, fits: pa.Array, rows: np.ndarray) -> None:
+        """Note how many cells are written in a way, and which are not."""
+        self.counts[way] = _true(fits)
+        if self.counts[way] < len(text):
+            others = text.filter(pc.invert(fits)) if self.counts[way] else text
+            alike = pc.all(pc.equal(others, others[0])).as_py()
+            row = int(rows[np.argmin(fits.to_numpy(zero_copy_only=False))])
+            self.odd[way] = row, others[0].as_py() if alike else None
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,8 @@ class Written:
     doubt: str = ""
     nulls: tuple[str, ...] = ()
     """The cells that mean null in this column, besides those that do in every one."""
+    odd: bool = False
+    """Whether nearly all of its cells are numbers or dates, and some are not."""
 
 
 def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
@@ -104,18 +120,21 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         fitting = _fitting(some, COMMA)  # what matters is whether all fit
         counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
         return cells
-    counts["point"], counts["comma"] = _fitting(text, _POINT), _fitting(text, COMMA)
+    for way, pattern in (("point", _POINT), ("comma", COMMA)):
+        cells.note(way, text, pc.match_substring_regex(text, pattern), rows)
     if counts["point"] == len(text):
         return cells
     counts["truth"] = _true(pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"])))
     dated = pc.match_substring_regex(text, _DATED)
-    counts["dated"] = _true(dated)
-    if counts["dated"]:
-        _count_dates(cells, text.filter(dated), rows[dated.to_numpy(zero_copy_only=False)])
+    fits = dated.to_numpy(zero_copy_only=False).copy()
+    if fits.any():
+        fits[fits] = _count_dates(cells, text.filter(dated), rows[fits])
+    cells.note("dates", text, pa.array(fits), rows)
     return cells
 
 
-def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
+def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> np.ndarray:
+    """Count the dates of each format; return which cells are some."""
     known = np.zeros(len(text), bool)
     marks = [m for m in "-./:T" if pc.any(pc.match_substring(text, m)).as_py()]
     bare = bool(pc.any(pc.invert(pc.match_substring(text, ":"))).as_py())
@@ -128,7 +147,7 @@ def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> None:
             cells.counts[form] = int(fits.sum())
             cells.first[form] = int(rows[fits.argmax()])
             known |= fits
-    cells.counts["dates"] = int(known.sum())
+    return known
 
 
 def _all_are(text: pa.Array, kind: pa.DataType) -> bool:
@@ -203,11 +222,18 @@ def _written(cells: Cells, comma_elsewhere: bool) -> Written:
         return Written("double", mark=",", nulls=nulls)
     if n and counts["truth"] == n:
         return Written("bool")
-    if n and counts["dates"] == n:
-        return _written_dates(cells)
-    odd = n - max(counts["point"], counts["comma"], counts["dates"])
-    doubt = "nearly all cells are numbers or dates, and some are not" if n and 0 < odd < 0.1 * n else ""
-    return Written("string", doubt=doubt)
+    if counts["dates"] and counts["dates"] + (counts["codes"] if nulls else 0) == n:
+        return replace(_written_dates(cells), nulls=nulls)
+    way = max(("point", "comma", "dates"), key=lambda w: counts[w])
+    odd = n - counts[way]
+    if not 0 < odd < 0.1 * n:
+        return Written("string")
+    row, alike = cells.odd[way]
+    doubt = (
+        f"{odd:,} of its cells are not {'dates' if way == 'dates' else 'numbers'}, first in row {row + 1}"
+        f"{', all alike' if alike is not None else ''}. If they mean no value, name them with --null"
+    )
+    return Written("string", doubt=doubt, odd=True)
 
 
 def _written_dates(cells: Cells) -> Written:

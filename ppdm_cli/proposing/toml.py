@@ -103,5 +103,6 @@ def _attributes(found: Sequence[Advice]) -> list[str]:
         domain = {} if "domain" in one.settings else {"domain": "data"}
         lines += ["", f"[attributes.{_key(one.name)}]"]
         for key, value in (domain | one.settings).items():
-            lines.append(f"{key} = {_value(value)}" + (f"  # {_WHY[key]}" if value != "data" else ""))
+            why = one.asked if key == "domain" and one.asked else _WHY[key]
+            lines.append(f"{key} = {_value(value)}" + (f"  # {why}" if value != "data" else ""))
     return lines
