@@ -169,21 +169,21 @@ def cheating(mask: np.ndarray, wanted: Sequence[int]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("cheat", ["recipe by value", "recipe by place", "round by class"])
-def test_the_audit_conditions_on_the_round_and_rejects_what_hangs_on_something(cheat: str) -> None:
+def test_the_audit_rejects_recipes_that_depend_on_something_within_a_round(cheat: str) -> None:
     original, of_rounds = table(), rounds_of(release())
     found = in_rounds(release().sidecar.dealt)
     second, place = of_rounds == 2, np.arange(ROWS)
     one, last = [found[1][0].number], [d.number for d in found[2]]
     mask, wanted, where = {
         # of the second round's own records, by their own value
-        "recipe by value": (second & (original["c"] > 60).to_numpy(), one, "c in round 2"),
-        "recipe by place": (second & (place < ROWS / 3), one, "file in round 2"),
-        "round by class": ((original["ill"] == "yes").to_numpy() & (place % 4 == 0), last, "ill by round"),
+        "recipe by value": (second & (original["c"] > 60).to_numpy(), one, "c"),
+        "recipe by place": (second & (place < ROWS / 3), one, "the place in the file"),
+        "round by class": ((original["ill"] == "yes").to_numpy() & (place % 4 == 0), last, "ill"),
     }[cheat]
     assert honest_audit()
     done = attack(cheating(mask, wanted), truth=original, sidecar=release().sidecar, attacks=["audit"])
     rejected = {r["test"]: r["where"] for r in done.coins if not r["honest"]}
-    assert not done.honest and set(rejected) == {"recipes"} and rejected["recipes"].endswith(where)
+    assert not done.honest and where in rejected["recipes"] and {*rejected} <= {"recipes", "rows", "place"}
 
 
 def test_estimates_are_of_the_last_round_that_shows_a_table_and_cover() -> None:

@@ -1,45 +1,55 @@
 """Tests with the original whether values were perturbed as the sidecar says, and coins independent of all else.
 
-Each published cell has a place in its declared law (`law`). In an honest release it is uniform and independent
-of the original, of the record's other attributes, of the other rows and of its own row's number. Six families
-of tests look whether it is so; each has a sixth of `LEVEL`, which its tests share equally (Bonferroni). Their
-p-values hold for every shape of data (`evidence`). What the records cannot show follows from the same levels.
+Each published cell has a place in its declared law, and so have the coin of several cells and the recipe of a
+record (`law`, `recipes_law`). In an honest release places are uniform and independent of the original, of each
+other, of the other rows and of their own row's number. Families of tests look whether they are; each has an
+equal share of `LEVEL`, which its tests share equally (Bonferroni). The p-values hold for every shape of data
+(`evidence`). What the records cannot show follows from the same levels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, prod
+from itertools import combinations
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.attacked_attribute import Rows, Target
-from ppdm_cli.attacks.law import Law
-from ppdm_cli.channels import Channel, Matrix
-from ppdm_cli.stats import binomial_at_least, binomial_p, clopper_pearson
+from ppdm_cli.attacks.law import Placed, Places
+from ppdm_cli.channels import Channel
+from ppdm_cli.errors import listed
 
 LEVEL = 1e-4
 """The probability that an honest release is rejected, over all tests together."""
 TESTED = {
-    "record": "the number kept in a record",
-    "pairs": "two attributes of a record",
-    "values": "records of one true value",
+    "record": "how much is kept in a record",
+    "pairs": "two cells of a record",
+    "values": "records of one original value",
+    "others": "records of two original values",
     "place": "stretches of the file",
-    "rows": "two rows of the file",
+    "rows": "two rows of the file, and periods",
 }
-OF_RECIPES = {"together": "the cells of a record that show their value", "recipes": "what each record shows"}
-"""The same of releases with several recipes."""
 """The families of tests besides that of the attributes' own laws, and what each looks at."""
-_FAMILY = LEVEL / (len(TESTED) + 1)
+OF_RECIPES = {"recipes": "which recipe a record has"}
+"""A family more where there are several recipes."""
 _BLOCKS = 1 << 10
 """The most blocks into which the rows are divided; stretches consist of them."""
+_OF_RECIPES = 1 << 6
+"""The blocks in which recipes are counted."""
 _WINDOW = 1 << 20
-"""The number of first rows in which coins are compared at every distance; neighbours are compared in all."""
+"""The number of first rows in which places are compared at every distance; neighbours are compared in all."""
+CELLS = 16
+"""The cells in which places are counted by two original values."""
+MOST_PAIRS = 1 << 7
+"""The most pairs of attributes whose original values are looked at together; of more, a sample."""
+_MOST_GROUPS, _LARGEST = 32, 1 << 22
+"""The most groups of an attribute's values in such pairs, and the most counts of all of them."""
+_AT_ONCE = 1 << 12
+"""The pairs of cells that are tested at a time."""
 
 
 @dataclass
@@ -48,252 +58,255 @@ class State:
 
     sums: dict[str, list[np.ndarray]]
     lagged: np.ndarray
-    """For attributes a and b the sum over rows of the place of b in the next row minus a, on the circle."""
+    """For columns a and b the sum over rows of the place of b in the next row minus a, on the circle."""
     first: np.ndarray
     last: np.ndarray
     window: list[np.ndarray]
 
     def __add__(self, after: State) -> State:
-        sums = merged(self.sums, after.sums)
-        lagged = self.lagged + after.lagged
+        sums, lagged = merged(self.sums, after.sums), self.lagged + after.lagged
         if len(self.last) and len(after.first):
-            lagged = lagged + self.last.conj().T @ after.first
+            lagged = lagged + _lagged(self.last, after.first)
         first = self.first if len(self.first) else after.first
         last = after.last if len(after.last) else self.last
         return State(sums, lagged, first, last, [*self.window, *after.window])
 
 
+def _lagged(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Return sums on the circle, and how many cells they are of."""
+    a, b = evidence.CIRCLE[before], evidence.CIRCLE[after]
+    numbers = (before != evidence.ABSENT).astype(np.float64).T @ (after != evidence.ABSENT)
+    return np.stack([a.conj().T @ b, numbers])
+
+
 class Audit:
     """The audit of a release of `records` rows, as a fold."""
 
-    def __init__(self, targets: Sequence[Target], records: int, release: UUID, label: Channel | None) -> None:
-        self._targets, self._records = list(targets), records
-        self._laws = [Law(t, release) for t in targets]
-        self._kept = np.array([law.kept for law in self._laws])
-        self._number = evidence.number_law(self._kept)
-        """The law of the number kept, for every record alike."""
-        self._label = label if label is not None and label.kept else None
+    def __init__(self, places: Places, records: int, seed: int) -> None:
+        self.places, self._records, self._seed = places, records, seed
+        self._columns = len(places.names)
         self._blocks = 1 << max(min(_BLOCKS, records // 16), 1).bit_length() - 1
+        pairs = list(combinations(range(len(places.groups)), 2))
+        self._all_pairs = len(pairs)
+        if len(pairs) > MOST_PAIRS:
+            some = np.random.default_rng(seed).choice(len(pairs), MOST_PAIRS, replace=False)
+            pairs = [pairs[i] for i in np.sort(some)]
+        self._pairs = pairs
+        each = places.numbers.law.size + 3 * CELLS
+        most = int(np.clip((_LARGEST / (max(len(pairs), 1) * each)) ** 0.5, 4, _MOST_GROUPS))
+        self._coarse = [min(rows, most) for _, rows, _ in places.groups]
+        self.share = LEVEL / (1 + len(TESTED) + (len(places.recipes) > 0))
+        """The level of each family."""
 
-    def counted(self, rows: Rows) -> State:
+    def counted(self, placed: Placed) -> State:
         """Return the counts of a batch."""
-        d, n = len(self._targets), len(next(iter(rows.codes.values())))
-        kept, coarse = np.empty((n, d), bool), np.empty((n, d), np.uint8)
-        tables, stayed, beyond, around = [], [], [], []
-        for j, (target, law) in enumerate(zip(self._targets, self._laws, strict=True)):
-            places, outside = law.places(rows)
-            kept[:, j], coarse[:, j] = places < law.kept, (places * 256).astype(np.uint8)
-            true = rows.known[target.name].codes
-            tables.append(_table(law.row(true), law.cell(places), law.rows, len(law.cells)))
-            stayed.append(np.bincount(law.row(true)[places < law.stays[true]], minlength=law.rows))
-            beyond.append(outside)
-            shown = target.matrix.around(true, rows.codes[target.name])
-            around.append(np.count_nonzero(shown) if target.channel.noise is None else 0)
-        number = kept.sum(axis=1)
-        block = np.arange(rows.first_row, rows.first_row + n) * self._blocks // max(self._records, 1)
-        groups = [
-            (law.row(rows.known[t.name].codes), law.rows)
-            for t, law in zip(self._targets, self._laws, strict=True)
-        ]
-        if self._label is not None:
-            assert rows.labels is not None
-            groups.append((rows.labels.astype(np.int64), self._label.domain.size))
-        numbers = [_table(g, number, size, d + 1) for g, size in [*groups, (block, self._blocks)]]
-        by_block = np.stack([np.bincount(block, kept[:, j], self._blocks) for j in range(d)], axis=1)
-        circle = evidence.CIRCLE[coarse]
-        window = coarse[: max(0, _WINDOW - rows.first_row)]
-        both = kept.astype(np.float64)
+        places, n, d = self.places, len(placed.kinds), self._columns
+        coarse = np.full((n, d), evidence.ABSENT, np.uint8)
+        present = ~np.isnan(placed.own)
+        coarse[present] = placed.own[present] * evidence.ABSENT
+        row = placed.first_row + np.arange(n)
+        block = row * self._blocks // max(self._records, 1)
+        kept = placed.own < places.kept
+        by_block = [[np.bincount(block, w[:, j], self._blocks) for w in (present, kept)] for j in range(d)]
+        numbers = [(g, rows) for g, (_, rows, _) in zip(placed.groups, places.groups, strict=True)]
+        of_recipes = []
+        if many := len(places.recipes):
+            of_block = row * _OF_RECIPES // max(self._records, 1)
+            of_recipes = [_table(g, placed.recipes, k, many) for g, k in [*numbers, (of_block, _OF_RECIPES)]]
+            numbers.append((placed.recipes, many))
+        level, levels = self._levels(placed)
+        exposed = np.bincount(placed.kinds, placed.exposed, len(places.numbers.law))
         sums = {
-            "tables": tables,
-            "stayed": stayed,
-            "outside": [np.array(beyond), np.array(around)],
-            "numbers": numbers,
-            "blocks": [by_block],
-            "pairs": [both.T @ both, circle.conj().T @ circle, circle.T @ circle],
+            "laws": [self._transitions(j, placed) for j in range(len(places.tables))],
+            "extra": placed.extra,
+            "numbers": [_table(g, level, k, levels) for g, k in [*numbers, (block, self._blocks)]],
+            "others": list(self._by_two(placed, level, levels)),
+            "recipes": of_recipes,
+            "blocks": [np.array(by_block)],
+            "pairs": _products(placed.joint, placed.joint < places.kept),
+            "exposed": [exposed],
         }
-        return State(
-            sums,
-            circle[:-1].conj().T @ circle[1:],
-            circle[:1].copy(),
-            circle[-1:].copy(),
-            [window] if len(window) else [],
-        )
+        window = coarse[: max(0, _WINDOW - placed.first_row)]
+        lagged = _lagged(coarse[:-1], coarse[1:])
+        return State(sums, lagged, coarse[:1].copy(), coarse[-1:].copy(), [window] if len(window) else [])
+
+    def _levels(self, placed: Placed) -> tuple[np.ndarray, int]:
+        kinds, numbers = self.places.numbers.law.shape
+        return placed.kinds * numbers + placed.numbers, kinds * numbers
+
+    def _transitions(self, column: int, placed: Placed) -> np.ndarray:
+        rows, law = self.places.tables[column]
+        places = placed.own[:, column]
+        some = np.flatnonzero(~np.isnan(places))
+        moved = (places[some] - law[0]) * ((len(law) - 1) / (1 - law[0]))
+        cells = np.where(moved < 0, 0, 1 + np.clip(moved.astype(np.int64), 0, len(law) - 2))
+        return _table(placed.rows[column][some], cells, rows, len(law))
+
+    def _by_two(self, placed: Placed, level: np.ndarray, levels: int) -> Iterator[np.ndarray]:
+        """Yield for each pair of original values the levels, places and recipes of their records."""
+        groups = [
+            g if rows == few else g * few // rows
+            for g, few, (_, rows, _) in zip(placed.groups, self._coarse, self.places.groups, strict=True)
+        ]
+        shown = {}
+        for column in {c for _, _, c in self.places.groups if c is not None}:
+            some = np.flatnonzero(~np.isnan(placed.own[:, column]))
+            shown[column] = some, (placed.own[some, column] * CELLS).astype(np.int64)
+        for a, b in self._pairs:
+            size = self._coarse[a] * self._coarse[b]
+            both = groups[a] * self._coarse[b] + groups[b]
+            yield _table(both, level, size, levels)
+            for column in self._columns_of(a, b):
+                some, cells = shown[column]
+                yield _table(both[some], cells, size, CELLS)
+            if many := len(self.places.recipes):
+                yield _table(both, placed.recipes * min(many, CELLS) // many, size, min(many, CELLS))
+
+    def _columns_of(self, a: int, b: int) -> list[int]:
+        columns = [self.places.groups[g][2] for g in (a, b)]
+        return sorted({c for c in columns if c is not None})
 
     def verdicts(self, state: State) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
         """Return a row an attribute, a row a family of further tests, and what they could not have seen."""
-        attributes = self.laws(state)
+        recipes = len(self.places.recipes) > 0
         *values, place = state.sums["numbers"]
-        found = [
-            self._record(place.sum(axis=0)),
-            self._pairs(state),
-            self._values(values),
-            self._place(place, state.sums["blocks"][0]),
-            self._rows(state),
-        ]
-        return attributes, [f for f in found if f["tests"]], self._unseen(attributes, state)
+        own = [n for n, _, _ in self.places.groups]
+        names = own + ["the recipe"] * recipes
+        found: dict[str, dict[str, np.ndarray]] = {
+            "record": self._record(place.sum(axis=0)),
+            "pairs": self._two_cells(state.sums["pairs"]),
+            "values": {n: self._numbers_p(t) for n, t in zip(names, values, strict=True)},
+            "others": {},
+            "place": self._stretches(place, state.sums["blocks"][0]),
+            "rows": self._rows(state),
+        }
+        found["recipes"] = {
+            n: np.array([evidence.table_p(t, self.places.recipes)])
+            for n, t in zip([*own, "the place in the file"], state.sums["recipes"], strict=False)
+        }
+        self._two_values(state.sums["others"], found["others"], found["recipes"])
+        families = [self._family(name, tests) for name, tests in found.items()]
+        return self.laws(state), [f for f in families if f["tests"]], self._unseen(state)
 
     # -- the families
 
     def laws(self, state: State) -> list[dict[str, Any]]:
         """Return a row an attribute: its transitions against its own law."""
-        return [self._attribute(j, state) for j in range(len(self._targets))]
+        level = self.share / len(self.places.tables)
+        rows = [
+            self.places.attribute(j, table, state.sums["extra"], level)
+            for j, table in enumerate(state.sums["laws"])
+        ]
+        return [row | {"honest": row["p"] >= level} for row in rows]
 
-    def _attribute(self, j: int, state: State) -> dict[str, Any]:
-        target, law, n = self._targets[j], self._laws[j], self._records
-        table, stayed = state.sums["tables"][j], state.sums["stayed"][j]
-        beyond, around = (int(counts[j]) for counts in state.sums["outside"])
-        level = _FAMILY / len(self._targets)
-        transitions = 0.0 if beyond else evidence.table_p(table, law.cells)
-        row = {"attribute": target.name, "records": n}
-        if target.channel.noise is not None:
-            p = transitions
-            row |= {"declared_sd": target.channel.noise.noise_variance**0.5}
-        else:
-            each = zip(stayed.tolist(), table.sum(axis=1).tolist(), law.staying.tolist(), strict=True)
-            codes_p = min(1.0, len(stayed) * min(binomial_p(k, m, s) for k, m, s in each))
-            p = min(1.0, 2 * min(transitions, codes_p))
-            row |= {"codes_p": codes_p}
-        declared = _declared(target.matrix)
-        if declared is not None:
-            chance, odds = declared
-            low, high = clopper_pearson(around, n)
-            staying_p = binomial_p(around, n, chance)
-            p = min(1.0, 3 * min(transitions, staying_p, codes_p))
-            row |= {
-                "declared_gamma": target.matrix.amplification,
-                "gamma": _gamma(around / n, odds),
-                "gamma_low": _gamma(low, odds),
-                "gamma_high": _gamma(high, odds),
-                "gamma_unseen": _gamma(evidence.betraying(n, chance, level / 6), odds),
-                "stayed": around / n,
-                "stayed_declared": chance,
-                "stayed_p": staying_p,
-            }
-        return row | {"transitions_p": transitions, "p": p, "honest": p >= level}
+    def _record(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+        numbers = self.places.numbers
+        whole = numbers.whole_p(counts.reshape(numbers.law.shape), self._seed)
+        return {"": np.array([whole, *self._numbers_p(counts[None])])}
 
-    def _scores(self) -> list[Floats]:
-        """Return the scores by which the number kept is tested: all kept, mean too large or small, spread."""
-        numbers = np.arange(len(self._number), dtype=np.float64)
-        spread = (numbers - self._number @ numbers) ** 2
-        return [(numbers == numbers[-1]).astype(np.float64), numbers, -numbers, spread, -spread]
+    def _numbers_p(self, counts: np.ndarray) -> Floats:
+        return self.places.numbers.p(counts)
 
-    def _record(self, counts: np.ndarray) -> dict[str, Any]:
-        whole = binomial_at_least(int(counts[-1]), int(counts.sum()), float(self._number[-1]))
-        others = [float(evidence.sums_p(counts[None], self._number, s)[0]) for s in self._scores()[1:]]
-        return _family("record", {"": np.array([whole, *others])})
+    def _levels_p(self, counts: np.ndarray) -> Floats:
+        """Return p-values of rows of levels, and for each kind one of all rows together."""
+        law = self.places.numbers.law
+        by_kind = counts.reshape(len(counts), *law.shape)
+        each = [evidence.table_p(by_kind[:, k, one > 0], one[one > 0]) for k, one in enumerate(law)]
+        return np.array([*each, *self._numbers_p(counts)])
 
-    def _values(self, numbers: Sequence[np.ndarray]) -> dict[str, Any]:
-        names = [t.name for t in self._targets] + ([self._label.name] if self._label else [])
-        return _family("values", {n: self._numbers_p(t) for n, t in zip(names, numbers, strict=True)})
-
-    def _numbers_p(self, counts: np.ndarray) -> np.ndarray:
-        return np.stack([evidence.sums_p(counts, self._number, s) for s in self._scores()])
-
-    def _place(self, numbers: np.ndarray, by_block: np.ndarray) -> dict[str, Any]:
-        sizes = numbers.sum(axis=1)
+    def _stretches(self, numbers: np.ndarray, by_block: np.ndarray) -> dict[str, np.ndarray]:
         found = {"": [self._numbers_p(part) for part in evidence.stretches(numbers)]}
-        for j, target in enumerate(self._targets):
-            counts = np.stack([sizes - by_block[:, j], by_block[:, j]], axis=1)
-            law = np.array([1 - self._kept[j], self._kept[j]])
-            found[target.name] = [
-                evidence.sums_p(part, law, np.array([-sign, sign]))
-                for part in evidence.stretches(counts)
-                for sign in (1.0, -1.0)
-            ]
-        return _family(
-            "place", {n: np.concatenate([np.ones(0), *map(np.ravel, ps)]) for n, ps in found.items()}
-        )
+        for name, kept, (present, own) in zip(self.places.names, self.places.kept, by_block, strict=True):
+            law = np.array([[1 - kept, kept]])
+            parts = evidence.stretches(np.stack([present - own, own], axis=1))
+            found[name] = [evidence.tilted_p(part, law, np.array([[0.0, 1.0]])) for part in parts]
+        return {n: np.concatenate([np.ones(0), *ps]) for n, ps in found.items()}
 
-    def _pairs(self, state: State) -> dict[str, Any]:
-        both, apart, together = state.sums["pairs"]
-        n, found = self._records, {}
-        for a in range(len(self._targets)):
-            for b in range(a + 1, len(self._targets)):
-                p, q, k = self._kept[a], self._kept[b], both[a, b]
-                counts = np.array([[n - both[a, a] - both[b, b] + k, both[b, b] - k, both[a, a] - k, k]])
-                law = np.array([(1 - p) * (1 - q), (1 - p) * q, p * (1 - q), p * q])
-                product = np.array([p * q, -p * (1 - q), -(1 - p) * q, (1 - p) * (1 - q)])
-                found[f"{self._targets[a].name}, {self._targets[b].name}"] = np.array(
-                    [
-                        float(evidence.sums_p(counts, law, product)[0]),
-                        float(evidence.sums_p(counts, law, -product)[0]),
-                        *evidence.circle_p(np.array([apart[a, b], together[a, b]]), n),
-                    ]
-                )
-        return _family("pairs", found)
+    def _two_cells(self, sums: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        n, kept, both, apart, together = sums
+        a, b = np.triu_indices(self._columns, 1)
+        k, some = both[a, b], n[a, b]
+        counts = np.stack([some - kept[a, b] - kept[b, a] + k, kept[b, a] - k, kept[a, b] - k, k], axis=1)
+        p, q = self.places.kept[a], self.places.kept[b]
+        laws = np.stack([(1 - p) * (1 - q), (1 - p) * q, p * (1 - q), p * q], axis=1)
+        scores = np.stack([p * q, -p * (1 - q), -(1 - p) * q, (1 - p) * (1 - q)], axis=1)
+        parts = [slice(i, i + _AT_ONCE) for i in range(0, len(a), _AT_ONCE)]
+        kept_p = [evidence.tilted_p(counts[w], laws[w], scores[w]) for w in parts]
+        circles = [evidence.circle_p(c[a, b], some) for c in (apart, together)]
+        found = np.stack([np.concatenate([np.ones(0), *kept_p]), *circles], axis=1)
+        names = self.places.names
+        return {f"{names[i]}, {names[j]}": p for i, j, p in zip(a, b, found, strict=True)}
 
-    def _rows(self, state: State) -> dict[str, Any]:
-        names = [t.name for t in self._targets]
-        window = np.concatenate(state.window)
-        next_p = evidence.circle_p(state.lagged, self._records - 1)
-        found = {}
-        for j, name in enumerate(names):
-            found[name] = np.concatenate([next_p[:, j], evidence.lags_p(window[:, j])])
-        return _family("rows", found)
+    def _rows(self, state: State) -> dict[str, np.ndarray]:
+        window, (sums, numbers) = np.concatenate(state.window), state.lagged
+        next_p = evidence.circle_p(sums, np.real(numbers))
+        each = enumerate(self.places.names)
+        return {n: np.concatenate([next_p[:, j], evidence.series_p(window[:, j])]) for j, n in each}
+
+    def _two_values(
+        self,
+        tables: Sequence[np.ndarray],
+        found: dict[str, np.ndarray],
+        crossed: dict[str, np.ndarray],
+    ) -> None:
+        """Add the tests by two original values, of levels and cells to `found`, of recipes to `crossed`."""
+        left, even = iter(tables), np.full(CELLS, 1 / CELLS)
+        for a, b in self._pairs:
+            name = f"{self.places.groups[a][0]}, {self.places.groups[b][0]}"
+            tests = [self._levels_p(next(left))]
+            for column in self._columns_of(a, b):
+                table = next(left)
+                own = 0 if self.places.groups[a][2] == column else 1
+                by_other = table.reshape(self._coarse[a], self._coarse[b], CELLS).sum(axis=own)
+                tests.append(np.array([evidence.table_p(t, even) for t in (table, by_other)]))
+            found[name] = np.concatenate(tests)
+            if many := len(self.places.recipes):
+                group = np.arange(many) * min(many, CELLS) // many
+                chances = np.bincount(group, self.places.recipes).astype(np.float64)
+                crossed[name] = np.array([evidence.table_p(next(left), chances)])
+
+    def _family(self, name: str, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Return the least p-value of a family, by which all its tests are judged, and where it was."""
+        least = {n: float(p.min()) for n, p in found.items() if p.size}
+        where, tests = min(least, key=lambda n: least[n], default=""), sum(p.size for p in found.values())
+        p = min(1.0, tests * least.get(where, 1.0))
+        return {"test": name, "tests": tests, "where": where, "p": p, "honest": p >= self.share}
 
     # -- what they could not have seen
 
-    def _unseen(self, attributes: Sequence[dict[str, Any]], state: State) -> dict[str, Any]:
+    def _unseen(self, state: State) -> dict[str, Any]:
         """Return the largest share of unperturbed records, and factor on all gammas, that stay unseen."""
-        n, level = self._records, _FAMILY / len(self._scores())
-        # a code that stays more often than others counts as kept in part only
-        tables = zip(self._laws, state.sums["tables"], strict=True)
-        shown = prod(
-            float(law.kept / np.maximum(law.staying, law.kept) @ t.sum(axis=1)) / n for law, t in tables
-        )
-        chance = float(self._number[-1])
-        share = (evidence.betraying(n, chance, level) - chance) / max(shown - chance, 1e-300)
-        own = [r["gamma_unseen"] / r["declared_gamma"] for r in attributes if "gamma_unseen" in r]
+        n, level, numbers = self._records, self.share / 2, self.places.numbers
+        exposed = float(state.sums["exposed"][0].sum()) / max(n, 1)
+        own = [r["gamma_unseen"] / r["declared_gamma"] for r in self.laws(state) if "gamma_unseen" in r]
         return {
             "records": n,
             "power": evidence.POWER,
-            "unperturbed": min(share, 1.0),
-            "gamma_factor": min([self._factor(level), *own]),
+            "unperturbed": numbers.share_unseen(n, exposed, level),
+            "gamma_factor": min([numbers.factor_unseen(n, level), *own]),
+            "pairs": len(self._pairs),
+            "all_pairs": self._all_pairs,
         }
 
-    def _factor(self, level: float) -> float:
-        def seen(factor: float) -> bool:
-            kept = self._kept.copy()
-            for j, target in enumerate(self._targets):
-                if (declared := _declared(target.matrix)) is not None:
-                    chance, odds = declared
-                    gamma = factor * target.matrix.amplification
-                    kept[j] *= gamma / (gamma + odds) / chance
-            return evidence.betrayed(self._records, self._number, evidence.number_law(kept), level)
 
-        low, high = 0.0, 30.0
-        if not seen(exp(high)):
-            return inf
-        for _ in range(50):
-            middle = (low + high) / 2
-            low, high = (low, middle) if seen(exp(middle)) else (middle, high)
-        return exp(high)
+def _products(places: Floats, kept: np.ndarray) -> list[np.ndarray]:
+    """Return of any two columns how many records show both, keep the first and show the second, and keep both.
 
-
-def _family(name: str, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return the least p-value of a family, by which all its tests are judged, and where it was."""
-    least = {n: float(p.min()) for n, p in found.items() if p.size}
-    where, tests = min(least, key=lambda n: least[n], default=""), sum(p.size for p in found.values())
-    p = min(1.0, tests * least.get(where, 1.0))
-    return {"test": name, "tests": tests, "where": where, "p": p, "honest": p >= _FAMILY}
+    With them the sums of their places on the circle, apart and together.
+    """
+    shown, stayed = (~np.isnan(places)).astype(np.float64), kept.astype(np.float64)
+    circle = np.exp(2j * np.pi * np.where(shown > 0, places, 0)) * shown
+    return [shown.T @ shown, stayed.T @ shown, stayed.T @ stayed, circle.conj().T @ circle, circle.T @ circle]
 
 
 def _table(rows: np.ndarray, cells: np.ndarray, height: int, width: int) -> np.ndarray:
     return np.bincount(rows * width + cells, minlength=height * width).reshape(height, width)
 
 
-def _declared(matrix: Matrix) -> tuple[float, float] | None:
-    """Return the chance of what gamma is for, and o with chance = gamma / (gamma + o), if all have one."""
-    if matrix.own_outputs is None:
-        return None
-    own, others = matrix.own_outputs
-    gamma, odds = matrix.amplification, others / own
-    return gamma / (gamma + odds), odds
-
-
-def _gamma(share: float, odds: float) -> float:
-    """Return the gamma that corresponds to a share of values that stayed."""
-    return inf if share >= 1 else share * odds / (1 - share)
+def untested(kept: Sequence[str], tested: Sequence[Channel]) -> list[str]:
+    """Return a remark on kept columns that nothing is tested against."""
+    left = sorted({*kept} - {c.name for c in tested})
+    return [f"The audit leaves out {listed(left)}: too many values, or only one."] if left else []
 
 
 class Agreement:
@@ -317,16 +330,17 @@ class Agreement:
         Rows that do not pair agree as often as chance has it; that much is only told of a release in which
         many more were to agree.
         """
-        seen = wanted = variance = 0.0
+        seen = wanted = variance = stays = 0.0
         for target in self._targets:
             stayed, originals = states[target.name]
             published = counts[target.name] / max(counts[target.name].sum(), 1.0)
             n, alone = max(float(originals.sum()), 1.0), float(originals @ published[target.matrix.unchanged])
             seen += float(stayed) - alone
-            wanted += float(originals @ target.matrix.stays()) - alone
+            stays += (own := float(originals @ target.matrix.stays()))
+            wanted += own - alone
             variance += alone * (1 - alone / n)
         spread = max(variance, 1.0) ** 0.5
-        return wanted < 8 * spread or seen > 4 * spread
+        return wanted < 4 * spread + 6 * stays**0.5 or seen > 4 * spread
 
 
 def merged(a: Mapping[str, list[np.ndarray]], b: Mapping[str, list[np.ndarray]]) -> dict[str, list[np.ndarray]]:

@@ -119,18 +119,18 @@ def sentences(done: Attacked) -> list[str]:
 
 
 _DEPEND = {
-    "record": "more or fewer values of a record were kept together than by independent coins",
-    "pairs": "the coins of {where} depend on each other",
-    "values": "records with a value of {where} do not follow the declared law",
-    "place": "records in a stretch of the file do not follow the declared law",
-    "rows": "coins of {where} tell those of other rows",
-    "together": "what records of {where} show does not hang on one coin as declared",
-    "recipes": "what a record shows and what it withholds hangs on {where}",
+    "record": "more or less of the records was kept than the declared coins keep",
+    "pairs": "{where} depend on each other within a record",
+    "values": "the coins depend on {where}",
+    "others": "the coins depend on {where} together",
+    "place": "the coins depend on the place in the file",
+    "rows": "{where} depends on other rows, or on the row's number",
+    "recipes": "the recipe depends on {where}",
 }
 
 
 def audited(done: Attacked) -> list[str]:
-    """Return the audit's verdict, and what it could not have detected."""
+    """Return the audit's verdict, what it tested, and what it could not have detected."""
     lies = [r["attribute"] for r in done.audit if not r["honest"]]
     found = [f"{', '.join(lies)} did not go through the matrix that the sidecar declares"] if lies else []
     found += [_DEPEND[r["test"]].format(where=r["where"]) for r in done.coins if not r["honest"]]
@@ -138,18 +138,23 @@ def audited(done: Attacked) -> list[str]:
         return [f"The audit rejects the release: {'; '.join(found)}."]
     unseen, visible = done.unseen, []
     if unseen["unperturbed"] < 1:
-        visible.append(f"{percent(unseen['unperturbed'])} of them left wholly unperturbed")
+        visible.append(f"{percent(unseen['unperturbed'])} unperturbed records")
     if unseen["gamma_factor"] < inf:
-        visible.append(f"all gammas {unseen['gamma_factor']:.4g} times those declared")
-    records = counted(unseen["records"], "record")
+        visible.append(f"gammas {unseen['gamma_factor']:.4g} times too large")
+    limit = f"With {unseen['records']:,} record{'s' * (unseen['records'] != 1)}, the audit "
     if visible:
-        limit = f"{records} reveal, 19 times in 20, {' or '.join(visible)}; smaller deviations less often"
+        limit += f"detects (95% of the time) {', or '.join(visible)}"
     else:
-        limit = f"{records} are too few to reveal even a release that is not perturbed at all"
+        limit += "cannot detect even a release that is not perturbed at all"
+    drawn = "the coins or the recipes" if done.sidecar.withholding else "the coins"
+    few = unseen["pairs"] < unseen["all_pairs"]
+    two = f"one, or on {unseen['pairs']:,} of the {unseen['all_pairs']:,} pairs," if few else "one or two"
     return [
-        "The audit finds nothing against the release: neither in any attribute's law, nor in how its coins "
-        "relate to the other attributes, the rows, the place in the file and the original values.",
-        f"{limit}. No number of records reveals coins that someone else can compute, such as from a seed.",
+        "The audit finds nothing against the release. It tested the law of each attribute. It also tested "
+        f"whether {drawn} depend on each other, on {two} of a record's original values (withheld and kept ones "
+        "too), on the place in the file, or on another row.",
+        f"{limit}. It detects smaller deviations less often. It cannot detect coins that depend on three "
+        "values at once, or that someone else can compute, such as from a seed.",
     ]
 
 

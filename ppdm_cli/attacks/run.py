@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +13,8 @@ import pyarrow as pa
 from ppdm_cli.attacks import audit
 from ppdm_cli.attacks.adversary import LINEAR, Adversary
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target, Truth
-from ppdm_cli.attacks.audit import Agreement, Audit, merged
+from ppdm_cli.attacks.audit import Agreement, Audit, merged, untested
+from ppdm_cli.attacks.law import PlacesOfAll
 from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.reading import Reader
 from ppdm_cli.attacks.repeat import Repeat
@@ -24,6 +25,7 @@ from ppdm_cli.attacks.whole_record import Beliefs
 from ppdm_cli.engine import Batch, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
 from ppdm_cli.inspection import noisy
+from ppdm_cli.joint import LARGEST_DOMAIN, kept_channels
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -87,7 +89,7 @@ class _Guessing:
         if self.agreement is not None:
             seen.agreement = self.agreement.counted(rows)
         if self.audit is not None:
-            seen.audit = self.audit.counted(rows)
+            seen.audit = self.audit.counted(self.audit.places.placed(rows))
         if self.repeat is not None:
             seen.repeat = self.repeat.counted(rows)
         if self.order is not None:
@@ -138,22 +140,22 @@ class Passes:
     def __init__(
         self, table: Table, paired: Paired, sidecar: Sidecar, asked: Sequence[str], known: bool
     ) -> None:
-        self._paired, self._sidecar = paired, sidecar
+        self._table, self._paired, self._sidecar = table, paired, sidecar
         self._asked, self._known = asked, known
         self.adversary = Adversary(table, sidecar, asked, known)
 
     def run(self) -> Attacked:
         self.adversary.learn()
         targets, asked = list(self.adversary.targets.values()), self._asked
-        records, release = self.adversary.records, uuid.UUID(self._sidecar.release)
-        audited, repeated, ordered = self._known and "audit" in asked, "repeat" in asked, "order" in asked
+        repeated, ordered = "repeat" in asked, "order" in asked
+        checked = self._audit(targets) if self._known and "audit" in asked else None
         self._task = _Guessing(
             self.adversary.reader,
             self._known,
             self.adversary.targets,
             self.adversary.guessers,
             Agreement(targets) if self._known else None,
-            Audit(targets, records, release, self.adversary.label) if audited else None,
+            checked,
             Repeat(targets, self._sidecar.release) if repeated else None,
             Order(targets, self.adversary.counts) if ordered else None,
         )
@@ -166,6 +168,14 @@ class Passes:
         assert seen is not None
         self._check_paired(seen)
         return self._concluded(seen)
+
+    def _audit(self, targets: Sequence[Target]) -> Audit:
+        names = [a.name for a in self._sidecar.kept]
+        kept = kept_channels(self._table, names, LARGEST_DOMAIN)
+        self.adversary.remarks += untested(names, kept)
+        self.adversary.reader = replace(self.adversary.reader, kept=tuple(kept))
+        release = uuid.UUID(self._sidecar.release)
+        return Audit(PlacesOfAll(targets, release, kept), self.adversary.records, release.int)
 
     def _check_paired(self, seen: Seen) -> None:
         """Check that the rows pair: rows that do not belong together would look like perfect privacy."""

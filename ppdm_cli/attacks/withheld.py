@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth, as_numbers
+from ppdm_cli.attacks.audit import Audit, State, untested
 from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, UNPAIRED, Paired
-from ppdm_cli.attacks.recipes_audit import RecipesAudit
+from ppdm_cli.attacks.recipes_law import PlacesByRecipe
 from ppdm_cli.attacks.report import Attacked, described, evaluated, of_whole_record
 from ppdm_cli.attacks.scoring import Tally, expected
 from ppdm_cli.engine import Batch, fold, map_partitions, step
@@ -27,6 +28,7 @@ from ppdm_cli.estimating import Coverage, estimates
 from ppdm_cli.joint import Published, class_of, learn, read
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import OWN
+from ppdm_cli.repeatable import hashed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -63,13 +65,13 @@ class Seen:
     """The largest belief, and the bound for it."""
     near: Floats = field(default_factory=lambda: np.zeros(3))
     """How many cells show their value or its neighbourhood, how many by chance, and are to be expected to."""
-    audit: list[np.ndarray] = field(default_factory=list)
+    audit: State | None = None
 
     def __add__(self, other: Seen) -> Seen:
         tallies = {k: self.tallies[k] + other.tallies[k] for k in self.tallies}
         beliefs = {k: self.beliefs[k] + other.beliefs[k] for k in self.beliefs}
         largest = {k: max(self.largest[k], other.largest[k]) for k in self.largest}
-        audit = [a + b for a, b in zip(self.audit, other.audit, strict=True)]
+        audit = None if self.audit is None or other.audit is None else self.audit + other.audit
         return Seen(tallies, beliefs, largest, self.near + other.near, audit)
 
 
@@ -91,9 +93,11 @@ class Withheld:
         sample = read(table, sidecar, label)
         if not sample.records:
             raise DataError("the release has no records: there is nothing to attack", "give one that has")
-        with step("learning"):
-            self._model = learn(sample).linked
-        assert self._model is not None and sample.recipes is not None
+        self._model = None
+        if "record" in self._asked:
+            with step("learning"):
+                self._model = learn(sample).linked
+        assert sample.recipes is not None
         self._recipes, self._axes = sample.recipes, (*sample.channels, label)
         self._reader = Published.of(sidecar, self._axes)
         self.gamma = exp(max(d.epsilon for d in sidecar.dealt))
@@ -107,7 +111,9 @@ class Withheld:
         }
         self._audit = None
         if "audit" in self._asked:
-            self._audit = RecipesAudit(self._recipes, sidecar.dealt, self._axes, self.records)
+            places = PlacesByRecipe(self._recipes, sidecar.dealt, self._axes, sidecar.release)
+            self._remarks += untested([a.name for a in sidecar.kept], self._axes)
+            self._audit = Audit(places, self.records, int(hashed(sidecar.release)))
         left = [a.name for a in sidecar.perturbed if a.name not in perturbed]
         if left:
             self._remarks.append(f"Left out, because of too many values: {listed(left)}.")
@@ -199,7 +205,8 @@ class Withheld:
             seen = found if seen is None else seen + found
         assert seen is not None
         if self._audit is not None and whole.truths is not None:
-            seen.audit = self._audit.counted(whole.numbers, whole.codes, whole.truths, whole.first_row)
+            placed = self._audit.places.placed(whole.numbers, whole.codes, whole.truths, whole.first_row)
+            seen.audit = self._audit.counted(placed)
         return seen
 
     def _guessed(self, records: Records) -> Seen:
@@ -259,8 +266,10 @@ class Withheld:
         seen = fold(self._paired, self, Seen.__add__, doing="attacking")
         assert seen is not None
         shown, chance, wanted = (float(x) for x in seen.near)
-        spread = max(chance, 1.0) ** 0.5
-        if self._known and wanted - chance >= 8 * spread and shown - chance <= 4 * spread:
+        # a record's cells agree together: as many as are shown by one coin
+        together = (self._recipes.ways[:, list(self._targets)] > 0).sum(axis=1).max()
+        spread, honest = max(chance, 1.0) ** 0.5, (together * wanted) ** 0.5
+        if self._known and wanted - chance >= 4 * spread + 6 * honest and shown - chance <= 4 * spread:
             raise MismatchError("the release agrees with the original's rows no more than by chance", UNPAIRED)
         record = of_whole_record(self._sidecar)
         done = Attacked(sidecar=self._sidecar, measured=self._known, record=record, remarks=self._remarks)
@@ -275,7 +284,7 @@ class Withheld:
                 row |= expected(target, exact, near, variance if target.ordered else None)
             largest, bound = seen.largest[attack, name]
             done.rows.append(row | {"largest_posterior": largest, "bound": bound})
-        if self._audit is not None:
+        if self._audit is not None and seen.audit is not None:
             done.audit, done.coins, done.unseen = self._audit.verdicts(seen.audit)
         return done
 

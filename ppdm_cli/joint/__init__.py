@@ -18,17 +18,18 @@ from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fi
 from ppdm_cli.joint.fold_alone import alone, table_model
 from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import JointTable, picked
+from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.joint.model import COIN, Model, unseeing
 from ppdm_cli.joint.published import Published, class_of
 from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.recipes import FOLDS
-from ppdm_cli.joint.sample import MOST_CHANNELS, Sample, matrix_of, read, usable
+from ppdm_cli.joint.sample import LARGEST_DOMAIN, MOST_CHANNELS, Sample, matrix_of, read, usable
 from ppdm_cli.joint.screening import Tells, screened
 
 __all__ = [
-    "CELLS", "COIN", "FOLDS", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model", "Published",
-    "Sample", "Tells", "alone", "class_of", "learn", "matrix_of", "picked", "read", "screened", "unseeing",
-    "usable",
+    "CELLS", "COIN", "FOLDS", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model",
+    "Published", "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "matrix_of", "picked",
+    "read", "screened", "unseeing", "usable",
 ]  # fmt: skip
 
 LEAST = 2.0

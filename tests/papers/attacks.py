@@ -1,8 +1,9 @@
 """What adversaries get back: published attacks on noise and on random substitution, the audit, Bayes' rule.
 
 Four tables: the errors of the three linear attacks beside Bayes' rule on one attribute; how often the audit
-accepts honest releases and rejects lies; the share of exact bins by one attribute and by the whole record,
-beside Bayes' rule with the joint distribution of a million clean records; what a kept column tells.
+accepts honest releases and rejects lies, with what `audit` measures; the share of exact bins by one attribute
+and by the whole record, beside Bayes' rule with the joint distribution of a million clean records; what a kept
+column tells.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import polars as pl
 from ppdm_cli import attack, perturb
 from ppdm_cli.joint import JointTable
 from ppdm_cli.sidecar import Sidecar
+from tests.papers import audit
 from tests.papers.bins import digits
 from tests.papers.by_class import DOMAINS, WHOLE, table
 from tests.test_attacks_evidence import people
@@ -183,6 +185,7 @@ def main() -> None:
         print(f"Linear attacks and Bayes' rule on one attribute\n{errors}")
     for case, verdict in audits().items():
         print(f"audit, {case}: {verdict}")
+    audit.main(10_000)
 
 
 if __name__ == "__main__":
