@@ -52,6 +52,10 @@ _AT_ONCE = 1 << 12
 """The pairs of cells that are tested at a time."""
 
 
+Tests = list[tuple[str, np.ndarray]]
+"""P-values, and what they are about."""
+
+
 @dataclass
 class State:
     """What was counted of some rows in a run."""
@@ -172,18 +176,18 @@ class Audit:
         *values, place = state.sums["numbers"]
         own = [n for n, _, _ in self.places.groups]
         names = own + ["the recipe"] * recipes
-        found: dict[str, dict[str, np.ndarray]] = {
-            "record": self._record(place.sum(axis=0)),
+        found: dict[str, Tests] = {
+            "record": [("", self._record(place.sum(axis=0)))],
             "pairs": self._two_cells(state.sums["pairs"]),
-            "values": {n: self._numbers_p(t) for n, t in zip(names, values, strict=True)},
-            "others": {},
+            "values": [(n, self._numbers_p(t)) for n, t in zip(names, values, strict=True)],
+            "others": [],
             "place": self._stretches(place, state.sums["blocks"][0]),
             "rows": self._rows(state),
         }
-        found["recipes"] = {
-            n: np.array([evidence.table_p(t, self.places.recipes)])
+        found["recipes"] = [
+            (n, np.array([evidence.table_p(t, self.places.recipes)]))
             for n, t in zip([*own, "the place in the file"], state.sums["recipes"], strict=False)
-        }
+        ]
         self._two_values(state.sums["others"], found["others"], found["recipes"])
         families = [self._family(name, tests) for name, tests in found.items()]
         return self.laws(state), [f for f in families if f["tests"]], self._unseen(state)
@@ -199,10 +203,10 @@ class Audit:
         ]
         return [row | {"honest": row["p"] >= level} for row in rows]
 
-    def _record(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+    def _record(self, counts: np.ndarray) -> Floats:
         numbers = self.places.numbers
         whole = numbers.whole_p(counts.reshape(numbers.law.shape), self._seed)
-        return {"": np.array([whole, *self._numbers_p(counts[None])])}
+        return np.array([whole, *self._numbers_p(counts[None])])
 
     def _numbers_p(self, counts: np.ndarray) -> Floats:
         return self.places.numbers.p(counts)
@@ -214,15 +218,15 @@ class Audit:
         each = [evidence.table_p(by_kind[:, k, one > 0], one[one > 0]) for k, one in enumerate(law)]
         return np.array([*each, *self._numbers_p(counts)])
 
-    def _stretches(self, numbers: np.ndarray, by_block: np.ndarray) -> dict[str, np.ndarray]:
-        found = {"": [self._numbers_p(part) for part in evidence.stretches(numbers)]}
+    def _stretches(self, numbers: np.ndarray, by_block: np.ndarray) -> Tests:
+        found = [("", [self._numbers_p(part) for part in evidence.stretches(numbers)])]
         for name, kept, (present, own) in zip(self.places.names, self.places.kept, by_block, strict=True):
             law = np.array([[1 - kept, kept]])
             parts = evidence.stretches(np.stack([present - own, own], axis=1))
-            found[name] = [evidence.tilted_p(part, law, np.array([[0.0, 1.0]])) for part in parts]
-        return {n: np.concatenate([np.ones(0), *ps]) for n, ps in found.items()}
+            found.append((name, [evidence.tilted_p(part, law, np.array([[0.0, 1.0]])) for part in parts]))
+        return [(n, np.concatenate([np.ones(0), *ps])) for n, ps in found]
 
-    def _two_cells(self, sums: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    def _two_cells(self, sums: Sequence[np.ndarray]) -> Tests:
         n, kept, both, apart, together = sums
         a, b = np.triu_indices(self._columns, 1)
         k, some = both[a, b], n[a, b]
@@ -235,20 +239,15 @@ class Audit:
         circles = [evidence.circle_p(c[a, b], some) for c in (apart, together)]
         found = np.stack([np.concatenate([np.ones(0), *kept_p]), *circles], axis=1)
         names = self.places.names
-        return {f"{names[i]}, {names[j]}": p for i, j, p in zip(a, b, found, strict=True)}
+        return [(f"{names[i]}, {names[j]}", p) for i, j, p in zip(a, b, found, strict=True)]
 
-    def _rows(self, state: State) -> dict[str, np.ndarray]:
+    def _rows(self, state: State) -> Tests:
         window, (sums, numbers) = np.concatenate(state.window), state.lagged
         next_p = evidence.circle_p(sums, np.real(numbers))
         each = enumerate(self.places.names)
-        return {n: np.concatenate([next_p[:, j], evidence.series_p(window[:, j])]) for j, n in each}
+        return [(n, np.concatenate([next_p[:, j], evidence.series_p(window[:, j])])) for j, n in each]
 
-    def _two_values(
-        self,
-        tables: Sequence[np.ndarray],
-        found: dict[str, np.ndarray],
-        crossed: dict[str, np.ndarray],
-    ) -> None:
+    def _two_values(self, tables: Sequence[np.ndarray], found: Tests, crossed: Tests) -> None:
         """Add the tests by two original values, of levels and cells to `found`, of recipes to `crossed`."""
         left, even = iter(tables), np.full(CELLS, 1 / CELLS)
         for a, b in self._pairs:
@@ -259,17 +258,17 @@ class Audit:
                 own = 0 if self.places.groups[a][2] == column else 1
                 by_other = table.reshape(self._coarse[a], self._coarse[b], CELLS).sum(axis=own)
                 tests.append(np.array([evidence.table_p(t, even) for t in (table, by_other)]))
-            found[name] = np.concatenate(tests)
+            found.append((name, np.concatenate(tests)))
             if many := len(self.places.recipes):
                 group = np.arange(many) * min(many, CELLS) // many
                 chances = np.bincount(group, self.places.recipes).astype(np.float64)
-                crossed[name] = np.array([evidence.table_p(next(left), chances)])
+                crossed.append((name, np.array([evidence.table_p(next(left), chances)])))
 
-    def _family(self, name: str, found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    def _family(self, name: str, found: Tests) -> dict[str, Any]:
         """Return the least p-value of a family, by which all its tests are judged, and where it was."""
-        least = {n: float(p.min()) for n, p in found.items() if p.size}
-        where, tests = min(least, key=lambda n: least[n], default=""), sum(p.size for p in found.values())
-        p = min(1.0, tests * least.get(where, 1.0))
+        some = [(float(p.min()), n) for n, p in found if p.size]
+        (least, where), tests = min(some, default=(1.0, "")), sum(p.size for _, p in found)
+        p = min(1.0, tests * least)
         return {"test": name, "tests": tests, "where": where, "p": p, "honest": p >= self.share}
 
     # -- what they could not have seen
