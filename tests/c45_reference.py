@@ -1,7 +1,7 @@
 """C4.5 record by record in plain Python, from Quinlan's text (1993, chapters 2 to 4; 1996 for release 8).
 
 Slow and simple, to check the fast one by. Where Quinlan leaves freedom it follows Weka's J48, as
-ppdm does: the tolerance of 1e-6, and which branch counts as the largest.
+ppdm does: the tolerance of 1e-6, which branch counts as the largest, and cuts between values, not at one.
 """
 
 from __future__ import annotations
@@ -110,7 +110,12 @@ class Learner:
         gain -= log2(len(tried)) / total if self.mdl else 0.0
         if gain < SMALL:
             return None
-        return gain, self.ratio(gain, heavy, total), max(v for v in self.distinct[place] if v <= middle)
+        last = max(v for v in self.distinct[place] if v <= middle)
+        return gain, self.ratio(gain, heavy, total), self.halfway(place, last)
+
+    def halfway(self, place: int, last: float) -> float:
+        """J48's -doNotMakeSplitPointActualValue: C4.5 itself cuts at the value below."""
+        return (last + min(v for v in self.distinct[place] if v > last)) / 2
 
     def ratio(self, gain: float, heavy: list[float], total: float) -> float:
         """Records with a missing value count as one more branch (Quinlan 1993, 3.2)."""

@@ -60,7 +60,7 @@ def same(tree: Tree, node: int, wanted: Node) -> None:
     if not wanted.inner:
         return
     if tree.features[wanted.test].numeric:
-        assert tree.threshold[node] == wanted.threshold
+        assert tree.threshold[node] == pytest.approx(wanted.threshold, rel=1e-14, abs=1e-14)
     assert tree.children[node] == len(wanted.inner)
     for i, child in enumerate(wanted.inner):
         same(tree, int(tree.first_child[node]) + i, child)

@@ -100,9 +100,10 @@ def command(
     accuracy is estimated from published records that were held out. Several releases with one plan are one;
     copies of one release are taken together, record by record.
 
-    On other data it is C4.5, release 8: gain ratio, cuts that occur in the data, a branch for each category,
-    missing values as fractional records, pessimistic pruning. --no-mdl and --criterion gain switch parts of
-    it off. Among equally good tests, the first column wins, and among its cuts the lowest.
+    On other data it is C4.5, release 8: gain ratio, cuts halfway between values or at the edges of bins, a
+    branch for each category, missing values as fractional records, pessimistic pruning. --no-mdl and
+    --criterion gain switch parts of it off. Among equally good tests, the first column wins, and among its
+    cuts the lowest.
     """
     from ppdm_cli.commands import show
     from ppdm_cli.trees import Against, Places, train

@@ -105,8 +105,8 @@ def train_tree(
 
     Without a sidecar it is an original: a frame says nothing of itself, so a release's or a reconstruction's
     goes with its `sidecar`. A release is learnt by the estimated joint distribution, whose tables have at most
-    `cells` cells; `class_` is the sidecar's unless named. Other data are for C4.5, with all records in memory,
-    and in a reconstruction the thresholds of binned attributes are at the edges of bins.
+    `cells` cells; `class_` is the sidecar's unless named. Other data are for C4.5, with all records in memory.
+    Thresholds lie halfway between two values; with a reconstruction's `sidecar`, at the edges of bins.
 
     `weights` names a column or is an array; `nominal` names numbers that are categories. Of equally good
     tests (within 1e-6) the first column's is taken, and of its cuts the lowest.

@@ -27,4 +27,4 @@ def _at_edges(column: Column, domain: Domain | None) -> Column:
     codes = np.clip(codes, 0, domain.ordinary - 1)
     if (np.diff(codes) <= 0).any():  # more values than bins: these are not representatives
         return column
-    return replace(column, values=domain.tops()[codes])
+    return replace(column, values=domain.tops()[codes], ends=True)

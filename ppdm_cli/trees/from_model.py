@@ -187,7 +187,7 @@ class ModelTrees:
         for place, column in enumerate(cells.columns):
             if column.feature.numeric:
                 here = tree.feature == place
-                cut[here] = np.searchsorted(column.values, tree.threshold[here])
+                cut[here] = np.searchsorted(column.values, tree.threshold[here], side="right") - 1
         grown = Grown(tree.feature, cut, tree.first_child, tree.children, tree.counts)
         threshold, gap = tree.threshold.copy(), 0.0
         weight = tables[0].sum(axis=0)
@@ -218,7 +218,8 @@ def _columns(channel: Channel, codes: np.ndarray) -> Iterator[Column]:
         categories = () if numeric or not isinstance(domain, Categories) else tuple(domain.values)
         feature = Feature(name, str(domain.kind), numeric, categories)
         narrow = own.astype(code_type(domain.size))
-        yield Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls)
+        ends = isinstance(domain, Bins)
+        yield Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls, ends=ends)
 
 
 def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]:

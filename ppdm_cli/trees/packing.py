@@ -27,7 +27,7 @@ def packed(records: Records, grown: Grown, options: Options) -> Tree:
     for number, column in enumerate(records.columns):
         if column.feature.numeric:
             here = feature == number
-            threshold[here] = column.values[grown.cut[kept[here]]]
+            threshold[here] = column.thresholds(grown.cut[kept[here]])
     counts = grown.counts[kept]
     label = majority(counts)
     parent = np.concatenate([[0], np.repeat(np.arange(len(kept)), children)])

@@ -38,6 +38,22 @@ class Column:
     values: np.ndarray
     missing: bool
     cut: bool = False
+    ends: bool = False
+    """Whether the values are the ends of bins, where cuts belong; otherwise they lie halfway to the next."""
+
+    def thresholds(self, codes: np.ndarray) -> np.ndarray:
+        """Return the cut behind each of some codes: halfway to the next value, or the end of a bin."""
+        low = self.values[codes]
+        if self.ends or self.cut:
+            return low
+        high = self.values[codes + 1]
+        half = low / 2 + high / 2
+        if dtypes.is_whole(dtypes.parse(self.feature.dtype)):
+            short = np.floor(half)
+        else:  # without digits that come from rounding alone
+            short = np.array([float(f"{h:.15g}") for h in half.tolist()])
+        half = np.where((low <= short) & (short < high), short, half)
+        return np.where((low <= half) & (half < high), half, low)
 
 
 @dataclass(frozen=True, eq=False)

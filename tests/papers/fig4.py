@@ -23,9 +23,6 @@ from ppdm_cli.trees import Fitted, FromRelease
 from tests.papers.common import BUILD, Results, accuracy, binned, data, drawn, published
 from tests.papers.fig2 import GAMMAS, SIZES
 
-AT_EDGES = {"representative": "right"}
-"""Each bin is stood for by its right end, so that C4.5's cuts, values that occur, are the bins' edges."""
-
 
 @dataclass(frozen=True)
 class Method:
@@ -49,9 +46,8 @@ def joint(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> FromRelease:
 
 
 METHODS = {
-    "by-class": Method(by_class, AT_EDGES),
-    "global": Method(all_together, AT_EDGES),
-    "by-class, middles": Method(by_class, {"representative": "center"}),
+    "by-class": Method(by_class, {}),
+    "global": Method(all_together, {}),
     "joint": Method(joint, {}),
     "joint, bands": Method(joint, {"matrix": "band"}),
 }
@@ -76,7 +72,7 @@ def one(name: str, seed: int, N: int, gamma: float, method: str) -> tuple[float,
     """The accuracy and the number of leaves."""
     original = data(name, seed)
     if method == BINNED:
-        any_gamma = published(original, 2, N, seed, **AT_EDGES)
+        any_gamma = published(original, 2, N, seed)
         usable: pl.DataFrame | Fitted | FromRelease = binned(original.train, any_gamma.sidecar)
     else:
         release = published(original, gamma, N, seed, **METHODS[method].plan)
