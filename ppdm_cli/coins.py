@@ -64,11 +64,7 @@ def key_from_file(path: Path) -> tuple[Key, str]:
     """Return the key in a file of 64 hex digits (--key-file), and the digest of a design in its second line."""
     with files.readable(path, "the key file "), path.open("rb") as file:
         # where the mode does not tell users apart, as on Windows, it does not say who can read the file
-        if hasattr(os, "getuid") and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-            raise RefusedError(
-                f"the key file {quoted(path)} can be read by others",
-                "restrict it to yourself with chmod 600, and consider who may have read it",
-            )
+        shared = hasattr(os, "getuid") and bool(stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077)
         text = file.read(200)
     first, _, design = text.decode("latin-1").strip().partition("\n")
     try:
@@ -77,8 +73,13 @@ def key_from_file(path: Path) -> tuple[Key, str]:
         secret = digest = b""
     if len(secret) != 32 or len(digest) not in (0, 32):
         raise UsageError(
-            f"the key file {quoted(path)} does not hold 64 hex digits",
-            "name another file; a file that does not exist is created",
+            f"{quoted(path)} is not a key file: it does not hold 64 hex digits",
+            "name another file; one that does not exist is created",
+        )
+    if shared:
+        raise RefusedError(
+            f"the key file {quoted(path)} can be read by others",
+            "restrict it to yourself with chmod 600, and consider who may have read it",
         )
     return Key(secret, "key-file"), digest.hex()
 

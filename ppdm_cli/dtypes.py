@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, near, quoted
 
 _SIMPLE = {
     name: pa.type_for_alias(name)
@@ -60,8 +60,8 @@ def parse(name: str) -> pa.DataType:
             return pa.decimal128(precision, scale)
     raise UsageError(
         f"unknown type {quoted(name)}",
-        "types: int, float, string, bool, date, datetime, time, decimal(10, 2), or an "
-        "Arrow name such as int32 or timestamp[us]",
+        near(name, [*_FRIENDLY, *_SIMPLE])
+        or "use int, float, string, bool, date, datetime, time, decimal(10, 2), or an Arrow name such as int32",
     )
 
 

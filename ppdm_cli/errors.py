@@ -97,12 +97,27 @@ def listed(names: Iterable[object]) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"
 
 
+def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the question "did you mean 'age'?" with the nearest of a closed list; empty if none is near."""
+    known = list(known)
+    same = [k for k in known if k.lower() == name.lower()]
+    found = same or difflib.get_close_matches(name, known, 1, likeness)
+    return f"did you mean {quoted(found[0])}?" if found else ""
+
+
+def unknown(what: str, name: object, known: Iterable[str], of: str = "") -> UsageError:
+    """Return the error for a word that a closed list lacks: names the nearest one, or lists all."""
+    known = list(known)
+    step = near(str(name), known) or f"use one of {some(known)}"
+    return UsageError(f"unknown {what} {quoted(name)}{of}", step)
+
+
 def unknown_column(name: str, known: Iterable[str], where: str) -> UsageError:
     """Return the error for a column that is not there; lists those that are, nearest first."""
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {quoted(near[0])}? " if near else ""
-    return UsageError(
-        f"{where} names the column {quoted(name)}, which the data does not have",
-        f"{hint}columns: {listed(known)}",
-    )
+    several = name.split(",")
+    if len(several) > 1 and set(several) <= set(known) and where.startswith("--"):
+        step = "repeat the option: " + " ".join(f"{where} {word(n)}" for n in several)
+    else:
+        step = f"{near(name, known)} columns: {listed(known)}".lstrip()
+    return UsageError(f"{where} names the column {quoted(name)}, which the data does not have", step)

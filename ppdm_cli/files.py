@@ -14,10 +14,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import DataError, PpdmError, UsageError, quoted
+from ppdm_cli.errors import DataError, PpdmError, UsageError, near, quoted
 
 Identity = tuple[int, int] | str
 
@@ -126,6 +127,15 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
         raise DataError(
             f"{what}{quoted(file)} cannot be read: {error.strerror}", "check its name and rights"
         ) from None
+
+
+def missing(path: Path, what: str = "") -> DataError:
+    """Return the error for a file that is not there; names the most similar one in its folder."""
+    try:
+        beside = [str(path.with_name(p.name)) for p in islice(path.parent.iterdir(), 1000)]
+    except (OSError, ValueError):  # neither is its folder, or it has no name
+        beside = []
+    return DataError(f"{what}{quoted(path)} does not exist", near(str(path), beside, 0.85) or "check its name")
 
 
 def content(path: Path, what: str, most: int) -> bytes:

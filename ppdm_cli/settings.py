@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import PpdmError, UsageError, quoted
+
+
+def named(key: str, reader: Callable[[Any], Any], value: Any) -> Any:
+    """Return a setting's value as its reader has it; an error names the setting."""
+    try:
+        return reader(value)
+    except PpdmError as error:
+        raise type(error)(f"{key}: {error.what}", error.next_step) from None
 
 
 def decimal(value: Any) -> Decimal:

@@ -104,7 +104,7 @@ def damaged(folder: Path) -> dict[str, tuple[tuple[str, ...], int, str]]:
             "'region' has a value outside its domain in row 8 ",
         ),
         "a CSV with a word": (make.csv("outside", region, f"{WORD},"), 3, "'region' has a value outside"),
-        "a CSV with its digest": (make.csv("digest", region, f"{WORD},", True), 3, "are not those its sidecar"),
+        "a CSV with its digest": (make.csv("digest", region, f"{WORD},", True), 3, "was changed after it was"),
         "one too many in a CSV": (make.csv("longer", first, first * 2), 3, "4001 records"),
         "a hand-edited gamma": (
             make.edited("gamma", b'"gamma":9}', b'"gamma":90}', unseeded.encode()),

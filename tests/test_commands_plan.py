@@ -335,7 +335,7 @@ def test_settings_are_refused_with_their_column_and_answer_their_own_question() 
     frame = people(300)
     with pytest.raises(UsageError, match="the column 'age': a prefix has"):
         perturb(frame, plan={"gamma": 9, "attributes": {"age": {"prefix": 0}}})
-    with pytest.raises(UsageError, match="the column 'age': 'x' is not a number"):
+    with pytest.raises(UsageError, match="the column 'age': gamma: 'x' is not a number"):
         perturb(frame, gamma=9, attributes={"age": {"gamma": "x"}})
     asks = {"gamma": 9, "attributes": {"age": {"gamma": "?", "domain": "?"}}}
     with pytest.raises(UsageError, match=r"leaves open 'attributes.age.gamma'; "):

@@ -165,7 +165,7 @@ def test_what_was_reconstructed_is_no_release(release: Path, ppdm: Run) -> None:
     for command in ("reconstruct", "estimate"):
         done = ppdm(command, "u.csv", "-o", "again.csv", code=3)
         said = done.stderr.decode()
-        assert "is at stage 'reconstructed', not perturbed; give the file of the stage before" in said
+        assert "is at stage 'reconstructed', not perturbed; use the release that it was made from" in said
         assert said.count("\n") == 1 and listing(release) == before and not seen(done.stderr)
 
 

@@ -139,7 +139,7 @@ def data(folder: Path, name: str) -> str:
         ("good", "--type age=nosuch", 2, "unknown type"),
         ("good", "--delimiter ab", 2, "one ASCII character"),
         ("good", "--plan nosuch.toml", 1, "cannot be read"),
-        ("good", "--like nosuch.parquet", 3, "has no sidecar"),
+        ("good", "--like nosuch.parquet", 1, "does not exist"),
     ],
 )
 def test_a_fault_is_one_line_and_leaves_everything_as_it_was(

@@ -17,7 +17,7 @@ from ppdm_cli.attacks.pairing import Paired
 from ppdm_cli.attacks.report import Attacked, fill, sentences
 from ppdm_cli.attacks.run import ATTACKS, Passes
 from ppdm_cli.attacks.withheld import Withheld
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError, unknown
 from ppdm_cli.files import one_run
 from ppdm_cli.grouping import Groups
 from ppdm_cli.releases import open_original, open_releases, spooled
@@ -51,7 +51,7 @@ def attack(
     """
     for name in attacks:
         if name not in EVERY:
-            raise UsageError(f"unknown attack {quoted(name)}", f"one of {', '.join(EVERY)}")
+            raise unknown("attack", name, EVERY)
     if "audit" in attacks and truth is None:
         raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
     if truth is not None and is_stream(truth):

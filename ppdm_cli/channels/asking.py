@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ppdm_cli.channels.base import KINDS, Spec
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import unknown
 
 DEFAULT: type[Spec] = GammaDiagonalSpec
 """The kind of channel that an attribute has by default."""
@@ -26,5 +26,5 @@ def kinds() -> list[str]:
 def checked_kind(matrix: str) -> str:
     """Return the name of a kind, if it is one."""
     if matrix not in kinds():
-        raise UsageError(f"unknown kind of matrix {quoted(matrix)}", f"one of {', '.join(kinds())}")
+        raise unknown("kind of matrix", matrix, kinds())
     return matrix

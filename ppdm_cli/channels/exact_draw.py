@@ -33,9 +33,8 @@ def checked_gamma(gamma: Decimal) -> Decimal:
         )
     if gamma <= 1:
         raise RefusedError(
-            "gamma must be above 1: at 1 the release carries no information and the matrix "
-            "is singular; below 1 the matrix does not exist",
-            "give a number above 1, such as --gamma 9",
+            "gamma must be above 1: a release at 1 carries no information",
+            "use a larger one, such as --gamma 9",
         )
     if len(gamma.normalize().as_tuple().digits) > DIGITS:
         raise UsageError(

@@ -16,7 +16,7 @@ import click
 
 from ppdm_cli.commands.streams import standard_streams
 from ppdm_cli.commands.surroundings import fail, misused, quietened, surroundings
-from ppdm_cli.errors import Exit, PpdmError
+from ppdm_cli.errors import Exit, PpdmError, near
 from ppdm_cli.files import Run, one_run
 from ppdm_cli.version import __version__
 
@@ -57,13 +57,9 @@ class Subcommands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib
-
-            near = difflib.get_close_matches(args[0], SUBCOMMANDS, n=1)
-            hint = f"Did you mean '{near[0]}'? " if near else ""
-            raise click.UsageError(
-                f"{error.message.rstrip('.')}. {hint}Commands: {', '.join(SUBCOMMANDS)}.", ctx
-            ) from None
+            hint = near(args[0], SUBCOMMANDS).capitalize()
+            names = f"Commands: {', '.join(SUBCOMMANDS)}."
+            raise click.UsageError(f"{error.message.rstrip('.')}. {hint or names}", ctx) from None
 
 
 @click.group(

@@ -26,7 +26,7 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 release, sidecar and original do no
 rejects the release. Memory: proportional to the number of values; record also holds a sample of the
 release, a million records at most.""",
 )
-@click.argument("release", nargs=-1, required=True, type=options.FILE)
+@options.files_argument("release")
 @options.file_option(
     "--truth",
     metavar="ORIGINAL",

@@ -30,7 +30,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
 fit. Memory: proportional to the number of values, not of records.""",
 )
-@click.argument("release", nargs=-1, required=True, type=options.FILE)
+@options.files_argument("release")
 @click.option(
     "--attribute", "attributes", multiple=True, metavar="COL", help="Only this attribute; repeatable."
 )

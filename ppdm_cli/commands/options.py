@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import PpdmError, RefusedError, UsageError, quoted, word
 
 TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
 """What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
@@ -27,6 +30,35 @@ class _File(click.Path):
 
 
 FILE = _File(path_type=Path)
+
+
+def files_argument(name: str, required: bool = True) -> Callable[..., Any]:
+    """Return the argument that takes the files of a table; a column among them was meant for an option."""
+    return click.argument(name, nargs=-1, required=required, type=FILE, callback=_no_columns)
+
+
+def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    there = [v for v in value if isinstance(v, Path) and v.is_file()]
+    stray = next((str(v) for v in value if isinstance(v, Path) and str(v) != "-" and not v.exists()), None)
+    if not there or stray not in (known := _columns(there[0])):
+        return value
+    before = sys.argv[1 : sys.argv.index(stray)] if stray in sys.argv else []
+    place = max((i for i, a in enumerate(before) if a.startswith("-")), default=0)
+    option = next((p for p in ctx.command.params if set(before[place : place + 1]) & set(p.opts)), None)
+    step = "an option takes one column: repeat it for others"
+    if isinstance(option, click.Option):
+        after = takewhile(lambda a: a in known, sys.argv[place + 2 :])
+        each = " ".join(f"{before[place]} {word(a)}" for a in after)
+        step = f"repeat the option: {each}" if option.multiple else f"{before[place]} takes one column"
+    raise UsageError(f"{quoted(stray)} is a column of {quoted(there[0])}, not a file", step)
+
+
+def _columns(file: Path) -> list[str]:
+    from ppdm_cli.tables import open_table
+
+    with suppress(PpdmError):
+        return list(open_table(file).schema.names)
+    return []
 
 
 def file_option(*names: str, metavar: str = "FILE", **settings: Any) -> Callable[..., Any]:

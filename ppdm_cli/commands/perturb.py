@@ -9,10 +9,10 @@ import click
 
 from ppdm_cli.commands.cluster import cluster_options
 from ppdm_cli.commands.options import (
-    FILE,
     attribute_settings,
     csv_options,
     file_option,
+    files_argument,
     force_option,
     from_option,
     json_option,
@@ -37,7 +37,7 @@ Examples:
 Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 refused because it would give
 away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.""",
 )
-@click.argument("data", nargs=-1, required=True, type=FILE)
+@files_argument("data")
 @output_option("The release")
 @click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1; there is no default.")
 @click.option(

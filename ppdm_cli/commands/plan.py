@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, csv_options, file_option, force_option, json_option
+from ppdm_cli.commands.options import csv_options, file_option, files_argument, force_option, json_option
 
 
 @click.command(
@@ -22,7 +22,7 @@ Examples:
 Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 the data is a release already.
 Memory: constant, but for some values' hashes and blocks of rows of each column.""",
 )
-@click.argument("data", nargs=-1, type=FILE)
+@files_argument("data", required=False)
 @file_option("-o", "--output", required=True, help="The plan, a .toml.")
 @click.option("--gamma", metavar="G", help="The amplification of each attribute; else a question in the plan.")
 @click.option("--rho1", type=float, metavar="P", help="With --rho2, instead of gamma: see ppdm perturb.")

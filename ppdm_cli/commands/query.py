@@ -12,7 +12,7 @@ import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.cluster import cluster_options
-from ppdm_cli.errors import UsageError, counted
+from ppdm_cli.errors import UsageError, counted, quoted, word
 
 
 @click.command(
@@ -30,7 +30,7 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two rele
 fit, 4 no release of this kind can tell. Memory: proportional to the combinations of the
 values that an answer touches, not to the records.""",
 )
-@click.argument("release", nargs=-1, required=True, type=options.FILE)
+@options.files_argument("release", required=False)
 @click.argument("question", metavar="'SELECT ...'")
 @options.file_option(
     "--against", metavar="OTHER", help="A release of other records: adds the differences from its answers."
@@ -93,6 +93,7 @@ def command(
     from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import Output, publish
 
+    _check_order(release, question)
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
     stack = click.get_current_context().with_resource(ExitStack())
@@ -106,6 +107,16 @@ def command(
         click.echo(display_json(_figures(done)))
     else:
         _show(done, in_file=output is not None)
+
+
+def _check_order(release: tuple[Path, ...], question: str) -> None:
+    """Refuse a file where the question belongs, and a question without a release."""
+    asks = set(question) & {" ", "("}
+    if not asks and (not release or Path(question).exists()):
+        step = f"end with a question: ppdm query {word(question)} 'select count()'"
+        raise UsageError(f"{quoted(question)} is not a question", step)
+    if not release:
+        raise UsageError("the question comes without a release", "such as ppdm query r.csv 'select count()'")
 
 
 def _figures(done: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two releases, do not
 fit. Memory: a million records' codes and the joint table, whatever the size of the release.""",
 )
-@click.argument("release", nargs=-1, required=True, type=options.FILE)
+@options.files_argument("release")
 @options.output_option("The data set")
 @click.option(
     "--method",

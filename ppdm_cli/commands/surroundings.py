@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,8 @@ from ppdm_cli.errors import UsageError, one_line, quoted
 
 QUIET, THREADS, FOLDER = "PPDM_QUIET", "PPDM_THREADS", "PPDM_TMPDIR"
 _MOST_THREADS = 1024
+_OUTPUTS = {"perturb": "release.parquet", "plan": "plan.toml", "train-tree": "tree.json"}
+"""What the outputs are called in an error that shows how to name one."""
 
 
 @contextmanager
@@ -101,9 +104,17 @@ def fail(kind: str, what: str, next_step: str, code: int) -> int:
 
 def misused(error: click.ClickException, code: int) -> int:
     """Say what click found wrong with the command line; it quotes arguments."""
+    context = getattr(error, "ctx", None)
     message = one_line(error.format_message())
+    if isinstance(error, click.NoSuchOption) and context is not None:
+        own = [o for p in context.command.params for o in p.opts if o.startswith("--")]
+        if held := [quoted(o) for o in own if error.option_name.strip("-") in o]:
+            message = f"{one_line(error.message)} Did you mean {' or '.join(held[:3])}?"
+    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Option):
+        name = "" if context is None else context.info_name
+        typed = shlex.join([*sys.argv[1:], error.param.opts[0], _OUTPUTS.get(name, "result.parquet")])
+        message += f" Add it: ppdm {one_line(typed)}"
     if for_programs():
-        context = getattr(error, "ctx", None)
         path = "ppdm" if context is None else context.command_path
         return fail("usage", message, f"see {path} --help", code)
     error.format_message = lambda: message  # type: ignore[method-assign]

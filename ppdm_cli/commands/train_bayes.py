@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, csv_options, file_option, force_option, formulas_option, json_option
+from ppdm_cli.commands.options import (
+    csv_options,
+    file_option,
+    files_argument,
+    force_option,
+    formulas_option,
+    json_option,
+)
 from ppdm_cli.errors import UsageError, counted
 
 _ROWS = 40
@@ -28,7 +35,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 network and data, or parties, do not fit, 4 a matrix
 without an inverse. Memory: the largest table of a node and its parents; with --on also the columns.""",
 )
-@click.argument("data", nargs=-1, type=FILE)
+@files_argument("data", required=False)
 @file_option("--network", help="The structure: .bif, .xml (XMLBIF), or text with lines of the form A -> B.")
 @file_option(
     "-o",

@@ -22,7 +22,7 @@ Examples:
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or two bytes per cell and
 some numbers per record; for a release, the codes of a million records and the joint table.""",
 )
-@click.argument("data", nargs=-1, required=True, type=options.FILE)
+@options.files_argument("data")
 @click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
 @options.file_option(
     "-o", "--output", required=True, help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv."

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.errors import counted, quoted, unknown
 from ppdm_cli.estimating.counts import (
     MOST_CELLS,
     columns_of,
@@ -179,7 +179,7 @@ def estimate(
     of a sample's `population`. `truth` is the original, where one has it, to measure the error.
     """
     if estimator not in ESTIMATORS:
-        raise UsageError(f"unknown estimator {quoted(estimator)}", f"one of {', '.join(ESTIMATORS)}")
+        raise unknown("estimator", estimator, ESTIMATORS)
     coverage, original = Coverage(level, simultaneous, population), None
     if truth is not None:
         original = partial(open_original, truth, csv=csv, mappings=mappings)

@@ -38,7 +38,10 @@ class Coverage:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.level <= 0.9999:
-            raise UsageError("a level is a share from 0.5 to 0.9999", "such as --level 0.9")
+            meant = self.level / 100 if 50 <= self.level <= 99.99 else 0.9
+            raise UsageError(
+                f"a level is a share from 0.5 to 0.9999, not {self.level:g}", f"such as --level {meant:.6g}"
+            )
 
     def __str__(self) -> str:
         """Return what `low` and `high` are, for people."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown
 from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, axes_of, by_attribute, count, project
 from ppdm_cli.networks.network import Network, Node
 from ppdm_cli.networks.parties import Joined, places
@@ -40,7 +40,7 @@ class Way:
 
     def __post_init__(self) -> None:
         if self.estimator not in ESTIMATED:
-            raise UsageError(f"unknown estimator {quoted(self.estimator)}", f"one of {', '.join(ESTIMATED)}")
+            raise unknown("estimator", self.estimator, ESTIMATED)
         if not 0 <= self.prior < float("inf"):
             raise UsageError("the prior is a number of records for every cell", "such as --prior 1")
 

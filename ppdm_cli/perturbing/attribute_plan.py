@@ -12,11 +12,11 @@ from msgspec import UNSET, UnsetType
 
 from ppdm_cli.channels import KINDS, checked_gamma, checked_kind
 from ppdm_cli.domain import CALENDAR, MOST_VALUES, Representative
-from ppdm_cli.errors import DataError, UsageError, listed, quoted
+from ppdm_cli.errors import DataError, UsageError, quoted, unknown
 from ppdm_cli.files import content
 from ppdm_cli.grouping import Groups, Mapped, Prefixed, Rule, read_mapping
 from ppdm_cli.privacy import gamma_from_rhos
-from ppdm_cli.settings import decimal, real, truth, whole
+from ppdm_cli.settings import decimal, named, real, truth, whole
 from ppdm_cli.sidecar_attributes import LONGEST_PREFIX, Group
 
 Scale = Literal["log", "sqrt", "month", "quarter", "year", "decade"]
@@ -44,10 +44,7 @@ class Settings:
     def __post_init__(self) -> None:
         self.own_gamma()
         if self.representative not in (None, *get_args(Representative)):
-            raise UsageError(
-                f"unknown representative {quoted(self.representative)}",
-                f"one of {', '.join(get_args(Representative))}",
-            )
+            raise unknown("representative", self.representative, get_args(Representative))
         if isinstance(self.bins, int) and not 2 <= self.bins <= MOST_VALUES:
             raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
         if self.matrix is not None:
@@ -140,7 +137,7 @@ class AttributePlan(Settings):
                 "declare it too, such as domain=0:1000000",
             )
         if self.scale not in (None, *get_args(Scale)):
-            raise UsageError(f"unknown scale {quoted(self.scale)}", f"one of {', '.join(get_args(Scale))}")
+            raise unknown("scale", self.scale, get_args(Scale))
         if self.matrix is not None:
             if self.own_gamma() is not None and not KINDS[self.matrix].takes_gamma:
                 raise UsageError(
@@ -172,9 +169,9 @@ class AttributePlan(Settings):
         of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
         for key, value in given.items():
             if key in _READERS:
-                own[key] = _READERS[key](value)
+                own[key] = named(key, _READERS[key], value)
             elif key in of_kinds:
-                own["options"] = own.get("options", {}) | {key: of_kinds[key](value)}
+                own["options"] = own.get("options", {}) | {key: named(key, of_kinds[key], value)}
             elif key in ("categories", "edges"):
                 if not isinstance(value, (list, tuple)) or not value:
                     raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
@@ -183,7 +180,7 @@ class AttributePlan(Settings):
                 own |= _domain(value)
             else:
                 known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
-                raise UsageError(f"unknown setting {quoted(key)} of an attribute", f"settings: {listed(known)}")
+                raise unknown("setting", key, known, " of an attribute")
         return cls(**own)
 
     def laid_over(self, planned: AttributePlan) -> AttributePlan:

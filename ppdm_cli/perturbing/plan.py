@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ppdm_cli.channels import KINDS, SUBSTITUTION, schemes
-from ppdm_cli.errors import PpdmError, UsageError, listed, quoted
+from ppdm_cli.errors import UsageError, listed, quoted, unknown
 from ppdm_cli.perturbing.attribute_plan import SHARED, AttributePlan, Settings
-from ppdm_cli.perturbing.plan_file import answered, csv_settings, read_toml
+from ppdm_cli.perturbing.plan_file import answered, csv_settings, locating, read_toml
 from ppdm_cli.perturbing.publishing import read_publish
-from ppdm_cli.settings import names, real, truth, whole, whole_or_auto
+from ppdm_cli.settings import decimal, named, names, real, truth, whole, whole_or_auto
 
 Rare = Literal["refuse", "merge", "publish"]
 
@@ -54,7 +54,8 @@ class Plan(Settings):
         """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
         over = _read(settings)
         if isinstance(plan, (str, Path)):
-            plan = read_toml(Path(plan))
+            with locating(Path(plan)):
+                plan = cls(**_read(answered(read_toml(Path(plan)), over)))
         if not isinstance(plan, Plan):
             plan = cls(**_read(answered(plan or {}, over)))
         if over.get("person") == "":  # nobody's: the answer to a plan that asks
@@ -84,15 +85,13 @@ class Plan(Settings):
         if len(given) > 1:
             raise UsageError(
                 "the privacy is given in several ways",
-                "give --gamma, or --rho1 with --rho2, or --record-epsilon",
+                "use only one of --gamma, --rho1 with --rho2, or --record-epsilon",
             )
         super().__post_init__()
         if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
-            raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 8")
+            raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 2")
         if self.rare not in get_args(Rare):
-            raise UsageError(
-                f"unknown value {quoted(self.rare)} for --rare", f"one of {', '.join(get_args(Rare))}"
-            )
+            raise unknown("value", self.rare, get_args(Rare), " for --rare")
         both = sorted(set(self.keep) & set(self.drop))
         if both:
             raise UsageError(f"{listed(both)} both kept and dropped", "say one of them")
@@ -108,7 +107,7 @@ class Plan(Settings):
     def _check_scheme(self) -> None:
         """Check that a scheme's settings are given with it, and those of channels without it."""
         if self.scheme not in schemes():
-            raise UsageError(f"unknown scheme {quoted(self.scheme)}", f"one of {', '.join(schemes())}")
+            raise unknown("scheme", self.scheme, schemes())
         if self.scheme == SUBSTITUTION:
             strange = [*self.options, *(o for w in self.attributes.values() for o in w.options)]
             for kind in schemes()[1:]:
@@ -153,12 +152,12 @@ def _read(given: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in given.items():
         name = "class_" if key == "class" else key
         if name in _FOR_ALL:
-            found[name] = _FOR_ALL[name](value)
+            reader = _FOR_ALL[name]
+            plain = reader in (decimal, real, whole, whole_or_auto, truth)
+            found[name] = named(key, reader, value) if plain else reader(value)
         elif key not in of_schemes:
             known = [n.rstrip("_") for n in _FOR_ALL]
-            raise UsageError(
-                f"unknown setting {quoted(key)} of a plan", f"settings: {listed([*known, *of_schemes])}"
-            )
+            raise unknown("setting", key, [*known, *of_schemes], " of a plan")
     return found
 
 
@@ -167,13 +166,7 @@ def _attributes(value: Any) -> dict[str, AttributePlan]:
         isinstance(w, (Mapping, AttributePlan)) for w in value.values()
     ):
         raise UsageError("attributes are tables of settings", "such as [attributes.age] with gamma = 5")
-    found = {}
-    for name, own in value.items():
-        try:
-            found[name] = AttributePlan.of(own)
-        except PpdmError as error:
-            raise type(error)(f"the column {quoted(name)}: {error.what}", error.next_step) from None
-    return found
+    return {n: named(f"the column {quoted(n)}", AttributePlan.of, w) for n, w in value.items()}
 
 
 def _together(value: Any) -> dict[tuple[str, ...], AttributePlan]:

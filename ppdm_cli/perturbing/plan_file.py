@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, listed, quoted
+from ppdm_cli.errors import UsageError, listed, quoted, unknown
 from ppdm_cli.files import content
 from ppdm_cli.grouping import Groups, read_mapping
 from ppdm_cli.perturbing.attribute_plan import FROM_DATA
@@ -41,35 +42,57 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
     try:
         text = content(path, what, LARGEST_PLAN).decode("utf-8-sig")
         if _LONG_KEY.search(text):  # tomllib takes the square of its length
-            raise UsageError(f"{what}{quoted(path)} has a key of too many parts", "mend that line")
+            raise UsageError(f"{what}{quoted(path)} has a key of too many parts", "fix that line")
         return tomllib.loads(text)
     except UnicodeError:
         raise UsageError(f"{what}{quoted(path)} is not in UTF-8", "convert it") from None
     except RecursionError:
-        raise UsageError(f"{what}{quoted(path)} is nested too deep", "mend it") from None
+        raise UsageError(f"{what}{quoted(path)} is nested too deep", "write it flatter") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(
             f"{what}{quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
-            "mend that line",
+            "fix that line" if path.suffix == ".toml" else "name a TOML file",
         ) from None
+
+
+@contextmanager
+def locating(path: Path) -> Iterator[None]:
+    """Add the plan's name to an error in its settings, and the line of what the error names."""
+    try:
+        yield
+    except UsageError as error:
+        if quoted(path) in error.what:
+            raise
+        raise UsageError(f"{quoted(path)}{_line(path, error.what)}: {error.what}", error.next_step) from None
+
+
+def _line(path: Path, what: str) -> str:
+    """Return where a plan has a setting that an error names in quotes, or begins a table of that name."""
+    lines = path.read_text("utf-8-sig").splitlines() if path.is_file() else []
+    for form in (r"\s*[\"']?{}[\"']?\s*=", r"\s*\[+[^=]*\b{}[\"']?\]"):
+        for name in reversed(re.findall("'([^']+)'", what)):
+            for number, line in enumerate(lines, 1):
+                if re.match(form.format(re.escape(name)), line):
+                    return f", line {number}"
+    return ""
 
 
 def read_reading(path: Path) -> tuple[dict[str, Any], list[Groups]]:
     """Return what a plan says of reading: how a CSV is read, and its files of groups."""
     plan = without_questions(read_toml(path))
-    own = plan.get("attributes")
-    tables = [w for w in own.values() if isinstance(w, Mapping)] if isinstance(own, Mapping) else []
-    return csv_settings(plan.get("csv", {})), [
-        read_mapping(str(w["mapping"])) for w in tables if "mapping" in w
-    ]
+    tables = [w for _, w in _items(plan.get("attributes")) if isinstance(w, Mapping)]
+    with locating(path):
+        return csv_settings(plan.get("csv", {})), [
+            read_mapping(str(w["mapping"])) for w in tables if "mapping" in w
+        ]
 
 
 def csv_settings(value: Any) -> dict[str, Any]:
     """Return how a CSV is to be read, as fields of `CsvOptions`."""
     if not isinstance(value, Mapping) or not set(value) <= set(_CSV):
         strange = next((k for k in value if k not in _CSV), value) if isinstance(value, Mapping) else value
-        raise UsageError(f"unknown setting {quoted(strange)} of csv", f"settings: {listed(_CSV)}")
+        raise unknown("setting", strange, _CSV, " of csv")
     found = {_CSV[k]: v for k, v in value.items()}
     tables = [found.get(f, {}) for f in ("types", "formats", "decimals", "nulls_of")]
     texts = [found.get(f, "") for f in ("delimiter", "encoding", "decimal")]

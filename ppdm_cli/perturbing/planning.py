@@ -50,7 +50,10 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
     if isinstance(like, (str, Path)):
         path = Path(like)
         files.reading(path)
-        like = read_sidecar(path if path.name.endswith(".json") else sidecar_path(path), None, str(path))
+        beside = path if path.name.endswith(".json") else sidecar_path(path)
+        if not (path.exists() or beside.exists()):
+            raise files.missing(path)
+        like = read_sidecar(beside, None, str(path), "use --like with a release that ppdm perturb made")
     return like
 
 

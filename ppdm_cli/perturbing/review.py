@@ -8,8 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from msgspec import UNSET
 
+from ppdm_cli import dtypes
+from ppdm_cli.domain import Domain
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
 from ppdm_cli.facts import FEW
 from ppdm_cli.files import changed
@@ -24,7 +27,7 @@ from ppdm_cli.perturbing.costs import (
 from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
 from ppdm_cli.perturbing.substitution import Checks
-from ppdm_cli.tables import Table
+from ppdm_cli.tables import Table, loaded
 
 MOST_MOVED = 0.5
 """The most of a column's values that are moved into its domain where only a plan, or --like, says so."""
@@ -131,7 +134,20 @@ class Review:
             return "fix the data, or make these values null"
         if self.like:
             return f"fix the data, or {new.format('other = true')}"
-        return f"add them to the domain, or use --attribute {word(name, ':other=true')} to publish them as one"
+        never, other = self._never(name, attribute.domain), f"--attribute {word(name, ':other=true')}"
+        if never:
+            some = f", or use {other}" * (len(never) < attribute.domain.ordinary)
+            return f"declared values that never occur: {listed(never)}; fix --domain{some}"
+        return f"add them to the domain, or use {other} to publish them as one"
+
+    def _never(self, name: str, domain: Domain) -> list[str]:
+        """Return which values of a text's domain are in no record, by another look at the data."""
+        if not self.table.rewindable:
+            return []
+        found: set[Any] = set()
+        for _, _, batch in loaded(self.table, [name]):
+            found |= set(pc.unique(dtypes.plain(batch.column(0))).to_pylist()) & set(domain.marks)
+        return [str(v) for v in domain.marks if v not in found]
 
     def _check_moved(self) -> None:
         """Refuse a column of which the ends of its domain would hold the most, unless that is asked for."""

@@ -23,7 +23,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import Channel
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Writing, destination, step, write
-from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.errors import UsageError, quoted, unknown
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
@@ -139,7 +139,7 @@ def _check_estimator(estimator: str) -> None:
 def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
     """Return the class to reconstruct by, or None for the global method."""
     if method not in (None, "joint", "by-class", "global"):
-        raise UsageError(f"unknown method {quoted(method)}", "joint, by-class or global")
+        raise unknown("method", method, ("joint", "by-class", "global"))
     if method == "global":
         return None
     if sidecar.class_ is UNSET:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ppdm_cli.channels import Channel
-from ppdm_cli.errors import RefusedError, UsageError, listed, quoted
+from ppdm_cli.errors import RefusedError, listed, unknown
 from ppdm_cli.joint import class_of, usable
 from ppdm_cli.sidecar import Sidecar
 
@@ -11,7 +11,7 @@ from ppdm_cli.sidecar import Sidecar
 def stand_in(sidecar: Sidecar, method: str | None) -> Channel:
     """Return the class that the model has, or the attribute of the fewest values where none is named."""
     if method not in (None, "joint", "by-class", "global"):
-        raise UsageError(f"unknown method {quoted(method)}", "joint, by-class or global")
+        raise unknown("method", method, ("joint", "by-class", "global"))
     if method not in (None, "joint"):
         raise RefusedError(
             f"--method {method} deals out what was published, and most of this release is withheld",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import UNSET
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.grouping import Groups, like_release
 from ppdm_cli.releases.sidecars import cut, read_sidecar
 from ppdm_cli.sidecar import SEVERAL, Sidecar
@@ -79,7 +79,7 @@ def open_release(
     if stages is not None and sidecar.stage not in stages:
         raise MismatchError(
             f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}",
-            "give the file of the stage before",
+            "use the release that it was made from",
         )
     if stages is not None and sidecar.withholding and sidecar.stage == "perturbed" and not withholding:
         raise SEVERAL
@@ -98,6 +98,8 @@ def open_release(
 def _with_sidecar(
     source: Any, sidecar: Sidecar | str | Path | None, from_: Literal["arrow", "csv"] | None
 ) -> tuple[Table, Sidecar]:
+    if isinstance(sidecar, (str, Path)) and not Path(sidecar).exists():
+        raise files.missing(Path(sidecar), "the sidecar ")
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
         named = isinstance(source, (str, Path))
         table = open_table(source)
@@ -112,7 +114,7 @@ def _with_sidecar(
         raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
     path = None if is_stream(source) else Path(source)
     if path is not None and not path.exists():
-        raise DataError(f"{quoted(path)} does not exist", "check its name")
+        raise files.missing(path)
     beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
     form = stream_format(from_) if path is None else format_of(parts_of([path]).paths[0])
     if form.sidecar == "beside":
@@ -184,8 +186,8 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     if digest != sidecar.blake2b:
         raise MismatchError(
-            f"the bytes of {quoted(path)} are not those its sidecar was made with",
-            "the file was changed, or the sidecar is another's: fetch both again",
+            f"{quoted(path)} was changed after it was published, or its sidecar is another's",
+            "fetch both again",
         )
 
 

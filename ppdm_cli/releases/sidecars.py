@@ -11,8 +11,11 @@ from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
 
 
-def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar:
-    """Return the sidecar from its file or from the data's own metadata; where both exist they must agree."""
+def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str = "") -> Sidecar:
+    """Return the sidecar from its file or from the data's own metadata; where both exist they must agree.
+
+    `step` is what to do where there is none, unless an option may name it.
+    """
     beside: bytes | None = None
     if path is not None:
         files.reading(path)
@@ -21,8 +24,8 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str) -> Sidecar
             beside = file.read(LARGEST + 1)
     if beside is None and carried is None:
         raise MismatchError(
-            f"{quoted(name)} has no sidecar",
-            f"name it with --sidecar, or put it beside as {quoted(Path(name).name + SUFFIX)}",
+            f"{quoted(name)} has no sidecar, so it is not a release",
+            step or f"perturb it first, or add --sidecar FILE or the file {quoted(Path(name).name + SUFFIX)}",
         )
     if beside is None:
         assert carried is not None

@@ -127,7 +127,7 @@ class _Parser:
             return RowTrouble(
                 int(ragged[1]) - 1,
                 f"it has {ragged[2]} cells where the {start} has {len(self.names)}",
-                "mend the row, or say --delimiter",
+                "fix the row, or add --delimiter",
             )
         place = _PLACE.search(message)
         if place is None:
@@ -352,7 +352,7 @@ class CsvTable:
         return family_of(first, self._options.decimal)
 
 
-def _opened(delimiter: str, files: Files, options: CsvOptions) -> CsvTable:
+def _opened(delimiter: str | None, files: Files, options: CsvOptions) -> CsvTable:
     if files.root is not None and any("=" in str(p.relative_to(files.root).parent) for p in files.paths):
         raise DataError(
             f"{quoted(files.root)} has CSV parts in folders named key=value, whose keys are in no part",
@@ -365,7 +365,7 @@ def _opened(delimiter: str, files: Files, options: CsvOptions) -> CsvTable:
 CSV = Format(
     "CSV",
     (".csv", ".csv.gz"),
-    partial(_opened, ","),
+    partial(_opened, None),
     partial(CsvWriter, ","),
     sidecar="beside",
     open_stream=CsvTable,

@@ -18,6 +18,8 @@ from ppdm_cli.tables.csv_blocks import stray_quote
 from ppdm_cli.tables.csv_options import CsvOptions
 
 PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
+DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'"}
+"""Separators other than the comma, as they are typed after --delimiter."""
 _LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")
 _NO_HEADER = "if the first line is a record already, say --no-header"
 LOOKED_AT, _ROWS = 1 << 18, 400
@@ -29,12 +31,18 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
     cells = _cells(first, options, where)
     if options.header is False:
         return [f"column_{i + 1}" for i in range(len(cells))]
+    meant = {*options.known, *options.types}
+    marks = [m for m in DELIMITERS if m in cells[0]]
+    if len(cells) == 1 and marks and options.delimiter is None and cells[0] not in meant:
+        raise DataError(
+            f"the header of {quoted(where)} has no comma; its cells look separated by {marks[0]!a}",
+            f"add --delimiter {DELIMITERS[marks[0]]}, and --decimal , if numbers have commas",
+        )
     if "" in cells:
         raise DataError(
             f"column {cells.index('') + 1} of {quoted(where)} has no name",
             f"the first line must name every column; {_NO_HEADER}",
         )
-    meant = {*options.known, *options.types}
     if options.header is None:
         data = [i for i, c in enumerate(cells) if c not in meant and looks_like_data(c, options.nulls)]
         alike = [] if data or meant & {*cells} else like_below(cells, rows_of(below, options.separator))

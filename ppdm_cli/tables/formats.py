@@ -14,6 +14,7 @@ from typing import IO, Literal, NamedTuple, Self
 import pyarrow as pa
 
 from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.base import Table
 from ppdm_cli.tables.csv_options import CsvOptions
 
@@ -85,10 +86,14 @@ def format_of(path: Path) -> Format:
     for form in FORMATS:
         if name.endswith(form.suffixes):
             return form
-    raise UsageError(
-        f"the suffix of {quoted(path.name)} names no format",
-        f"name a file that ends in {', '.join(suffixes())}",
-    )
+    what, step = f"the suffix of {quoted(path.name)} names no format", f"use one of {', '.join(suffixes())}"
+    if name.endswith(SUFFIX):
+        raise UsageError(
+            f"{quoted(path.name)} is a sidecar", f"use its data file: {quoted(path.name[: -len(SUFFIX)])}"
+        )
+    if name.endswith((".xlsx", ".xls", ".xlsm", ".ods")):
+        what, step = f"{what}: spreadsheets aren't supported", "use a .csv, as spreadsheet programs export it"
+    raise UsageError(what, step)
 
 
 def stream_format(name: str | None) -> Format:

@@ -111,7 +111,7 @@ def parts_of(paths: Sequence[Path]) -> Files:
                 if "=" in str(part.relative_to(path).parent):  # a hive key is a cell: such parts go by number
                     labels[part] = f"{path}, part {number}"
         elif not path.exists():
-            raise DataError(f"{quoted(path)} does not exist", "check its name")
+            raise files.missing(path)
         elif not path.is_file():
             raise DataError(f"{quoted(path)} is not an ordinary file", "name a file, or - for standard input")
         check_plain(logs_above(found), str(path))
