@@ -116,8 +116,8 @@ def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
             shown = [str(dtypes.to_json(e, domain.kind)) for e in edges]
             more = [f"and {len(shown) - _EDGES} more"] * (len(shown) > _EDGES)
             raise RefusedError(
-                f"the condition on {quoted(predicate.column)} cuts one of its bins: inside, nothing is known",
-                f"ask for < or >= one of its edges: {', '.join([*shown[:_EDGES], *more])}",
+                f"{quoted(predicate.column)} was published in bins, and the condition cuts one",
+                f"use < or >= with an edge: {', '.join([*shown[:_EDGES], *more])}",
             )
         found.append(TRUE if true else FALSE)
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.errors import UsageError, counted, near, quoted
 from ppdm_cli.querying.asked import (
     REGRESSIONS,
     Aggregate,
@@ -47,7 +48,7 @@ def question(text: str) -> Question:
     tree = _parsed(text)
     exp = _sqlglot().exp
     if not isinstance(tree, exp.Select):
-        raise _no("a statement that is no select")
+        raise UsageError("only a SELECT statement can be answered", "such as 'select mean(age)'")
     by = _grouped(tree)
     asked = [e for e in tree.expressions if e.unalias() not in by]
     if not asked:
@@ -55,7 +56,7 @@ def question(text: str) -> Question:
     where, source = tree.args.get("where"), tree.args.get("from_") or tree.args.get("from")
     titles = {e.unalias(): e.alias for e in tree.expressions if e.alias}
     if source is not None and not isinstance(source.this.this, exp.Identifier):
-        raise _no("a FROM that is no table's name")
+        raise UsageError("FROM takes only a name here", "leave it out: a question is about its release")
     found = Question(
         tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in asked),
         None if where is None else _condition(where.this),
@@ -63,6 +64,7 @@ def question(text: str) -> Question:
         tuple(titles.get(e) or (e.name if isinstance(e, exp.Column) else _text(e)) for e in by),
     )
     _nothing_left(tree)
+    _nothing_lost(text, tree)
     answers: dict[str, Answer] = {}
     for item in found.items:
         if answers.setdefault(item.title, item.answer) != item.answer:
@@ -73,6 +75,8 @@ def question(text: str) -> Question:
 def _grouped(tree: Any) -> list[Any]:
     """Return what the answers are grouped by."""
     group = tree.args.get("group")
+    if group is not None and not any(group.args.values()):
+        raise UsageError("GROUP BY names nothing", "add columns, such as group by sex, or remove it")
     return [] if group is None else list(group.expressions)
 
 
@@ -84,6 +88,24 @@ def _nothing_left(tree: Any) -> None:
             if value and name not in read:
                 said = name.strip("_").upper().replace("_", " ")
                 raise _no(said if node is tree else f"{said} in {_shown(node)}")
+
+
+def _nothing_lost(text: str, tree: Any) -> None:
+    """Refuse a question that the parser reads as one of other words: it may be cut off."""
+    read = str(tree.sql(comments=False))
+    if _words(text) != _words(read):
+        shown = read if len(read) <= 60 else f"{read[:57]}..."
+        raise UsageError("the question is incomplete, or lacks AS before a name", f"it reads as: {shown}")
+
+
+def _words(text: str) -> Counter[str]:
+    """Return how often each kind of token occurs, whatever their order; a date's type is a cast of its text."""
+    sqlglot = _sqlglot()
+    found = Counter(t.token_type.name for t in sqlglot.tokenize(text) if t.text.lower() != "cast")
+    found["VAR"] += found.pop("STRING", 0) + found.pop("IDENTIFIER", 0)
+    found["ALIAS"] -= sum(t.text.lower() == "cast" for t in sqlglot.tokenize(text))
+    free = ("L_PAREN", "R_PAREN", "SEMICOLON", "DOT")  # .5 reads as 0.5
+    return Counter({k: n for k, n in found.items() if n and k not in free})
 
 
 def _sqlglot() -> Any:
@@ -114,15 +136,12 @@ def _parsed(text: str) -> Any:
     return trees[0]
 
 
-def _no(what: str) -> UsageError:
-    return UsageError(
-        f"{what} cannot be answered from a release",
-        f"ask with select, where and group by, for {ANSWERS}, and + - * / of them",
-    )
+def _no(what: str, step: str = "use only select, where and group by") -> UsageError:
+    return UsageError(f"{what} isn't supported", step)
 
 
 def _text(tree: Any) -> str:
-    return str(tree.sql(normalize_functions="lower"))
+    return str(tree.sql(normalize_functions="lower", comments=False))
 
 
 def _shown(tree: Any) -> str:
@@ -148,17 +167,24 @@ def _answer(tree: Any, where: Condition | None = None) -> Answer:
         return float(tree.this)
     if isinstance(tree, exp.Func):
         return _aggregate(tree, where)
-    raise UsageError(
-        f"{_shown(tree)} is no answer about all records", f"ask for {ANSWERS}; a column goes after group by"
-    )
+    if isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star):
+        step = f"aggregate it, such as mean({_text(tree)}), or move it to group by"
+        raise UsageError(f"{_shown(tree)} is a column", step)
+    raise UsageError(f"{_shown(tree)} is not an answer about all records", f"use one of {ANSWERS}")
 
 
 def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     exp = _sqlglot().exp
     name = (tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()).lower()
     name = _ALSO.get(name, name)
+    if name in ("max", "min"):
+        raise UsageError(
+            f"{quoted(name)} can't be estimated: noise decides which perturbed value is extreme",
+            f"use a quantile, such as quantile(age, {'.99' if name == 'max' else '.01'})",
+        )
     if name not in TAKES:
-        raise _no(f"the function {quoted(name)}")
+        step = near(name, [*TAKES, *_ALSO]) or f"use one of {ANSWERS}"
+        raise _no(f"the function {quoted(name)}", step)
     if isinstance(tree, exp.Anonymous):
         given = list(tree.expressions)
     else:
@@ -259,7 +285,7 @@ def _number(tree: Any) -> Number:
             return Combined(sign, _number(tree.this), other)
         if isinstance(other, float) and other:
             return Combined("*", _number(tree.this), 1 / other)
-    raise _no(f"{_shown(tree)} of a record")
+    raise _no(f"{_shown(tree)} of a record", "use columns, and numbers with + - * between them")
 
 
 def _column(tree: Any) -> Column:

@@ -1,0 +1,91 @@
+"""What a question is read as: every token of it counts, so that a truncated one is refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import sqlglot
+
+from ppdm_cli import UsageError
+from ppdm_cli.querying.grammar import question
+
+WHOLE = (
+    "select mean(age) as m, count() where age >= 40 group by smoker, ward",
+    "select share(smoker = 'yes' and age < 40) as s, quantile(age, 0.5) from r as x group by age >= 40",
+    "select mean(age) filter(where smoker = 'yes') - mean(age) filter(where smoker = 'no') as gap",
+    "select corr(age, kids), independent(smoker, ward) where kids in (1, 2) or (kids = 3)",
+    "select fits(smoker, 'yes', 0.5, 'no', 0.5), same(mean(age), smoker) where kids between 1 and 2",
+    "select linear(age, kids, smoker = 'yes') where smoker is null group by ward",
+    'select (sum(age) + 2 * sum(kids)) / count() as "a b" where "smoker" <> \'no\'',
+)
+
+
+def spelled(text: str) -> list[str]:
+    return [t.text.lower() for t in sqlglot.tokenize(text)]
+
+
+@pytest.mark.parametrize("text", WHOLE)
+def test_no_token_of_a_question_is_passed_over(text: str) -> None:
+    """A question without some of its tokens is refused, or is another question, made of all that is left."""
+    tokens = sqlglot.tokenize(text)
+    question(text)
+    assert spelled(sqlglot.parse_one(text).sql(normalize_functions=False)) == spelled(text)
+    ends = [text[: t.start] for t in tokens] + [text + f" {word}" for word in (",", "as", "group by", "limit")]
+    holes = [text[: a.start] + " " + text[b.end + 1 :] for a, b in zip(tokens, tokens, strict=True)]
+    holes += [text[: a.start] + " " + text[b.end + 1 :] for a, b in pairwise(tokens)]
+    holes += [text[: t.end + 1] + "," + text[t.end + 1 :] for t in tokens]
+    whole = 0
+    for typed in ends + holes:
+        try:
+            question(typed)
+        except UsageError:
+            continue
+        assert spelled(sqlglot.parse_one(typed).sql(normalize_functions=False)) == spelled(typed), typed
+        whole += 1
+    assert whole > 1, "some are questions still"
+
+
+TRUNCATED = {
+    "select mean(age) group by": "GROUP BY names nothing",
+    "select mean(age) group by kids,": "is incomplete",
+    "select mean(age),": "is incomplete",
+    "select ,mean(age)": "is incomplete",
+    "select mean(age,) where kids = 1": "is incomplete",
+    "select count() where kids in (1,)": "is incomplete",
+    "select mean(age) from r,": "is incomplete",
+    "select mean(age).": "is not SQL",
+    "select mean(age.": "is not SQL",
+    "select mean(age) as": "is incomplete",
+    "select mean(age) limit": "is incomplete",
+    "select mean(age) group": "is incomplete",
+    "select mean(age) order": "is incomplete",
+    "select mean(age) ages": "is incomplete",
+    "select mean(age) from r as": "is incomplete",
+    "select all mean(age)": "is incomplete",
+    "select mean(all age)": "is incomplete",
+    "select mean(age) where": "is not SQL",
+    "select mean(age) order by": "is not SQL",
+    "select mean(age": "is not SQL",
+    "select mean(age) where (kids = 1": "is not SQL",
+    "select mean(age) filter (where": "is not SQL",
+    "select count(); select count()": "several statements",
+    "select count();;": "several statements",
+    "select count() where kids in ()": "no condition",
+    "select mean(age) for update": "isn't supported",
+    "select mean(age) group by all": "isn't supported",
+    "select": "asks for nothing",
+}
+
+
+@pytest.mark.parametrize("text", TRUNCATED)
+def test_a_truncated_question_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=TRUNCATED[text]):
+        question(text)
+
+
+def test_comments_and_a_last_semicolon_say_nothing() -> None:
+    same = question("select mean(age) /* in years */ group by kids;")
+    assert same == question("select mean(age) group by kids")
+    cast = "select count() as n where since < date '2024-01-01' and since > cast('2020-01-01' as date)"
+    assert question(cast).titles == ()
