@@ -9,6 +9,8 @@ from math import sqrt
 from statistics import NormalDist
 from typing import Any
 
+RARELY = 1e-9
+"""A chance at which what would be chance is taken for a mistake."""
 Z = 1.959963984540054
 """The half-width, in standard deviations, of the interval that holds 95 % of a normal distribution."""
 

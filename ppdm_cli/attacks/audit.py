@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import log
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.attacks.law import Placed, Places
 from ppdm_cli.channels import Channel
 from ppdm_cli.errors import listed
+from ppdm_cli.stats import RARELY
 
 LEVEL = 1e-4
 """The probability that an honest release is rejected, over all tests together."""
@@ -322,6 +324,16 @@ class Agreement:
             stayed = np.count_nonzero(rows.codes[target.name] == target.matrix.unchanged[original])
             found[target.name] = [np.array(stayed), np.bincount(original, minlength=target.matrix.inputs)]
         return found
+
+    def identical(self, states: Mapping[str, list[np.ndarray]]) -> bool:
+        """Return whether every value was published as it was, where chance hardly ever has that."""
+        chance = 0.0
+        for target in self._targets:
+            stayed, originals = states[target.name]
+            if stayed < originals.sum():
+                return False
+            chance += float(originals @ np.log(np.maximum(target.matrix.stays(), 1e-300)))
+        return chance < log(RARELY)
 
     def pairs(self, states: Mapping[str, list[np.ndarray]], counts: Mapping[str, Floats]) -> bool:
         """Return whether the rows pair, or there are too few to tell.

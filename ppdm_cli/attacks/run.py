@@ -26,6 +26,7 @@ from ppdm_cli.engine import Batch, fold, map_partitions
 from ppdm_cli.errors import MismatchError, UsageError, listed
 from ppdm_cli.inspection import noisy
 from ppdm_cli.joint import LARGEST_DOMAIN, kept_channels
+from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
@@ -180,6 +181,8 @@ class Passes:
     def _check_paired(self, seen: Seen) -> None:
         """Check that the rows pair: rows that do not belong together would look like perfect privacy."""
         agreement = self._task.agreement
+        if agreement is not None and agreement.identical(seen.agreement):
+            raise MismatchError("--truth names the release itself: its values are the published ones", OWN)
         if agreement is not None and not agreement.pairs(seen.agreement, self.adversary.counts):
             raise MismatchError("the release agrees with the original's rows no more than by chance", UNPAIRED)
 

@@ -40,7 +40,7 @@ from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval, intervals, no_intervals
 from ppdm_cli.estimating.mixture import Mixture
 from ppdm_cli.estimating.recipes import Kind, Recipes, Way, Ways, fair, never_together
-from ppdm_cli.estimating.remarks import remarks, shown_by
+from ppdm_cli.estimating.remarks import against_truth, remarks, shown_by
 from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.estimating.shown import Showing, axis_of
@@ -199,7 +199,8 @@ def estimate(
         _estimated(g, names, by is not None, y, estimator, coverage, x)
         for g, names, y, x in zip(groups, asked, observed, true, strict=True)
     ]
-    return Estimate(tables, sidecar, estimator, coverage, records, remarks(tables, estimator))
+    said = [*remarks(tables, estimator), *against_truth(tables, coverage.population)]
+    return Estimate(tables, sidecar, estimator, coverage, records, said)
 
 
 def _of_several(
@@ -220,6 +221,7 @@ def _of_several(
         for g, names, d, x in zip(groups, asked, done, true, strict=True)
     ]
     said = [*shown_by(tables, records), *remarks(tables, estimator)]
+    said += against_truth(tables, coverage.population)
     return Estimate(tables, sidecar, estimator, coverage, records, said)
 
 

@@ -73,6 +73,11 @@ class Interval(Shown):
         """Return how many cells' estimates lie outside their intervals, by more than rounding shows."""
         return int(((estimate < self.low - 0.5) | (estimate > self.high + 0.5)).sum())
 
+    def far_from(self, counts: Floats) -> bool:
+        """Return whether a count lies further from its interval than chance has it: 8 standard errors."""
+        beyond = np.maximum(self.low - counts, counts - self.high)
+        return bool((beyond > 8 * np.maximum(self.std_error, 1.0)).any())
+
     @property
     def missing(self) -> int:
         """Return how many cells have no interval."""

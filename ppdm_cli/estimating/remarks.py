@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log, pi, prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ppdm_cli.domain import Bins
+from ppdm_cli.errors import MismatchError, some
+from ppdm_cli.estimating.estimators import inverse
+from ppdm_cli.releases import OWN
+from ppdm_cli.stats import RARELY
 
 if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimated
@@ -59,6 +66,44 @@ def remarks(tables: Sequence[Estimated], estimator: str) -> list[str]:
             "many values at this gamma or noise. Combine fewer attributes, or use more records."
         )
     return remarks
+
+
+def against_truth(tables: Sequence[Estimated], population: bool) -> list[str]:
+    """Return what is wrong with an original that fits a release too well, or too badly; refuse a copy of it.
+
+    Counts equal to the published ones may be chance where few values change. Those of a reconstruction lie
+    nearer to the estimates than chance has it, if none of these is below 0, and those of other records further
+    away.
+    """
+    rows = [(t, t.truth) for t in tables if t.truth is not None and not all(c.kept for c in t.group)]
+    if rows and all(np.array_equal(t.unchanged, truth) for t, truth in rows):
+        chance = sum(_unlikely(t, truth) for t, truth in rows)
+        if chance < log(RARELY):
+            raise MismatchError("--truth names the release itself: its counts are the published ones", OWN)
+        said = "The true counts equal the published ones: the original may be the release itself."
+        return [said] if chance < log(0.05) else []
+    rows = [(t, truth) for t, truth in rows if not t.interval.missing and all(c.noise is None for c in t.group)]
+    plain = [(t, truth) for t, truth in rows if t.records is None and t.observed.shape == truth.shape]
+    if not population and sum(_nearness(t, truth) for t, truth in plain) < log(RARELY):
+        return ["The true counts are too near to the estimates for chance: they may be a reconstruction's."]
+    far = [t.name for t, truth in rows if t.interval.far_from(truth)]
+    return [f"The true counts of {some(far)} do not fit: they may be those of another table."] * bool(far)
+
+
+def _nearness(table: Estimated, truth: np.ndarray) -> float:
+    """Return the logarithm of the chance that unbiased estimates are all as near to the true counts, about."""
+    apart = np.abs(truth - inverse(table.observed, [c.law for c in table.group]))
+    largest = float((np.maximum(apart, 0.5) / np.maximum(table.interval.std_error, 0.5)).max())
+    free = prod(n - (not c.kept) for n, c in zip(table.observed.shape, table.group, strict=True))
+    return free * log(min(0.8 * largest, 1.0))
+
+
+def _unlikely(table: Estimated, truth: np.ndarray) -> float:
+    """Return the logarithm of the chance that counts are published as they are, by how many values change."""
+    cells, records = int(np.count_nonzero(truth)), float(truth.sum())
+    stays: float = np.prod([1.0 if c.kept else float(c.matrix.stays().mean()) for c in table.group]).item()
+    each = 2 * records * (1 - stays) / max(cells, 1)
+    return -0.5 * max(cells - 1, 0) * log(max(2 * pi * each, 1.0))
 
 
 def shown_by(tables: Sequence[Estimated], records: int) -> list[str]:
