@@ -93,6 +93,7 @@ def test_a_party_learns_its_own_nodes_and_they_are_merged(folder: Path, ppdm: Ru
     assert json.loads(ppdm(*needs, "b,c", "--json").stdout) == {"needs": {"a": ["b", "c"]}}
     assert b"need no other" in ppdm(*needs, "a").stdout
     done = ppdm("train-bayes", "own.csv", "--network", "net.bif", "--nodes", "a", "-o", "a.bif")
+    assert b"1 node to a.bif" in done.stdout
     assert b"exact, and no gamma covers them: 'a'" in done.stdout
     pl.read_csv(folder / "original.csv").select("b", "c").write_csv(folder / "others.csv")
     args = ("train-bayes", "others.csv", "ra.parquet", "--network", "net.bif", "--nodes", "b,c", "-o", "bc.bif")

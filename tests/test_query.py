@@ -368,3 +368,17 @@ def test_without_sqlglot_the_extra_is_named(folder: Path) -> None:
         "ppdm: usage: queries need an extra that is not installed; "
         "install it with: pip install 'ppdm-cli[query]'\n"
     )
+
+
+def test_an_answer_outside_its_interval_is_explained() -> None:
+    """Where hardly anybody is, unbiased values are below 0 and their intervals end there."""
+    rng = np.random.default_rng(0)
+    stay, sex = np.clip(rng.exponential(1.5, 3000), 0, 99).round(1), rng.choice(["F", "M"], 3000).tolist()
+    frame = pl.DataFrame({"stay": stay, "sex": sex})
+    long = {"stay": {"domain": [0, 100], "bins": 10}}
+    release = perturb(frame, gamma=2, seed=0, attributes=long, keep_order=True)
+    found = asked(release, "select mean(stay), share(stay >= 50), count() group by sex")
+    outside = [r for r in found.rows if not r.low <= r.value <= r.high]  # type: ignore[operator]
+    assert outside and any(r.startswith(f"{len(outside)} answers outside") for r in found.remarks)
+    plain = asked(release, "select count(), share(stay < 50)")
+    assert plain.rows[0].value == 3000 and not any("outside" in r for r in plain.remarks)

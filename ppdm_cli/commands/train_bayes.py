@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from ppdm_cli.commands.options import (
     formulas_option,
     json_option,
 )
-from ppdm_cli.errors import UsageError, counted
+from ppdm_cli.errors import UsageError, counted, some
 
 _ROWS = 40
 """Parameters that are shown on a terminal."""
@@ -112,7 +113,7 @@ def command(
     for file in files:
         file.fill(done.network, done.sidecar)
     publish(*(f.into for f in files))
-    _show(done, in_file=bool(outputs), as_json=as_json)
+    _show(done, [*outputs, *exports], in_file=bool(outputs), as_json=as_json)
 
 
 def _check(
@@ -143,7 +144,7 @@ def _show_needs(found: dict[str, list[str]], as_json: bool) -> None:
         show.say(show.console(), ["These nodes need no other party's columns."])
 
 
-def _show(done: Any, in_file: bool, as_json: bool) -> None:
+def _show(done: Any, files: Sequence[Path], in_file: bool, as_json: bool) -> None:
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
 
@@ -164,7 +165,8 @@ def _show(done: Any, in_file: bool, as_json: bool) -> None:
         rows.append(row + ([nodes.get(node.name)] if nodes else []))
     titles = ["node", "states", "parents", "parameters", "largest std error", "from"]
     records = "" if done.records is None else f"{counted(done.records, 'record')}, "
-    show.table(out, f"{records}{counted(len(rows), 'node')}", [*titles, *["distance"] * bool(nodes)], rows)
+    title = f"{records}{counted(len(rows), 'node')}" + (f" to {some(map(str, files))}" if files else "")
+    show.table(out, title, [*titles, *["distance"] * bool(nodes)], rows)
     shown = done.frame.head(_ROWS) if not in_file else done.frame.head(0)
     if not in_file:
         columns = ["node", "parents", "state", "parameter", "std_error", "low", "high"]

@@ -228,4 +228,17 @@ def _missing(rows: Sequence[Row]) -> list[str]:
         said.append(
             f"No interval {coarse} times: too few records were changed there for one that covers what it says."
         )
+    if beyond := sum(_is_beyond(r) for r in rows):
+        said.append(
+            f"{counted(beyond, 'answer')} outside the interval: an unbiased value may be impossible, such as a "
+            "share below 0, and intervals are cut to what is possible."
+        )
     return said
+
+
+def _is_beyond(row: Row) -> bool:
+    """Return whether an answer lies outside its interval, by more than rounding."""
+    if row.value is None or row.low is None or row.high is None:
+        return False
+    least = 1e-9 * max(abs(row.low), abs(row.high), 1e-9)
+    return not row.low - least <= row.value <= row.high + least
