@@ -160,7 +160,7 @@ def _facts(batch: Batch, name: str, kind: pa.DataType, most: int) -> Facts:
                 raise DataError(
                     f"the column {quoted(name)} has an infinite value, first in "
                     f"{batch.where(int(infinite.argmax()))}",
-                    "no domain contains an infinite value: mend it or make it null",
+                    "no domain contains an infinite value: fix it or make it null",
                 )
             nulls += int((~finite).sum())
             values = values[finite]

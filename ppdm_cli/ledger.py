@@ -175,7 +175,7 @@ def _account(path: Path, data: bytes, people: str) -> Account:
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise UsageError(
                 f"line {number} of the ledger {quoted(path)} is not a line of a ledger",
-                "mend it, or name another file; one that does not exist is begun",
+                "fix it, or name another file; one that does not exist is begun",
             ) from None
     assert head is not None
     known = sorted({*head.total_epsilon, *(e.people for e in entries)})

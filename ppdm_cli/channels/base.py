@@ -74,7 +74,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     """Whether an owner asks for it with a gamma."""
     by_name: ClassVar[bool] = True
     """Whether an owner asks for it by its name; else it comes with what they ask for."""
-    no_nulls: ClassVar[str] = "declare that it has nulls (nulls=true), or mend the data"
+    no_nulls: ClassVar[str] = "declare that it has nulls (nulls=true), or fix the data"
     """The next step where a column without nulls turns out to have some."""
 
     attributes: Annotated[list[Name], Meta(min_length=1, max_length=MOST_TOGETHER)]

@@ -32,9 +32,9 @@ class _File(click.Path):
 FILE = _File(path_type=Path)
 
 
-def files_argument(name: str, required: bool = True) -> Callable[..., Any]:
+def files_argument(name: str, **settings: Any) -> Callable[..., Any]:
     """Return the argument that takes the files of a table; a column among them was meant for an option."""
-    return click.argument(name, nargs=-1, required=required, type=FILE, callback=_no_columns)
+    return click.argument(name, nargs=-1, type=FILE, callback=_no_columns, **{"required": True} | settings)
 
 
 def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Any, ...]) -> tuple[Any, ...]:

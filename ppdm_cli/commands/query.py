@@ -30,7 +30,7 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 a sidecar and its data, or two rele
 fit, 4 no release of this kind can tell. Memory: proportional to the combinations of the
 values that an answer touches, not to the records.""",
 )
-@options.files_argument("release", required=False)
+@options.files_argument("release", required=False, metavar="RELEASE...")
 @click.argument("question", metavar="'SELECT ...'")
 @options.file_option(
     "--against", metavar="OTHER", help="A release of other records: adds the differences from its answers."

@@ -25,7 +25,7 @@ from ppdm_cli.networks.parties import Joined, places
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""
 OUTSIDE = (
-    "its values must be states of its node, or what the release's sidecar says: mend it, or fetch it again"
+    "its values must be states of its node, or what the release's sidecar says: fix it, or fetch it again"
 )
 FEWEST = 3.0
 """Standard errors that the records of a configuration must be away from 0 for the delta method."""

@@ -165,7 +165,7 @@ def load(path: str | Path) -> Network:
             what = explained(data, error, "ppdm-network")
         raise MismatchError(
             f"{quoted(path)} is not a valid network: {what}",
-            "mend it, or name another: .bif, .xml (XMLBIF), .json of train-bayes, or lines of A -> B",
+            "fix it, or name another: .bif, .xml (XMLBIF), .json of train-bayes, or lines of A -> B",
         ) from None
     parts = {n.name: n.parameters for n in read if n.parameters is not None}
     sums = {n: replace(read[n], parameters=p / p.sum(axis=1, keepdims=True)) for n, p in parts.items()}

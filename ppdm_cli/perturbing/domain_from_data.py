@@ -130,7 +130,7 @@ def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
         raise DataError(
             f"the column {quoted(name)} has a value that is not a valid {kind}: dates lie in the years 1 to "
             "9999, times below 24:00",
-            "mend it or make it null",
+            "fix it or make it null",
         )
 
 

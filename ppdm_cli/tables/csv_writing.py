@@ -88,7 +88,7 @@ def _check_calendar(name: str, column: pa.Array) -> None:
         if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
             raise DataError(
                 f"the column {quoted(name)} has a date outside the years 1 to 9999, which a CSV cannot hold",
-                "write .parquet or .arrow, or mend the data",
+                "write .parquet or .arrow, or fix the data",
             )
 
 
