@@ -130,9 +130,13 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
 
 
 def missing(path: Path, what: str = "") -> DataError:
-    """Return the error for a file that is not there; names the most similar one in its folder."""
+    """Return the error for a file that is not there; names the most similar one in its folder.
+
+    Never a folder named key=value, which a cell has named.
+    """
     try:
-        beside = [str(path.with_name(p.name)) for p in islice(path.parent.iterdir(), 1000)]
+        several = islice(path.parent.iterdir(), 1000)
+        beside = [str(path.with_name(p.name)) for p in several if "=" not in p.name]
     except (OSError, ValueError):  # neither is its folder, or it has no name
         beside = []
     return DataError(f"{what}{quoted(path)} does not exist", near(str(path), beside, 0.85) or "check its name")

@@ -133,10 +133,10 @@ MISTAKES: dict[str, tuple[int, str]] = {
     # values outside a declared domain
     f"{P} --gamma 9 --drop patient --domain sex=M|W": (
         1,
-        "declared values that never occur: 'W'; fix --domain, or add --attribute sex:other=true",
+        "declared values that never occur: 'W'; fix the domain, or use --attribute sex:other=true",
     ),
     f"{P} --gamma 9 --drop patient --domain sex=M|W --clip": (1, "declared values that never occur: 'W'"),
-    f"{P} --gamma 9 --drop patient --domain smoker=Yes|No": (1, "never occur: 'No', 'Yes'; fix --domain\n"),
+    f"{P} --gamma 9 --drop patient --domain smoker=Yes|No": (1, "never occur: 'No', 'Yes'; fix the domain\n"),
     f"{P} --gamma 9 --drop patient --domain smoker=yes|never": (1, "never occur: 'never'"),
     f"{P} --gamma 9 --drop patient --domain age=0:60": (1, "widen the domain, or add --clip"),
     # releases, originals and their sidecars

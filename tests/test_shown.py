@@ -129,7 +129,7 @@ def test_nor_does_what_an_error_quotes(folder: Path, ppdm: Run) -> None:
         ((*base, "--plan", "plan.toml"), 2),
         ((*base, "--matrix", arg), 2),
         ((*base, "--rho1", arg), 2),
-        ((*base, "--like", arg), 3),
+        ((*base, "--like", arg), 1),
         ((*base, "--encoding", arg), 2),
         (("perturb", "plain.csv", *base[2:], "--type", f"{arg}=int64"), 2),
         ((*base, "--type", f"a={arg}"), 2),

@@ -137,7 +137,7 @@ class Review:
         never, other = self._never(name, attribute.domain), f"--attribute {word(name, ':other=true')}"
         if never:
             some = f", or use {other}" * (len(never) < attribute.domain.ordinary)
-            return f"declared values that never occur: {listed(never)}; fix --domain{some}"
+            return f"declared values that never occur: {listed(never)}; fix the domain{some}"
         return f"add them to the domain, or use {other} to publish them as one"
 
     def _never(self, name: str, domain: Domain) -> list[str]:
