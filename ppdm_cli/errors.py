@@ -108,7 +108,7 @@ def near(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
 def unknown(what: str, name: object, known: Iterable[str], of: str = "") -> UsageError:
     """Return the error for a word that a closed list lacks: names the nearest one, or lists all."""
     known = list(known)
-    step = near(str(name), known) or f"use one of {some(known)}"
+    step = near(str(name), known) or f"use one of {some(map(quoted, known))}"
     return UsageError(f"unknown {what} {quoted(name)}{of}", step)
 
 

@@ -88,9 +88,7 @@ def format_of(path: Path) -> Format:
             return form
     what, step = f"the suffix of {quoted(path.name)} names no format", f"use one of {', '.join(suffixes())}"
     if name.endswith(SUFFIX):
-        raise UsageError(
-            f"{quoted(path.name)} is a sidecar", f"use its data file: {quoted(path.name[: -len(SUFFIX)])}"
-        )
+        what, step = f"{what}: it is a sidecar's", f"name the data file: {quoted(path.name[: -len(SUFFIX)])}"
     if name.endswith((".xlsx", ".xls", ".xlsm", ".ods")):
         what, step = f"{what}: spreadsheets aren't supported", "use a .csv, as spreadsheet programs export it"
     raise UsageError(what, step)
