@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
+import polars as pl
 import pytest
 
-from ppdm_cli.attacks import evidence
+from ppdm_cli import perturb
+from ppdm_cli.attacks import attack, evidence
 from ppdm_cli.attacks.numbers import Level, Numbers
-from tests.papers.audit import LIES, PAIR, audited, coins, gammas, honest, power
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
+from ppdm_cli.sidecar_recipes import Recipe
+from tests.papers.audit import LIES, PAIR, SMALL, audited, coins, gammas, honest, left_bare, power, table
 
 FOUND = {"a": "place", "b": "rows", "c": "others", "d": "others", "e": "recipes", "f": "rows", "g": "record"}
 """The family that rejects each lie, by its first letter."""
@@ -71,3 +76,22 @@ def test_few_honest_records_that_agree_seldom_are_not_taken_for_other_rows() -> 
     """One of 10,000: its coins told 3.5 standard errors less often than they should, and three cells each."""
     [(design, p)] = honest(1, 6537)
     assert design.startswith("triples") and p > 1e-3
+
+
+def test_recipes_of_several_channels_are_audited_channel_by_channel() -> None:
+    """A pair by one coin and a third attribute by its own; then a tenth of the records unperturbed."""
+    data = table(6000, 1)
+    pairs = perturb(data[:50], keep_order=True, seed=1, **PAIR | {"record_epsilon": 3}).sidecar
+    recipes = []
+    for spec in (d.channels[0].spec for d in pairs.dealt):
+        assert spec is not None
+        third = next(n for n in SMALL if n not in spec.attributes)
+        recipes.append(Recipe([spec, GammaDiagonalSpec(attributes=[third], gamma=4)], weight=1 + len(recipes)))
+    made = perturb(data, like=msgspec.structs.replace(pairs, recipes=recipes), seed=2, keep_order=True)
+
+    def tests(frame: pl.DataFrame) -> set[str]:
+        done = attack(frame, sidecar=made.sidecar, truth=data, attacks=["audit"])
+        return {r["test"] for r in done.coins if not r["honest"]}
+
+    assert tests(made.frame) == set()
+    assert "record" in tests(left_bare(made.frame, data, made.sidecar, 0.1, 3))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -269,7 +270,7 @@ class Audit:
     def _family(self, name: str, found: Tests) -> dict[str, Any]:
         """Return the least p-value of a family, by which all its tests are judged, and where it was."""
         some = [(float(p.min()), n) for n, p in found if p.size]
-        (least, where), tests = min(some, default=(1.0, "")), sum(p.size for _, p in found)
+        (least, where), tests = min(some, key=itemgetter(0), default=(1.0, "")), sum(p.size for _, p in found)
         p = min(1.0, tests * least)
         return {"test": name, "tests": tests, "where": where, "p": p, "honest": p >= self.share}
 

@@ -29,11 +29,12 @@ Made = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def people(rows: int, seed: int = 5) -> pl.DataFrame:
-    """Six attributes of eight words, some of them dependent, and a class."""
+    """Six attributes of eight words, and a class that depends on two.
+
+    They are independent and uniform, so that most lies leave the law of every cell, coin and recipe as it is.
+    """
     rng = np.random.default_rng(seed)
     codes = rng.integers(0, SIZE, (rows, len(NAMES)))
-    codes[:, 2] = np.where(rng.random(rows) < 0.5, codes[:, 0], codes[:, 2])
-    codes[:, 5] = np.minimum(codes[:, 5], codes[:, 4])
     group = (codes[:, 0] + codes[:, 3] + rng.integers(0, 4, rows) > 8).astype(int)
     return pl.DataFrame({n: worded(codes[:, j]) for j, n in enumerate(NAMES)} | {"group": group})
 
@@ -156,7 +157,9 @@ def copied(values: np.ndarray, share: float, by: int = 1) -> np.ndarray:
 
 ROW = np.arange(ROWS)
 MIX = np.random.default_rng(11).permutation(SIZE)
-TABLE = np.random.default_rng(12).random((SIZE, SIZE))
+TABLE = np.random.default_rng(12).permutation(SIZE**2).reshape(SIZE, SIZE)
+LOW, HIGH = np.array([*range(7)] * 2 + [7]), np.array([*range(8, 15)] * 2 + [7])
+"""Recipes of which both halves together have each as often."""
 LIES: dict[str, Callable[[], Made]] = {
     "a: the first 23% of the rows are told": lambda: told_where(lambda r: (ROW < 0.23 * ROWS) / lam()),
     "a1: the last 23%": lambda: told_where(lambda r: (ROW >= 0.77 * ROWS) / lam()),
@@ -166,12 +169,12 @@ LIES: dict[str, Callable[[], Made]] = {
     "b1: every 997 rows": lambda: told_where(lambda r: (ROW % 997 < 230) / lam()),
     "b2: twice as often in even rows": lambda: told_where(lambda r: np.where(ROW % 2, 2 / 3, 4 / 3)),
     "b3: multiples of the golden section": lambda: told_where(lambda r: (ROW * 0.618034 % 1 < 0.23) / lam()),
-    "c: a withheld value decides": lambda: told_where(lambda r: (withheld(r)[:, 0] < 2) / lam()),
+    "c: a withheld value decides": lambda: told_where(lambda r: 4 * (withheld(r)[:, 0] < 2)),
     "c1: the parity of two withheld ones": (
         lambda: told_where(lambda r: 2 * (withheld(r)[:, :2].sum(axis=1) % 2))
     ),
     "c2: a table of two withheld ones": (
-        lambda: told_where(lambda r: (TABLE[withheld(r)[:, 0], withheld(r)[:, 1]] < 0.23) / lam())
+        lambda: told_where(lambda r: 4 * (TABLE[withheld(r)[:, 0], withheld(r)[:, 1]] < 16))
     ),
     "c3: the class, a little": lambda: told_where(lambda r: np.where(original()["group"].to_numpy(), 1.2, 0.8)),
     "d: noise is two withheld values": lambda: of_withheld(lambda w, noise, own: w),
@@ -181,14 +184,14 @@ LIES: dict[str, Callable[[], Made]] = {
         lambda: of_withheld(lambda w, noise, own: np.where(some(0.33)[:, None], w, noise))
     ),
     "e: the recipe by the parity of two values": (
-        lambda: recipe_where(lambda r: np.where(true()[:, :2].sum(axis=1) % 2, r % 7, 7 + r % 8))
+        lambda: recipe_where(lambda r: np.where(true()[:, :2].sum(axis=1) % 2, LOW[r], HIGH[r]))
     ),
     "e1: by a table of two values": (
-        lambda: recipe_where(lambda r: (TABLE[true()[:, 1], true()[:, 4]] * 15).astype(np.int64))
+        lambda: recipe_where(lambda r: np.where(TABLE[true()[:, 1], true()[:, 4]] % 2, LOW[r], HIGH[r]))
     ),
-    "e2: by the class and a value": (
+    "e2: by the parity of two values, in a quarter": (
         lambda: recipe_where(
-            lambda r: np.where((original()["group"].to_numpy() + true()[:, 3]) % 2, r % 7, 7 + r % 8)
+            lambda r: np.where(some(0.25), np.where(true()[:, 2:4].sum(axis=1) % 2, LOW[r], HIGH[r]), r)
         )
     ),
     "e3: hides a where it is 0": (
