@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from decimal import Context, Decimal, InvalidOperation
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,7 @@ def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
+@cache
 def limits(kind: pa.DataType) -> tuple[Any, Any]:
     """Return the smallest and the largest carrier number that the type's text or JSON form can write."""
     width = carrier_type(kind)

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec, within
+from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec, beyond_values, within
 from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain, Product, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
 from ppdm_cli.shown import Shown
@@ -117,11 +117,16 @@ class Attribute(
             "ask the owner for a release that declares it",
         )
 
+    @cached_property
+    def _beyond(self) -> Any:
+        """Return what is published beyond the domain, read once."""
+        return UNSET if self.beyond is UNSET else beyond_values(self.domain, self.beyond)
+
     def reaching(self, count: int, united: Sequence[int] = ()) -> Domain:
         """Return the domain with so many bins or values beyond it, or of its united bins, made once."""
         known: dict[tuple[int, ...], Domain] = self.__dict__.setdefault("_reaching", {})
         if (key := (count, *united)) not in known:
-            whole = within(self.domain, self.beyond, count)
+            whole = within(self.domain, self._beyond, count)
             if united and isinstance(whole, Bins):
                 whole = whole.united(self._starts(count, united))
             known[key] = whole

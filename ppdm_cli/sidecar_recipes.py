@@ -24,6 +24,8 @@ from ppdm_cli.sidecar_attributes import Attribute, channel, named
 
 MOST_RECIPES = 1 << 12
 MOST_ROUNDS = 16
+MOST_CODES = 1 << 21
+"""The most codes that recipes publish of all attributes, those of each half-width and union counted apart."""
 LARGEST_TOTAL = 1 << 62
 """The largest sum of weights that a coin is drawn below."""
 COLUMN = "ppdm_recipe"
@@ -140,6 +142,7 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
     members = [r.members for r in recipes]
     if sum(members) > MOST_RECIPES:
         raise ValueError(f"a release has at most {MOST_RECIPES} recipes")
+    _check_codes(recipes, known)
     share = lcm(*members)
     rounds = [r.round for r in recipes if r.round is not UNSET]
     if rounds and (len(rounds) < len(recipes) or any(b - a not in (0, 1) for a, b in pairwise([0, *rounds]))):
@@ -159,6 +162,22 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
     if sum(d.weight for d in found) > LARGEST_TOTAL:
         raise ValueError("the weights of the recipes are too large")
     return found
+
+
+def _check_codes(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> None:
+    """Check that attributes are not published in very many ways: each is a domain and a law of its own."""
+    ways: dict[tuple[str, int, tuple[int, ...]], int] = {}
+    for recipe in recipes:
+        specs = [recipe.pattern] if recipe.channel is not UNSET else recipe.specs
+        for spec in (s for s in specs if s.reach is not None):
+            for name, reach, united in zip(spec.attributes, spec.reach or [], spec.united, strict=True):
+                if name in known:
+                    ways[name, reach, tuple(united)] = (len(united) or known[name].domain.ordinary) + 2 * reach
+    if sum(ways.values()) > MOST_CODES:
+        raise ValueError(
+            f"its recipes publish attributes in so many ways that there are {sum(ways.values()):,} codes, more "
+            f"than {MOST_CODES:,}"
+        )
 
 
 def _check_unions(recipes: Sequence[Dealt]) -> None:

@@ -17,8 +17,8 @@ from scipy.special import softmax
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, maximum_likelihood, tabulated
-from ppdm_cli.joint import FOLDS, Sample, matrix_of
+from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, Way, maximum_likelihood, tabulated
+from ppdm_cli.joint import FOLDS, Sample
 
 LARGEST_PAIR, AT_ONCE = 1 << 14, 1 << 22
 """Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
@@ -49,7 +49,7 @@ class Columns:
         return cls([*sample.channels, sample.label], codes, sample.folds[rows] == (without + 1) % FOLDS)
 
     def matrix(self, place: int) -> Floats:
-        return matrix_of(self.channels[place])
+        return Way.of(self.channels[place]).told
 
     def counts(self, *places: int) -> np.ndarray:
         """Return how often each combination was published: (learnt from or held back, cells ...)."""

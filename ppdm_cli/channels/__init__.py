@@ -11,9 +11,10 @@ from ppdm_cli.channels.additive import AdditiveSpec
 from ppdm_cli.channels.asking import DEFAULT, SUBSTITUTION, checked_kind, kinds, schemes
 from ppdm_cli.channels.band import BandSpec
 from ppdm_cli.channels.base import FIGURES, KINDS, Cells, Name, Recorded, Request, Spec, register
-from ppdm_cli.channels.beyond import Beyond, Scalar, continued, within
+from ppdm_cli.channels.beyond import Beyond, Scalar, beyond_values, continued, within
 from ppdm_cli.channels.binary import BinarySpec
 from ppdm_cli.channels.block import BlockSpec
+from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.box import Box, BoxSpec
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.copies import together
@@ -38,6 +39,7 @@ __all__ = [
     "BinarySpec",
     "BlockSpec",
     "Blocks",
+    "Blur",
     "Box",
     "BoxSpec",
     "Cells",
@@ -60,6 +62,7 @@ __all__ = [
     "Written",
     "applied",
     "best_widths",
+    "beyond_values",
     "checked_gamma",
     "checked_kind",
     "continued",

@@ -19,7 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes
 from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond, continued, extended
+from ppdm_cli.channels.beyond import Beyond, continued, within
 from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.channel import Channel
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
@@ -169,7 +169,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         if beyond is UNSET:
             raise ValueError("a band needs 'beyond'")
-        found = extended(domain, beyond)
+        found = within(domain, beyond, len(beyond.below))
         if found.size != matrix.outputs:
             raise ValueError("the codes are not the ones that its matrix publishes")
         return found

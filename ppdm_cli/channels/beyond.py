@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Annotated, Any
 
 import msgspec
+import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
@@ -26,18 +27,22 @@ class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
 
 
-def extended(domain: Domain, beyond: Beyond) -> Domain:
-    """Return a domain with what is published beyond it; ValueError where the two do not fit."""
+Values = tuple[pa.DataType, list[Any], list[Any]]
+
+
+def beyond_values(domain: Domain, beyond: Beyond) -> Values:
+    """Return the type of what is published, and what lies below and above; ValueError if wrong."""
     kind = dtypes.parse(beyond.dtype)
     below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
     if not below or len(below) != len(above):
         raise ValueError("as much is published below the domain as above it")
     if dtypes.is_discrete(domain.kind) or dtypes.holding(domain.kind, below[0], above[-1]) != kind:
         raise ValueError(f"what is published of type {domain.kind} has not the type {beyond.dtype}")
-    return domain.extended(kind, below, above)
+    domain.extended(kind, below, above)
+    return kind, below, above
 
 
-def within(domain: Domain, beyond: Beyond | UnsetType, count: int) -> Domain:
+def within(domain: Domain, beyond: Values | Beyond | UnsetType, count: int) -> Domain:
     """Return a domain with so many values more on either side, of those that are published beyond it.
 
     The type is that of the whole column; ValueError where there are fewer.
@@ -46,12 +51,9 @@ def within(domain: Domain, beyond: Beyond | UnsetType, count: int) -> Domain:
         if count:
             raise ValueError("a half-width above 0 needs 'beyond'")
         return domain
-    whole, kind = extended(domain, beyond), dtypes.parse(beyond.dtype)
-    if count > len(beyond.below):
+    kind, below, above = beyond_values(domain, beyond) if isinstance(beyond, Beyond) else beyond
+    if count > len(below):
         raise ValueError("less is published beyond the domain than a half-width says")
-    if count == len(beyond.below):
-        return whole
-    below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
     return domain.extended(kind, below[len(below) - count :], above[:count])
 
 

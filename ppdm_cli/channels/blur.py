@@ -40,6 +40,11 @@ class Blur:
             )
 
     @property
+    def plain(self) -> bool:
+        """Return whether each value is published as itself."""
+        return not self.half_width and not self.starts
+
+    @property
     def unions(self) -> int:
         """Return how many there are; of codes of their own each is one."""
         return len(self.starts) or self.ordered

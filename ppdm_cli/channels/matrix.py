@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels.blur import Blur
 from ppdm_cli.channels.least_squares import applied, left_inverse
 
 
@@ -112,12 +113,8 @@ class Matrix(Law):
     def condition_number(self) -> float: ...
 
     @property
-    def coin(self) -> tuple[float, list[tuple[Floats, Floats, np.ndarray]]] | None:
-        """Return lam, where one coin decides for several attributes whether anything is told, else None.
-
-        With it for each attribute its law where the coin tells, what is published where it says noise, and
-        the code that shows each value unchanged.
-        """
+    def coin(self) -> tuple[float, tuple[Blur, ...]] | None:
+        """Return lam and each attribute's blur, where one coin decides for all whether anything is revealed."""
         return None
 
     @abstractmethod

@@ -103,11 +103,36 @@ class Mixture(Matrix):
         return found
 
     @property
-    def coin(self) -> tuple[float, list[tuple[Floats, Floats, np.ndarray]]]:
-        return self.lam, [(s.dense(), s.noise, s.unchanged) for s in self.sides]
+    def coin(self) -> tuple[float, tuple[Blur, ...]]:
+        return self.lam, self.sides
+
+    @cached_property
+    def plain(self) -> bool:
+        """Return whether it is lam I + (1-lam)/T J: then nothing of size T x T is ever built."""
+        return all(s.plain for s in self.sides)
+
+    def solve(self, observed: Floats, axis: int = 0) -> Floats:
+        return self.solve_power(observed, 1, axis) if self.plain else super().solve(observed, axis)
+
+    def scores(self, values: Floats, axis: int = 0) -> Floats:
+        return self.solve(values, axis) if self.plain else super().scores(values, axis)  # symmetric
+
+    def solve_power(self, observed: Floats, power: int, axis: int = 0) -> Floats:
+        if not self.plain:
+            return super().solve_power(observed, power, axis)
+        itself, other = ((1 - self._low) / self.lam) ** power, (-self._low / self.lam) ** power
+        return np.asarray((itself - other) * observed + other * observed.sum(axis=axis, keepdims=True))
+
+    def own_variance(self) -> Floats:
+        if not self.plain:
+            return super().own_variance()
+        own = (1 - self._low) ** 2 * self._high + (self.inputs - 1) * self._low**3
+        return np.full(self.inputs, own / self.lam**2)
 
     @cached_property
     def condition_number(self) -> float:
+        if self.plain:
+            return 1 / self.lam
         if not self.invertible:
             return inf
         values = np.linalg.svd(self.dense(), compute_uv=False)

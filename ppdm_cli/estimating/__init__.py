@@ -38,7 +38,7 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.expectation import TINY, Part, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
 from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval, intervals, no_intervals
-from ppdm_cli.estimating.mixture import Mixture
+from ppdm_cli.estimating.mixture import Mixture, check_work
 from ppdm_cli.estimating.recipes import Kind, Recipes, Way, Ways, fair, never_together
 from ppdm_cli.estimating.remarks import against_truth, remarks, shown_by
 from ppdm_cli.estimating.results import as_frame, fill
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group",
     "Kind", "Mixture", "Part", "Recipes", "Showing", "Steps", "Stop", "Tables", "Way", "Ways", "as_frame",
-    "axes_of", "axis_of", "by_attribute", "columns_of", "count", "encoded", "estimate", "estimates", "fair",
-    "fill", "forward", "joint_codes", "kept_codes", "largest_remainder", "matrices_of", "maximum_likelihood",
-    "never_together", "project", "shares", "tabulated", "with_kept",
+    "axes_of", "axis_of", "by_attribute", "check_work", "columns_of", "count", "encoded", "estimate",
+    "estimates", "fair", "fill", "forward", "joint_codes", "kept_codes", "largest_remainder", "matrices_of",
+    "maximum_likelihood", "never_together", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, listed
 from ppdm_cli.estimating.estimators import ESTIMATORS, expectation_maximisation
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals
-from ppdm_cli.estimating.mixture import Mixture, Several
+from ppdm_cli.estimating.mixture import Mixture, Several, check_work
 from ppdm_cli.estimating.recipes import Kind, fair, never_together
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.sidecar import Sidecar
@@ -33,7 +33,7 @@ from ppdm_cli.tables import Table
 
 ALIKE = 1.02
 """Records whose lam differs by no more than this factor count as one kind."""
-MOST_CELLS = 1 << 23
+MOST_CELLS = 1 << 22
 """Cells of all tables of all kinds."""
 
 
@@ -55,7 +55,7 @@ class Wanted:
     def of(cls, showing: Showing, names: Sequence[str]) -> Wanted:
         known = [a.name for a in showing.axes]
         places = sorted((known.index(n) for n in names), key=lambda p: not showing.axes[p].kept)
-        sizes = tuple(showing.recipes.attributes[p].told.shape[1] for p in places)
+        sizes = tuple(showing.recipes.attributes[p].values for p in places)
         kinds, which = showing.recipes.kinds(places, ALIKE, by_round=True)
         kept = sum(showing.axes[p].kept for p in places)
         return cls(tuple(known[p] for p in places), tuple(places), kept, sizes, kinds, which)
@@ -112,6 +112,7 @@ def estimates(
             f"the values of {listed(names)} together make {cells} cells, more than {MOST_CELLS}",
             "name fewer attributes, or ones of fewer values",
         )
+    check_work(names, [k for w in wanted for k in w.kinds])
     found = fold(table, partial(_count, showing, wanted), _added, columns=showing.columns)
     counts = found if found is not None else _count(showing, wanted, None)
     done = [_estimated(w, c, g, estimator, coverage) for w, c, g in zip(wanted, counts, asked, strict=True)]

@@ -10,7 +10,7 @@ counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, prod
@@ -18,35 +18,89 @@ from math import comb, prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Law, left_inverse, likeliest
-from ppdm_cli.estimating.expectation import Part, forward
-from ppdm_cli.estimating.recipes import Kind
+from ppdm_cli.channels import Law, applied, left_inverse, likeliest
+from ppdm_cli.channels import Mixture as Coin
+from ppdm_cli.errors import UsageError, listed
+from ppdm_cli.estimating.recipes import Kind, Way
+
+MOST_WORK = 1 << 35
+"""The most multiplications that the left inverses of all laws take together, about."""
+
+
+def check_work(names: Iterable[str], kinds: Sequence[Kind]) -> None:
+    """Refuse laws of so many values that their inverses would take minutes."""
+    work = sum(w.outputs * w.inputs**2 for k in kinds for w in k.ways if not closed(w))
+    if work > MOST_WORK:
+        raise UsageError(
+            f"estimates of {listed(names)} need {work:.1e} multiplications, more than {MOST_WORK:.1e}: they "
+            "are blurred among too many values, or in too many ways",
+            "name fewer attributes, or ones of fewer values",
+        )
+
+
+def closed(way: Way) -> bool:
+    """Return whether a way's left inverse has a closed form."""
+    return way.plain or (isinstance(way.law, Coin) and way.law.plain)
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One attribute of a kind: its law, and the left inverse of it where the coin tells."""
+    """One attribute of a kind: its way, and the left inverse of its law where the coin tells."""
 
-    told: Floats
-    noise: Floats | None
-    inverse: Floats
+    way: Way
+    inverse: Floats | None
+    """None where each value is published as itself, or where the law has closed forms."""
     constant: Floats
     """What the inverse makes of noise; 1 where there is no coin."""
 
     @classmethod
-    def of(cls, told: Floats, noise: Floats | None, lam: float, observed: Floats | None = None) -> Side:
+    def of(cls, way: Way, lam: float, observed: Floats | None = None) -> Side:
         """Return it with weights for what was observed of the attribute, or for equal counts."""
-        law = told if noise is None else lam * told + (1 - lam) * noise[:, None]
-        square = law.shape[0] == law.shape[1]
+        noise = way.noise
+        if closed(way):
+            return cls(way, None, np.ones(way.inputs) if noise is None else noise)
+        law = way.told if noise is None else lam * way.told + (1 - lam) * noise[:, None]
+        square = way.outputs == way.inputs
         whole = left_inverse(law, None if observed is None or square else law @ likeliest(law, observed))
         if noise is None:
-            return cls(told, None, whole, np.ones(told.shape[1]))
+            return cls(way, whole, np.ones(way.inputs))
         constant = whole @ noise
-        return cls(told, noise, lam * whole + (1 - lam) * constant[:, None], constant)
+        return cls(way, lam * whole + (1 - lam) * constant[:, None], constant)
 
-    def power(self, power: int, of: int) -> Floats:
-        """Return the inverse with its entries to a power; what is under no coin has them always to `of`."""
-        return self.inverse ** (of if self.noise is None else power)
+    def solve(self, table: Floats, axis: int, power: int, of: int) -> Floats:
+        """Return the inverse, with its entries to a power, along an axis; under no coin always to `of`."""
+        if self.way.noise is None:
+            power = of
+        if self.inverse is not None:
+            return applied(self.inverse**power, table, axis)
+        if isinstance(self.way.law, Coin):
+            return self.way.law.solve_power(table, power, axis)
+        return table if power else _sums(table, axis)
+
+    def scores(self, table: Floats, axis: int, power: int) -> Floats:
+        """Return the transposed inverse, with its entries to a power, along an axis."""
+        if self.way.noise is None:
+            power = 1
+        if self.inverse is not None:
+            return applied((self.inverse**power).T, table, axis)
+        if isinstance(self.way.law, Coin):
+            return self.way.law.scores(table, axis)
+        return table if power else _sums(table, axis)
+
+    def own_variance(self) -> tuple[Floats, Floats]:
+        """Return what a record of each value adds to the square of its own count, told and as noise."""
+        if self.inverse is None:
+            law = self.way.law
+            own = law.own_variance() if isinstance(law, Coin) else np.ones(law.inputs)
+            return own, own if self.way.noise is None else self.way.noise
+        squares = self.inverse**2
+        own = np.einsum("xy,yx->x", squares, self.way.told)
+        return own, own if self.way.noise is None else squares @ self.way.noise
+
+
+def _sums(table: Floats, axis: int) -> Floats:
+    """Return what a matrix of ones makes of a table along an axis."""
+    return np.broadcast_to(table.sum(axis=axis, keepdims=True), table.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +133,27 @@ class Mixture:
     @cached_property
     def sides(self) -> list[Side]:
         observed = self.observed or (None,) * len(self.kind.ways)
-        return [Side.of(w.told, w.noise, self.lam, y) for w, y in zip(self.kind.ways, observed, strict=True)]
+        return [Side.of(w, self.lam, y) for w, y in zip(self.kind.ways, observed, strict=True)]
 
     @cached_property
-    def part(self) -> Part:
-        told, noise = [w.told for w in self.kind.ways], [w.noise for w in self.kind.ways]
-        return Part(told, np.zeros(self.kind.shape), self.kind.axes, noise, self.lam)
+    def _coin(self) -> tuple[int, ...]:
+        """Return which of the axes that are shown are under the coin."""
+        return tuple(i for i, w in enumerate(self.kind.ways) if w.noise is not None)
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Return the chance that the coin says noise, and noise each output."""
+        outputs = np.full((), 1 - self.lam)
+        for way in self.kind.ways:
+            outputs = np.multiply.outer(outputs, np.ones(1) if way.noise is None else way.noise)
+        return outputs
+
+    def _along(self, table: Floats, how: str, coin: bool) -> Floats:
+        """Return what the laws make of a table, along each axis; without those under the `coin`."""
+        for axis, way in enumerate(self.kind.ways):
+            if coin or axis not in self._coin:
+                table = getattr(way.law, how)(table, axis)
+        return table
 
     def dense(self) -> Floats:
         """Return the law of a whole kind itself; for small ones."""
@@ -98,11 +167,21 @@ class Mixture:
 
     def forward(self, original: Floats) -> Floats:
         hidden = tuple(i for i in range(len(self.sizes)) if i not in self.kind.axes)
-        return np.asarray(self.part.expected(original.reshape(self.sizes).sum(axis=hidden)).ravel())
+        table = original.reshape(self.sizes).sum(axis=hidden)
+        told = self._along(table, "forward", coin=True)
+        if self._coin:
+            rest = self._along(table.sum(axis=self._coin, keepdims=True), "forward", coin=False)
+            told = self.lam * told + self._noise * rest
+        return np.asarray(told.ravel())
 
     def backward(self, values: Floats) -> Floats:
-        found = self.part.backward(values.reshape(self.kind.shape), len(self.sizes))
-        return np.asarray(np.broadcast_to(found, self.sizes).ravel())
+        table = values.reshape(self.kind.shape)
+        found = self._along(table, "backward", coin=True)
+        if self._coin:
+            rest = (self._noise * table).sum(axis=self._coin, keepdims=True)
+            found = self.lam * found + self._along(rest, "backward", coin=False)
+        sizes = [size if i in self.kind.axes else 1 for i, size in enumerate(self.sizes)]
+        return np.asarray(np.broadcast_to(found.reshape(sizes), self.sizes).ravel())
 
     @cached_property
     def constant(self) -> Floats:
@@ -112,46 +191,43 @@ class Mixture:
             found = np.multiply.outer(found, side.constant)
         return (
             (1 - self.lam) * found.ravel()
-            if any(s.noise is not None for s in self.sides)
+            if self._coin
             else 0 * found.ravel()
         )
 
     @property
     def _lam(self) -> float:
-        return self.lam if any(s.noise is not None for s in self.sides) else 1.0
+        return self.lam if self._coin else 1.0
 
     def solve_power(self, observed: Floats, power: int) -> Floats:
         """Return what A with its entries to a power makes of an observed table."""
         table, found = observed.reshape(self.kind.shape), np.zeros(prod(self.sizes))
         for i in range(power + 1):
-            own = forward(table, [s.power(i, power) for s in self.sides])
+            own = table
+            for axis, side in enumerate(self.sides):
+                own = side.solve(own, axis, i, power)
             found += comb(power, i) * (-self.constant) ** (power - i) * own.ravel()
         return np.asarray(found / self._lam**power)
 
     def scores(self, values: Floats) -> Floats:
         """Return A^T v for tables of the attributes' values, flat after any leading axes, of a whole kind."""
         lead = values.shape[: values.ndim - 1]
-        tables = (values.reshape(*lead, *self.sizes), (values * self.constant).reshape(*lead, *self.sizes))
-        told, blind = (
-            forward(table, [s.power(power, 1).T for s in self.sides])
-            for table, power in zip(tables, (1, 0), strict=True)
-        )
+        told, blind = (t.reshape(*lead, *self.sizes) for t in (values, values * self.constant))
+        for axis, side in enumerate(self.sides):
+            told, blind = side.scores(told, len(lead) + axis, 1), side.scores(blind, len(lead) + axis, 0)
         return np.asarray(((told - blind) / self._lam).reshape(*lead, self.outputs))
 
     def seen(self, observed: np.ndarray) -> np.ndarray:
         """Return how many records were published as each combination."""
-        ways = self.kind.ways
-        places = [np.arange(len(w.told)) if w.unchanged is None else w.unchanged for w in ways]
+        places = [w.unchanged for w in self.kind.ways]
         return np.asarray(observed.reshape(self.kind.shape)[np.ix_(*places)].ravel())
 
     def own_variance(self) -> Floats:
         """Return for each combination what a record of it adds to E(A y)^2 of its own."""
         told, noise = np.ones(()), np.ones(())
         for side in self.sides:
-            squares = side.inverse**2
-            own = np.einsum("xy,yx->x", squares, side.told)
-            told = np.multiply.outer(told, own)
-            noise = np.multiply.outer(noise, own if side.noise is None else squares @ side.noise)
+            own, of_noise = side.own_variance()
+            told, noise = np.multiply.outer(told, own), np.multiply.outer(noise, of_noise)
         c, raw = self.constant, self.constant / max(1 - self._lam, 1e-300)
         found = self._lam * (told.ravel() - 2 * c + c**2)
         return np.asarray((found + (1 - self._lam) * (noise.ravel() - 2 * c * raw + c**2)) / self._lam**2)
@@ -206,7 +282,7 @@ class Several(Law):
     @property
     def stop_gain(self) -> float:  # type: ignore[override]
         """EM ends early where values are blurred, and near the product of the attributes."""
-        blurred = any(len(w.told) > w.told.shape[1] for k in self.kinds for w in k.kind.ways)
+        blurred = any(w.outputs > w.inputs for k in self.kinds for w in k.kind.ways)
         return 0.01 if blurred or len(self.kinds[0].sizes) > 1 else 0.0
 
     @property

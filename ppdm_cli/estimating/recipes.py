@@ -15,23 +15,84 @@ from functools import cached_property
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.channels import Blur, Channel, Law, Matrix
 from ppdm_cli.errors import RefusedError, listed
+
+
+@dataclass(frozen=True)
+class Same(Law):
+    """The law of what was kept: each code is published as itself."""
+
+    size: int
+
+    @property
+    def inputs(self) -> int:
+        return self.size
+
+    @property
+    def outputs(self) -> int:
+        return self.size
+
+    @property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.size)
+
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        return original
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        return values
 
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A way to show an attribute: p(published code | original code), by itself or under the record's coin."""
+    """A way to show an attribute: the law between its codes, alone or where the record's coin tells."""
 
-    told: Floats
-    noise: Floats | None = None
-    """p(published code) where the coin says noise; None for what is under no coin."""
-    unchanged: np.ndarray | None = None
-    """For each original code the published one that shows the same value; None where they are equal."""
+    law: Blur | Same | Matrix
+    """A blur is under the record's coin, and what is published where it says noise is its own."""
+
+    @classmethod
+    def of(cls, channel: Channel) -> Way:
+        """Return the way in which all records show what goes through a channel."""
+        return cls(Same(channel.domain.size) if channel.law is None else channel.law)
+
+    @cached_property
+    def key(self) -> object:
+        """Return what is equal for equal laws."""
+        return self.told.tobytes() if type(self.law).__eq__ is object.__eq__ else self.law
+
+    @property
+    def inputs(self) -> int:
+        return self.law.inputs
+
+    @property
+    def outputs(self) -> int:
+        return self.law.outputs
+
+    @cached_property
+    def told(self) -> Floats:
+        """Return p(published code | original code) where the coin tells; for small ones."""
+        return self.law.dense()
+
+    @property
+    def noise(self) -> Floats | None:
+        """Return p(published code) where the coin says noise; None for what is under no coin."""
+        return self.law.noise if isinstance(self.law, Blur) else None
+
+    @property
+    def unchanged(self) -> np.ndarray:
+        """Return for each original code the published one that shows the same value."""
+        return self.law.unchanged
+
+    @property
+    def plain(self) -> bool:
+        """Return whether each value is published as itself where the coin tells."""
+        return self.law.plain if isinstance(self.law, Blur) else isinstance(self.law, Same)
 
     @cached_property
     def unites(self) -> bool:
-        """Return whether several values are published as one: what is published tells no shares of each."""
-        return self.unchanged is not None and len({*self.unchanged.tolist()}) < len(self.unchanged)
+        """Return whether several values are published as one, so that the shares of each stay unknown."""
+        return len(np.unique(self.unchanged)) < self.inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,21 +104,26 @@ class Ways:
     @cached_property
     def first(self) -> np.ndarray:
         """Return the first code of each way; after the last of them comes *withheld*."""
-        return np.cumsum([0, *(len(w.told) for w in self.each)])
+        return np.cumsum([0, *(w.outputs for w in self.each)])
 
     @property
     def withheld(self) -> int:
         return int(self.first[-1])
 
+    @property
+    def values(self) -> int:
+        """Return how many values the attribute has."""
+        return self.each[0].inputs
+
     @cached_property
     def told(self) -> Floats:
-        """Return p(code | original) where the coin tells; what is withheld says nothing."""
-        return np.concatenate([*(w.told for w in self.each), np.ones((1, self.each[0].told.shape[1]))])
+        """Return p(code | original) where the coin tells, for small ones; what is withheld says nothing."""
+        return np.concatenate([*(w.told for w in self.each), np.ones((1, self.values))])
 
     @cached_property
     def noise(self) -> Floats:
         """Return p(code) where the coin says noise, of what is under it; else 1."""
-        own = [np.ones(len(w.told)) if w.noise is None else w.noise for w in self.each]
+        own = [np.ones(w.outputs) if w.noise is None else w.noise for w in self.each]
         return np.concatenate([*own, np.ones(1)])
 
     @cached_property
@@ -85,7 +151,7 @@ class Kind:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(len(w.told) for w in self.ways)
+        return tuple(w.outputs for w in self.ways)
 
     @property
     def unites(self) -> bool:

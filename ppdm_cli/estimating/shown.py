@@ -33,21 +33,21 @@ class Showing:
         """Return what the recipes show of these attributes; what was kept is shown by all."""
         dealt = sidecar.dealt
         lam, ways = np.ones(len(dealt)), np.zeros((len(dealt), len(axes)), np.uint16)
-        found: list[dict[bytes, Way]] = [{} for _ in axes]
-        shown: list[dict[bytes, Channel]] = [{} for _ in axes]
+        found: list[dict[object, Way]] = [{} for _ in axes]
+        shown: list[dict[object, Channel]] = [{} for _ in axes]
+        numbers: list[dict[object, int]] = [{} for _ in axes]
         places = {axis.name: place for place, axis in enumerate(axes) if not axis.kept}
         for place, axis in enumerate(axes):
             if axis.kept:
-                found[place][b""], ways[:, place] = Way(np.eye(axis.domain.size)), 1
+                found[place][None], ways[:, place] = Way.of(axis), 1
         for recipe in dealt:
             lam[recipe.number], laws = _laws(recipe)
-            for name, way in laws.items():
-                if name in places:
-                    place = places[name]
-                    key = way.told.tobytes() + bytes([way.noise is not None])
-                    found[place].setdefault(key, way)
-                    shown[place].setdefault(key, recipe.through[name])
-                    ways[recipe.number, place] = 1 + list(found[place]).index(key)
+            for name in laws.keys() & places:
+                place, way = places[name], laws[name]
+                if way.key not in found[place]:
+                    numbers[place][way.key] = 1 + len(found[place])
+                    found[place][way.key], shown[place][way.key] = way, recipe.through[name]
+                ways[recipe.number, place] = numbers[place][way.key]
         attributes = tuple(Ways(tuple(f.values())) for f in found)
         own = []
         for axis, all_ways, channels in zip(axes, attributes, shown, strict=True):
@@ -97,11 +97,11 @@ def _laws(recipe: Dealt) -> tuple[float, dict[str, Way]]:
     lam, laws, coins = 1.0, dict[str, Way](), 0
     for channel in recipe.channels:
         if len(channel.attributes) == 1:
-            laws[channel.name] = Way(channel.matrix.dense(), None, channel.matrix.unchanged)
+            laws[channel.name] = Way(channel.matrix)
             continue
         coin, coins = channel.matrix.coin, coins + 1
         if coin is None or coins > 1:
             raise _together(f"what recipe {recipe.number} shows")
         lam = coin[0]
-        laws |= {n: Way(*law) for n, law in zip(channel.attributes, coin[1], strict=True)}
+        laws |= {n: Way(side) for n, side in zip(channel.attributes, coin[1], strict=True)}
     return lam, laws

@@ -84,7 +84,7 @@ class Growing:
         if recipes is None:
             return int(np.prod([max(matrices[p].shape) for p in places]))
         # what records show is counted in tables of its own, and none has more attributes than a record shows
-        most = [max(len(w.told) for w in recipes.attributes[p].each) for p in places]
+        most = [max(w.outputs for w in recipes.attributes[p].each) for p in places]
         shown = np.where(recipes.ways[:, list(places)] > 0, most, 1).prod(axis=1, dtype=np.float64).max()
         return max(prod(matrices[p].shape[1] for p in places), int(shown))
 

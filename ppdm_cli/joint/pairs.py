@@ -43,7 +43,7 @@ def _alike(sample: Sample, pairs: Sequence[Pair]) -> Iterator[tuple[list[Pair], 
     waiting: dict[object, tuple[list[Pair], list[list[Seen]]]] = {}
     for pair in pairs:
         seen = sample.seen(pair)
-        laws = [[(w.told.shape, w.told.tobytes(), w.noise is None) for w in s.ways] for s in seen]
+        laws = [[w.key for w in s.ways] for s in seen]
         key = tuple((s.axes, *own) for s, own in zip(seen, laws, strict=True))
         some, own = waiting.setdefault(key, ([], []))
         some.append(pair)

@@ -75,10 +75,10 @@ def seen(recipes: Recipes, sample: Sample, places: Sequence[int]) -> list[Seen]:
     columns, kept = [sample.labels, *(sample.codes[p] for p in places)], sample.label.kept
     kinds, which = recipes.kinds([len(sample.channels), *places], ALIKE)
     of_record, found = which[sample.codes[-1]], []
-    for number, kind in enumerate(kinds):
-        rows = np.flatnonzero(of_record == number) if any(kind.axes) else np.zeros(0, np.intp)
-        if not len(rows):
-            continue
+    showing = [i for i, kind in enumerate(kinds) if any(kind.axes)]
+    there = [i for i in showing if (of_record == i).any()]
+    for number in there or showing[:1]:  # an attribute that no record happens to show has an empty table
+        kind, rows = kinds[number], np.flatnonzero(of_record == number)
         shape = (FOLDS, *kind.shape)
         codes = kind.codes([c[rows] for c in columns], sample.folds[rows].astype(np.int64))
         counts = np.bincount(codes, minlength=int(np.prod(shape))).reshape(shape)
@@ -89,5 +89,5 @@ def seen(recipes: Recipes, sample: Sample, places: Sequence[int]) -> list[Seen]:
             by_class = np.bincount(labels, lam, shape[1]) / np.maximum(records, 1)
             found.append(Seen(counts, tuple(a - 1 for a in kind.axes[1:]), kind.ways[1:], True, by_class))
         else:
-            found.append(Seen(counts, kind.axes, kind.ways, False, float(lam.mean())))
+            found.append(Seen(counts, kind.axes, kind.ways, False, float(lam.mean()) if len(rows) else 1.0))
     return found

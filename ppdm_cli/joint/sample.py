@@ -43,11 +43,6 @@ MOST_CHANNELS = 128
 """Of more attributes than this those are taken whose published values differ most between the labels."""
 
 
-def matrix_of(channel: Channel) -> Floats:
-    """Return the matrix of a channel, the identity of one that was kept."""
-    return np.eye(channel.domain.size) if channel.kept else channel.matrix.dense()
-
-
 @dataclass(frozen=True, eq=False)
 class Sample:
     """Published codes, (attributes, records), and published labels."""
@@ -76,13 +71,18 @@ class Sample:
         """Return p(code | original code); with several recipes where the coin tells, *withheld* last."""
         if self.recipes is not None:
             return [w.told for w in self.recipes.attributes[:-1]]
-        return [matrix_of(c) for c in self.channels]
+        return [w.told for w in self.ways]
+
+    @cached_property
+    def ways(self) -> list[Way]:
+        """Return how each attribute is published, where all records publish it alike."""
+        return [Way.of(c) for c in self.channels]
 
     @cached_property
     def label_matrix(self) -> Floats:
         """Return p(published label | original class)."""
         if self.recipes is None or self.label.kept:
-            return matrix_of(self.label)
+            return Way.of(self.label).told
         own, lam = self.recipes.attributes[-1], self.recipes.lam[self.codes[-1]]
         shown = np.searchsorted(own.first, self.labels, side="right") - 1
         sums, records = np.bincount(shown, lam, len(own.first)), np.bincount(shown, minlength=len(own.first))
@@ -110,8 +110,8 @@ class Sample:
         """Return what was published of some attributes and the class, by what the records show of them."""
         if self.recipes is not None:
             return seen(self.recipes, self, places)
-        label = [] if self.label.kept else [Way(self.label_matrix)]
-        ways = [*label, *(Way(self.matrices[p]) for p in places)]
+        label = [] if self.label.kept else [Way.of(self.label)]
+        ways = [*label, *(self.ways[p] for p in places)]
         return [Seen(self.counts(places), None, ways, self.label.kept)]
 
     def telling(self) -> Sample:

@@ -21,6 +21,7 @@ from ppdm_cli.estimating import (
     Showing,
     axes_of,
     axis_of,
+    check_work,
     fair,
     never_together,
     with_kept,
@@ -326,6 +327,9 @@ def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
         if cells <= MOST_CELLS:
             what = f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}"
         raise _too_large(what)
+    for reading in tally.readings:
+        if reading.shown is not None:
+            check_work([a.name for a in reading.axes], reading.shown.kinds)
 
 
 def _group(

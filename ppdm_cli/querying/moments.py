@@ -197,7 +197,7 @@ def _laws(scope: Scope, reading: Reading, counted: Counted) -> list[Independent 
         return [Independent.of(reading.axes, counted.cells[0][unit])]
     numbers = [max(c[unit].sum(), 1.0) for c in counted.cells]
     return [
-        OfKind.of(scope.sizes, kind, float(lam / number), cells[unit])
+        OfKind.of(scope.sizes, kind, float(lam / number) or 1.0, cells[unit])
         for kind, lam, number, cells in zip(
             reading.shown.kinds, counted.lam, numbers, counted.cells, strict=True
         )

@@ -23,11 +23,20 @@ import numpy as np
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels import Channel, left_inverse
+from ppdm_cli.channels import Channel, Matrix, left_inverse
 from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted
-from ppdm_cli.estimating import Showing, Way, axes_of, axis_of, columns_of, encoded, never_together
+from ppdm_cli.estimating import (
+    Showing,
+    Way,
+    axes_of,
+    axis_of,
+    check_work,
+    columns_of,
+    encoded,
+    never_together,
+)
 from ppdm_cli.querying.asked import Aggregate, Column, Condition, named
 from ppdm_cli.querying.conditions import nulls
 from ppdm_cli.querying.scope import Scope, numeric
@@ -80,9 +89,13 @@ class Scores:
     @classmethod
     def shown(cls, source: Source, way: Way, lam: float) -> Scores:
         """Return the scores of one of several ways to show it, by itself or under a coin."""
-        law = way.told if way.noise is None else lam * way.told + (1 - lam) * way.noise[:, None]
-        A = left_inverse(law)
-        return cls.of(source, lambda h: A.T @ h, way.noise)
+        noise = way.noise
+        if noise is None:
+            return cls.of(source, _undone(way.law))
+        if way.plain:
+            return cls.of(source, lambda h: (h - (1 - lam) * (noise @ h)) / lam, noise)
+        A = left_inverse(lam * way.told + (1 - lam) * noise[:, None])
+        return cls.of(source, lambda h: A.T @ h, noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,11 +253,12 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
     if not sidecar.withholding:
         axes = axes_of(sidecar, coded)
         sources = [*plain, *(_through(axis, own, sidecar) for axis in axes)]
-        scores = [None if s.axis is None else Scores.of(s, _undone(s.axis)) for s in sources]
+        scores = [None if s.axis is None else Scores.of(s, _undone(s.axis.law)) for s in sources]
         return Reader(sources, [Kind(1.0, 0, scores, [0] * len(sources))])
     showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in coded])
     sources = [*plain, *(_through(axis, own, sidecar) for axis in showing.axes)]
     kinds, which = showing.recipes.kinds(range(len(showing.axes)), SAME, by_round=True)
+    check_work(coded, kinds)
     found = []
     for number, kind in enumerate(kinds):
         lam = float(showing.recipes.lam[np.argmax(which == number)])
@@ -259,8 +273,8 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
     return Reader(sources, found, showing, which)
 
 
-def _undone(axis: Channel) -> Callable[[Floats], Floats]:
-    return (lambda h: h) if axis.law is None else axis.law.scores
+def _undone(law: object) -> Callable[[Floats], Floats]:
+    return law.scores if isinstance(law, Matrix) else lambda h: h
 
 
 def _plain(sidecar: Sidecar, name: str) -> bool:
