@@ -52,7 +52,10 @@ def front(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = takes.bind(*args, **kwargs)
+        try:
+            given = takes.bind(*args, **kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # whose own error names the function and the argument
         try:
             for name in given.arguments.keys() & listed:
                 given.arguments[name] = names(name, given.arguments[name])

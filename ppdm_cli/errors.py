@@ -35,6 +35,9 @@ class PpdmError(Exception):
         self.next_step = one_line(next_step)
         super().__init__(f"{self.title}: {self.what}; {self.next_step}")
 
+    def __reduce__(self) -> tuple[type[PpdmError], tuple[str, str]]:
+        return type(self), (self.what, self.next_step)  # an exception's own pickles what str() gives
+
 
 class DataError(PpdmError):
     """The data or the run failed: outside the domain, ragged, truncated, disk full."""

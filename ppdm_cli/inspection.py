@@ -243,6 +243,11 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         )
     for kind, channels in kinds.items():
         lines += KINDS[kind].remarks(channels)
+    if fine := [a.name for a in sidecar.attributes if a.dtype.startswith("timestamp[ns")]:
+        lines.append(
+            f"Times in nanoseconds: {some(fine)}. Spark reads them as whole numbers. If a miner uses Spark, "
+            "cast them to microseconds before they are perturbed."
+        )
     from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
     if from_data:
         lines.append(

@@ -32,6 +32,8 @@ TOOL = f"ppdm {__version__}"
 LARGEST = 64 << 20
 """The most bytes of JSON that are read."""
 MOST_COPIES, SUFFIX = 64, ".ppdm.json"
+MOST_ROWS = 1 << 16
+"""The most rows that a person may have, where the promise is for a person."""
 METADATA_KEY = b"ppdm"
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
@@ -57,7 +59,7 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     perturbed_epsilon: int | float | Literal["inf"] | None
     kept: list[Name]
     coins: CoinsOrigin
-    rows: Annotated[int, Meta(ge=1, le=1 << 16)] | UnsetType = UNSET
+    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | UnsetType = UNSET
     """How many records a person has at most, where the promise is for a person."""
     person: Name | UnsetType = UNSET
     """The column that names the person, by which the next batch has the same limit."""

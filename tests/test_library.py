@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+from copy import copy, deepcopy
+from importlib import import_module
+from inspect import signature
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from pkgutil import walk_packages
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -13,7 +20,7 @@ from msgspec.structs import replace
 
 import ppdm_cli
 from ppdm_cli import Plan, Release, perturb
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError
+from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.releases import open_release
 from tests.conftest import Run, people
 
@@ -102,6 +109,56 @@ def test_errors_have_the_exit_codes_of_the_command() -> None:
         perturb({"a": [1]}, gamma=9)
     with pytest.raises(UsageError, match="no gamma is given"):
         perturb(people())
+
+
+def errors() -> list[Any]:
+    """Return every exception class of the package, once all of its modules are loaded."""
+    for module in walk_packages(ppdm_cli.__path__, "ppdm_cli."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    found, left = list[Any](), list[Any]([Exception])
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        found += [kind] * kind.__module__.startswith("ppdm_cli")
+    return sorted(set(found), key=lambda kind: kind.__qualname__)
+
+
+def one_of(kind: Any) -> Exception:
+    """Return an exception of a class, with as many texts as it takes."""
+    return cast(Exception, kind(*["age is outside", "say --clip", "more"][: len(signature(kind).parameters)]))
+
+
+def refused(number: int) -> None:
+    """Raise an error in a worker: that of a real call, or one of each kind."""
+    if number < 0:
+        perturb("nope.parquet", gamma=9)
+    raise one_of(errors()[number])
+
+
+def test_errors_of_workers_come_back_whole() -> None:
+    """Pools hang for ever on an exception that cannot be unpickled."""
+    kinds = errors()
+    assert {PpdmError, UsageError} < set(kinds)
+    with get_context("spawn").Pool(1) as pool, ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        tasks = [(n, pool.apply_async(refused, (n,)).get) for n in range(-1, len(kinds))]
+        tasks += [(n, executor.submit(refused, n).result) for n in range(-1, len(kinds))]
+        for number, get in tasks:
+            with pytest.raises(Exception) as error:
+                get(timeout=100)
+            wanted: Exception = DataError("'nope.parquet' does not exist", "check its name")
+            if number >= 0:
+                wanted = one_of(kinds[number])
+            assert type(error.value) is type(wanted) and str(error.value) == str(wanted)
+            assert {n: v for n, v in vars(error.value).items() if n != "__notes__"} == vars(wanted)
+            assert getattr(error.value, "exit_code", 1) == getattr(wanted, "exit_code", 1)
+
+
+def test_errors_are_copied_whole() -> None:
+    for kind in errors():
+        error = one_of(kind)
+        for again in (copy(error), deepcopy(error), pickle.loads(pickle.dumps(error))):
+            assert type(again) is kind and vars(again) == vars(error) and str(again) == str(error)
 
 
 def test_the_front_door_shows_its_names_and_no_others() -> None:

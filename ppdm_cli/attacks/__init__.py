@@ -22,7 +22,7 @@ from ppdm_cli.files import one_run
 from ppdm_cli.grouping import Groups
 from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Output, is_stream
+from ppdm_cli.tables import OPENING, CsvOptions, Output, is_stream
 
 __all__ = ["EVERY", "OF_RECIPES", "TESTED", "Attacked", "attack", "fill", "sentences"]
 
@@ -58,6 +58,8 @@ def attack(
         raise UsageError(
             "the original is read more than once, and private data is never spooled", "give it as a file"
         )
+    if OPENING.get() is not None:
+        raise UsageError("attack does not run on Spark", "call it outside of running(engine=...)")
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         if not sidecar.perturbed:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth, as_numbers
+from ppdm_cli.attacks.attacked_attribute import Target, Truth, as_numbers
 from ppdm_cli.attacks.audit import Audit, State, untested
 from ppdm_cli.attacks.pairing import ORIGINAL, PUBLISHED, UNPAIRED, Paired
 from ppdm_cli.attacks.recipes_law import PlacesByRecipe
@@ -35,6 +35,8 @@ from ppdm_cli.tables import Output, Table
 ATTACKS = ("posterior", "record", "known", "audit")
 ROWS = 1 << 13
 """The number of records that are processed at a time."""
+AT_ONCE = 64
+"""The number of attributes whose largest beliefs are bounded at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Records:
     truths: list[Truth | None] | None
     first_row: int
 
-    def part(self, which: slice) -> Records:
+    def part(self, which: slice | np.ndarray) -> Records:
         def some(truth: Truth | None) -> Truth | None:
             return None if truth is None else Truth(truth.codes[which], truth.numbers[which])
 
@@ -214,37 +216,50 @@ class Withheld:
         for attack in self._asked:
             if attack == "audit":
                 continue
+            tops = dict[int, tuple[int, float, int]]()
             for place, beliefs, rows in self._beliefs(attack, records):
                 target = self._targets[place]
                 key, guess = (attack, target.name), target.guessed(beliefs)
                 assert guess.belief is not None and guess.near_belief is not None and guess.variance is not None
                 sums = [len(rows), guess.belief.sum(), guess.near_belief.sum(), np.nansum(guess.variance)]
                 seen.beliefs[key] = np.array(sums, np.float64)
-                seen.largest[key] = self._largest(attack, place, records, guess, rows)
+                seen.largest[key] = 0.0, 1.0
+                if len(rows):
+                    top = int(guess.belief.argmax())
+                    tops[place] = int(rows[top]), float(guess.belief[top]), int(guess.exact[top])
                 if records.truths is not None and (truth := records.truths[place]) is not None:
                     own = Truth(truth.codes[rows], truth.numbers[rows])
                     seen.tallies[key] = Tally.of(target, guess, own)
+            seen.largest |= self._largest(attack, records, tops)
         if records.truths is not None:
             seen.near = sum((self._near(place, records) for place in self._targets), np.zeros(3))
         return seen
 
     def _largest(
-        self, attack: str, place: int, records: Records, guess: Guess, rows: np.ndarray
-    ) -> tuple[float, float]:
-        """Return the largest belief, and what gamma allows for what was believed of it before."""
-        if not len(rows) or guess.belief is None:
-            return 0.0, 1.0
-        top = int(guess.belief.argmax())
-        prior = self._targets[place].prior
-        if attack == "record":  # what was kept is known beforehand
-            one = records.part(slice(int(rows[top]), int(rows[top]) + 1))
-            *codes, labels = (
-                np.full_like(c, self._recipes.attributes[p].withheld) if p in self._targets else c
-                for p, c in enumerate(one.codes)
-            )
-            before = self._through(codes, one.numbers, labels)[place][0]
-            prior = before / before.sum()
-        return float(guess.belief[top]), worst_posterior(self.gamma, float(prior[guess.exact[top]]))
+        self, attack: str, records: Records, tops: dict[int, tuple[int, float, int]]
+    ) -> dict[tuple[str, str], tuple[float, float]]:
+        """Return by attribute the largest belief, and what gamma allows for what was believed of it before."""
+        found = {}
+        places = list(tops)
+        for start in range(0, len(places), AT_ONCE):
+            some = places[start : start + AT_ONCE]
+            priors = {p: self._targets[p].prior for p in some}
+            if attack == "record":  # what was kept is known beforehand
+                priors = self._before(records.part(np.array([tops[p][0] for p in some])), some)
+            for place in some:
+                _, belief, code = tops[place]
+                bound = worst_posterior(self.gamma, float(priors[place][code]))
+                found[attack, self._targets[place].name] = belief, bound
+        return found
+
+    def _before(self, records: Records, places: Sequence[int]) -> dict[int, Floats]:
+        """Return what was believed of an attribute of each record before anything perturbed was published."""
+        *codes, labels = (
+            np.full_like(c, self._recipes.attributes[p].withheld) if p in self._targets else c
+            for p, c in enumerate(records.codes)
+        )
+        found = self._through(codes, records.numbers, labels)
+        return {p: found[p][row] / found[p][row].sum() for row, p in enumerate(places)}
 
     def _near(self, place: int, records: Records) -> Floats:
         """Return of an attribute how many cells show their value, how many would in other rows, or should."""

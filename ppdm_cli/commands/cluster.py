@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -80,6 +81,8 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
         raise UsageError("Spark needs Java, and there is none", "install Java 17, or set JAVA_HOME")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
+    if _LOG not in settings:
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it prints pages where a run is interrupted
     builder = SparkSession.builder.appName("ppdm").config("spark.ui.showConsoleProgress", "false")
     for key, value in ({_LOG: "OFF"} | settings).items():
         builder = builder.config(key, value)

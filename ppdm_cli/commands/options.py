@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -227,11 +228,11 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
 def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
     """Split `age:gamma=5,bins=24,domain=0:120` into a name and its settings.
 
-    The name ends at the colon before the first setting, so it may hold colons itself.
+    The name ends at the colon before the first setting, so it may hold colons and equals signs itself.
     """
-    head = text.partition("=")[0]
-    name, colon, _ = head.rpartition(":")
-    if not colon or not name or "=" not in text:
+    setting = re.search(r"(?<=.):(?=[a-z]\w*=)", text)
+    name = text[: setting.start()] if setting else ""
+    if not name:
         raise UsageError(
             f"{quoted(text)} is not a setting of an attribute",
             "such as --attribute age:gamma=5,bins=24,domain=0:120",

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Addresses
-from ppdm_cli.errors import quoted
+from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.pool import THREADS, ordered, workers
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import OPENING, Output, Shuffler, Table, loaded
@@ -181,6 +181,10 @@ class Engine(Protocol):
         """Return where a table goes that is made by `write`, from the arguments of `Output`."""
         return Output(stack, *named)
 
+    def keeps(self, table: Table) -> bool:
+        """Return whether the rows of a table are elsewhere, and must not all be brought to this process."""
+        return False
+
 
 class Threads(Engine):
     """A pool of threads, which has a bounded number of partitions in hand at a time."""
@@ -289,13 +293,23 @@ def on_spark(session: Any) -> Engine:
     return SparkEngine(session)
 
 
+ON_SPARK = frozenset({"estimate", "inspect", "perturb", "predict", "query", "reconstruct", "train_tree"})
+"""The functions that take a DataFrame of Spark, or paths that Spark opens."""
+
+
 def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
     """Return a function that is run by the session of a DataFrame of Spark, if it is given one."""
+    name = function.__name__
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> Result:
         for given in (*args, *kwargs.values()):
             if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "sparkSession"):
+                if name not in ON_SPARK:
+                    raise UsageError(
+                        f"{name} does not run on Spark, and takes no DataFrame of Spark",
+                        f"give it files that this machine reads, such as {name}('release.parquet')",
+                    )
                 with running(engine=on_spark(given.sparkSession)):
                     return function(*args, **kwargs)
         return function(*args, **kwargs)

@@ -92,6 +92,9 @@ class SparkEngine(Engine):
         roots = {r for t in self._tables.values() for r in t.roots}
         return stack.enter_context(Folder(self._store, output, force, roots))
 
+    def keeps(self, table: Table) -> bool:
+        return isinstance(table, (SparkTable, FrameTable))
+
     def map(
         self, table: Table, task: Callable[[Batch], Any], columns: Sequence[str] | None, advance: Advance
     ) -> Iterator[Any]:
@@ -128,7 +131,12 @@ class SparkEngine(Engine):
         writing: Writing[Any],
     ) -> Sidecar | None:
         read, into, sidecar = self._read(table, columns), writing.into, writing.sidecar
-        assert read is not None and isinstance(into, Folder)
+        assert isinstance(into, Folder)
+        if read is None:
+            raise UsageError(
+                "the table is in this process's memory, and Spark writes only what it reads itself",
+                "give its files or spark.createDataFrame(...), or leave out running(engine=...)",
+            )
         told = self._context.accumulator({}, Told())
         inside = None if sidecar is None else msgspec.structs.replace(sidecar, records=None).encode()
         made_of = Physical.of(writing.schema, writing.shuffled)

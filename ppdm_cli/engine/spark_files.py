@@ -18,7 +18,7 @@ from pyspark.sql import types as spark
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.engine.spark_store import Part, Source, Store
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, quoted
+from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, listed, quoted
 from ppdm_cli.releases import check_same, cut
 from ppdm_cli.sidecar import SUFFIX, decode
 from ppdm_cli.tables import (
@@ -105,6 +105,11 @@ class SparkTable(ParquetTable):
         self.name, self.files = sources[0].named, ()
         self.types = self._spark_types(footers[0])
         if frame is not None:
+            if lacking := [n for n in frame.columns if n not in self.schema.names]:
+                raise UsageError(
+                    f"the DataFrame has columns that its files lack, by a schema of its own: {listed(lacking)}",
+                    "give what spark.read.parquet makes of the files, without a schema",
+                )
             self.schema = pa.schema([self.schema.field(n) for n in frame.columns])
         if alone:
             self.sidecar = self._sidecar(store, sources[0].root, sources[0].folder)

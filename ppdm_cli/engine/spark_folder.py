@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from os import PathLike
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -28,6 +29,8 @@ class Folder(Output):
         self.path = None
         if uri is None or str(uri) == "-":
             raise UsageError("what Spark makes goes to a folder", "name the folder")
+        if not isinstance(uri, (str, PathLike)):
+            raise UsageError(f"an object of type {type(uri).__name__} is not a name", "name the folder")
         self._system, self._path = store.at(self._named)
         name = str(self._path.toString()).rstrip("/")
         for root in read:
@@ -90,7 +93,16 @@ class Folder(Output):
                     stream.write(sidecar)
                 finally:
                     stream.close()
+            self._without_checksums(hidden)
         self._full = True
+
+    def _without_checksums(self, folder: Any) -> None:
+        """Delete the files of checksums that a local disk has beside the parts: readers take them for parts."""
+        if not hasattr(self._system, "getRawFileSystem"):
+            return
+        for status in self._system.getRawFileSystem().listStatus(folder):
+            if status.getPath().getName().endswith(".crc"):
+                self._system.getRawFileSystem().delete(status.getPath(), False)
 
     def set_aside(self, undo: list[Any]) -> None:
         if not self._full:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, PpdmError, UsageError, quoted
@@ -205,7 +206,9 @@ def understood(uri: str) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        kind = error.java_exception.getClass().getSimpleName()
+        kind, cause = error.java_exception.getClass().getSimpleName(), error.java_exception.getCause()
+        if kind == "RuntimeException" and cause is not None:  # a file system's class is not there
+            kind = cause.getClass().getSimpleName()
         if kind == "FileNotFoundException":
             raise DataError(f"{quoted(uri)} does not exist", "check its name") from None
         if kind in ("UnsupportedFileSystemException", "ClassNotFoundException") or "scheme" in str(
@@ -217,6 +220,10 @@ def understood(uri: str) -> Iterator[None]:
             ) from None
         raise DataError(
             f"{quoted(uri)} cannot be used ({kind})", "check its name and rights, and what Spark was given"
+        ) from None
+    except PySparkException:  # such as of a host that is not there
+        raise DataError(
+            f"{quoted(uri)} cannot be used", "check its name and rights, and what Spark was given"
         ) from None
 
 

@@ -10,6 +10,7 @@ double precision (pgmpy) then have the same numbers.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -22,6 +23,8 @@ from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.networks.network import Network, Node
 
 OURS, GRID = "// ppdm ", 1 << 24
+MOST_PARAMETERS = 1 << 20
+"""The most parameters of a whole network: a line that says `default` stands for any number of them."""
 _TOKEN = re.compile(
     r'(?P<skip>\s+|//[^\n]*|/\*.*?\*/)|"(?P<text>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|[^\s{}()\[\],;|"]+', re.S
 )
@@ -102,7 +105,22 @@ def read(text: str) -> list[Node]:
             tables[name.text] = [s for s in statements if s[0].text != "property"]
         elif kind != "network":
             raise ValueError(f"line {head[0].line if head else 1}: {quoted(kind[:40])} begins no block")
+    _check_size(nodes, tables)
     return [_filled(n, nodes, tables.get(n.name, [])) for n in nodes.values()]
+
+
+def _check_size(nodes: dict[str, Node], tables: dict[str, list[list[Token]]]) -> None:
+    """Refuse more parameters than are read, before any table is made."""
+    total = 0
+    for name, rows in tables.items():
+        parents = nodes[name].parents
+        if rows and all(p in nodes for p in parents):
+            own = prod(len(nodes[n].states) for n in (*parents, name))
+            total += own
+            if total > MOST_PARAMETERS:
+                raise rows[0][0].wrong(
+                    f"with the {own:.4g} parameters of {quoted(name)} there are more than {MOST_PARAMETERS:,}"
+                )
 
 
 def _states(name: Token, statements: list[list[Token]]) -> tuple[str, ...]:
@@ -123,6 +141,8 @@ def _filled(node: Node, nodes: dict[str, Node], rows: list[list[Token]]) -> Node
         return node
     parents, own, which = [nodes[p].states for p in node.parents], len(node.states), quoted(node.name)
     table = np.full((*map(len, parents), own), np.nan)
+    codes = [{s: i for i, s in reversed(list(enumerate(p)))} for p in parents]
+    defaults = 0
     for row in rows:
         end = next((i for i, t in enumerate(row) if t.mark == ")"), 0)
         labels = _items(row[1:end]) if row[0].mark else []
@@ -136,11 +156,14 @@ def _filled(node: Node, nodes: dict[str, Node], rows: list[list[Token]]) -> Node
         elif len(values) != own:
             raise row[0].wrong(f"a row of {which} has {len(values)} numbers for {own} states")
         elif row[0].text == "default" and not row[0].mark:
+            defaults += 1
+            if defaults > 1:
+                raise row[0].wrong(f"the table of {which} has two default rows")
             table[np.isnan(table[..., 0])] = values
-        elif len(labels) != len(parents) or any(t.text not in s for t, s in zip(labels, parents, strict=True)):
+        elif len(labels) != len(parents) or any(t.text not in s for t, s in zip(labels, codes, strict=True)):
             raise row[0].wrong(f"a row of {which} names something else than one state of each parent")
         else:
-            table[tuple(s.index(t.text) for t, s in zip(labels, parents, strict=True))] = values
+            table[tuple(s[t.text] for t, s in zip(labels, codes, strict=True))] = values
     if np.isnan(table).any():
         raise rows[0][0].wrong(f"the table of {which} lacks a row")
     return replace(node, parameters=table.reshape(-1, own))
@@ -179,6 +202,6 @@ def on_grid(shares: Floats) -> list[float]:
 
 def _identifiers(names: list[str]) -> dict[str, str]:
     """Return each node's name where it is an identifier, whatever the case of its letters, else a number."""
-    low = [n.lower() for n in names]
+    low = Counter(n.lower() for n in names)
     free = (n for n in (f"n{i}" for i in range(2 * len(names))) if n not in low)
-    return {n: n if _PLAIN.fullmatch(n) and low.count(n.lower()) == 1 else next(free) for n in names}
+    return {n: n if _PLAIN.fullmatch(n) and low[n.lower()] == 1 else next(free) for n in names}

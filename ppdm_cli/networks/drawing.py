@@ -35,8 +35,11 @@ def svg(network: Network) -> str:
     half = {n: max(60, 8 * len(_shown(n)) + 20) / 2 for n in network.nodes}
     for name in network.order:
         rows[name] = 1 + max((rows[p] for p in network[name].parents), default=-1)
-    for row in range(max(rows.values()) + 1):
-        own = {n: fmean([x[p] for p in network[n].parents] or [0]) for n in network.order if rows[n] == row}
+    in_row: dict[int, list[str]] = {}
+    for name in network.order:
+        in_row.setdefault(rows[name], []).append(name)
+    for row in range(len(in_row)):
+        own = {n: fmean([x[p] for p in network[n].parents] or [0]) for n in in_row[row]}
         right = 0.0
         for name in sorted(own, key=own.__getitem__):
             x[name] = max(right + half[name] + _GAP, own[name])

@@ -86,24 +86,40 @@ class Network(Shown):
         tables = (node.parameters, node.std_error, None if node.records is None else node.records[:, None])
         if any(t is not None and t.shape not in (shape, (shape[0], 1)) for t in tables):
             return "has not a row of parameters for each configuration of its parents"
-        whole = np.abs(node.parameters.sum(axis=1) - 1) <= ROUNDED
-        return "" if (node.parameters >= 0).all() and whole.all() else "has parameters that do not sum to 1"
+        possible = ((node.parameters >= 0) & (node.parameters <= 1 + ROUNDED)).all()
+        whole = possible and (np.abs(node.parameters.sum(axis=1) - 1) <= ROUNDED).all()
+        return "" if whole else "has parameters that do not sum to 1"
 
     @cached_property
     def order(self) -> list[str]:
-        """Return the names, parents before children; ValueError where there is a cycle."""
-        done: list[str] = []
-        while len(done) < len(self.nodes):
-            left = [n for n in self.nodes if n not in done]
-            free = [n for n in left if all(p in done for p in self[n].parents)]
-            if not free:
-                walk = left[:1]
-                while walk.count(walk[-1]) == 1:
-                    walk.append(next(p for p in self[walk[-1]].parents if p in left))
-                cycle = walk[walk.index(walk[-1]) :][::-1]
-                raise ValueError(f"it has a cycle: {' -> '.join(map(quoted, cycle))}")
-            done += free
-        return done
+        """Return the names, generation by generation; ValueError where there is a cycle."""
+        waits = {n.name: len(n.parents) for n in self}
+        children: dict[str, list[str]] = {n: [] for n in self.nodes}
+        for node in self:
+            for parent in node.parents:
+                children[parent].append(node.name)
+        generation = {n: 0 for n, parents in waits.items() if not parents}
+        done = list(generation)
+        for name in done:  # which grows meanwhile
+            for child in children[name]:
+                waits[child] -= 1
+                if not waits[child]:
+                    generation[child] = generation[name] + 1
+                    done.append(child)
+        if len(done) < len(self.nodes):
+            cycle = self._cycle({*self.nodes} - {*done})
+            raise ValueError(f"it has a cycle: {' -> '.join(map(quoted, cycle))}")
+        return sorted(self.nodes, key=generation.__getitem__)
+
+    def _cycle(self, left: set[str]) -> list[str]:
+        """Return the names along a cycle, the first again at the end; each that is left has a parent left."""
+        name = next(n for n in self.nodes if n in left)
+        walk = dict[str, None]()
+        while name not in walk:
+            walk[name] = None
+            name = next(p for p in self[name].parents if p in left)
+        names = list(walk)
+        return [*names[names.index(name) :], name][::-1]
 
     def __getitem__(self, name: str) -> Node:
         return self.nodes[name]

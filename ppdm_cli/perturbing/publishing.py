@@ -21,6 +21,7 @@ from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.record_design import Setting, recommended
 from ppdm_cli.settings import whole
+from ppdm_cli.sidecar import MOST_ROWS
 from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ def check_publishing(plan: Plan) -> None:
             "bins are united by what earlier rounds have published, and there are no rounds",
             "say --rounds 3 too, or leave out unite",
         )
-    if (plan.person is None) != (plan.rows_per_person is None) or (plan.rows_per_person or 1) < 1:
+    if plan.rows_per_person is not None and not 1 <= plan.rows_per_person <= MOST_ROWS:
+        raise UsageError(
+            f"the rows of a person must be from 1 to {MOST_ROWS:,}", "such as --rows-per-person 1"
+        )
+    if (plan.person is None) != (plan.rows_per_person is None):
         raise UsageError(
             "--person and --rows-per-person go together: at most so many rows of each person are published",
             "such as --person patient --rows-per-person 2",

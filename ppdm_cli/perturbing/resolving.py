@@ -203,7 +203,7 @@ def resolve(
         if COLUMN in schema.names and COLUMN not in plan.drop:
             raise UsageError(
                 f"a column is named {quoted(COLUMN)}, as is the one that has each record's recipe",
-                "rename or --drop it",
+                f"rename it, or add --drop {COLUMN}",
             )
         several, specs = (tuple(made), []) if len(made) > 1 or made[0].members > 1 else ((), made[0].specs)
     else:

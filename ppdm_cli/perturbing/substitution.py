@@ -181,7 +181,8 @@ class Substituter:
             perturbed = self._withholder.published(own, here)
         some = self._left_out is not None
         columns = [perturbed[n] if n in perturbed else used(batch.column(n), some) for n in self._plan.columns]
-        columns += [c for n, c in perturbed.items() if n == COLUMN]
+        if self._withholder is not None:
+            columns.append(perturbed[COLUMN])
         places = None
         if self._places_key is None:
             checks.order = Sample.of(batch.first_row, batch.rows, compared)

@@ -40,7 +40,8 @@ def resolved(predicate: Predicate, kind: pa.DataType) -> Predicate:
             return Predicate(name, "below", (edge,))
         return Predicate(name, asks, (float(values[0]),))
     if dtypes.is_whole(kind):
-        values = [int(v) for v in values if v.denominator == 1]
+        low, high = dtypes.limits(kind)
+        values = [int(v) for v in values if v.denominator == 1 and low <= v <= high]
     elif not dtypes.is_discrete(kind):
         values = [float(v) for v in values]
     return Predicate(name, asks, tuple(values))

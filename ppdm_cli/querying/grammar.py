@@ -22,10 +22,13 @@ from ppdm_cli.querying.asked import (
     Question,
     Sign,
     either,
+    parts,
 )
 
 LONGEST = 1 << 16
 """The most characters of a question."""
+DEEPEST, MOST_ANSWERS = 100, 500
+"""How deep a question may be nested, a sum of several being as deep as it is long, and its most answers."""
 TAKES = {"count": (0, 1), "sum": (1, 1), "mean": (1, 1), "share": (1, 1), "variance": (1, 1), "stddev": (1, 1),
          "quantile": (2, 2), "median": (1, 1), "corr": (2, 2), "independent": (2, 2), "trend": (2, 2),
          "same": (2, 2), "linear": (2, 1 << 8), "ridge": (3, 1 << 8), "fits": (3, 1 << 8)}  # fmt: skip
@@ -65,6 +68,16 @@ def question(text: str) -> Question:
     )
     _nothing_left(tree)
     _nothing_lost(text, tree)
+    if len(found.items) > MOST_ANSWERS:
+        raise UsageError(
+            f"the question asks for {len(found.items):,} answers, more than {MOST_ANSWERS}",
+            "ask for fewer at once",
+        )
+    for item in found.items:
+        if not any(isinstance(p, Aggregate) for p in parts(item.answer)):
+            raise UsageError(
+                f"{quoted(item.title)} is a number, whatever the release holds", f"ask for {ANSWERS}"
+            )
     answers: dict[str, Answer] = {}
     for item in found.items:
         if answers.setdefault(item.title, item.answer) != item.answer:
@@ -133,7 +146,21 @@ def _parsed(text: str) -> Any:
         ) from None
     if len(trees) != 1:
         raise UsageError("the question is several statements", "ask one at a time")
+    _check_depth(trees[0])
     return trees[0]
+
+
+def _check_depth(tree: Any) -> None:
+    """Refuse what is nested so deep, or so long a chain of signs, that it cannot be worked through."""
+    level, depth = [tree], 0
+    while level:
+        level = [child for node in level if node is not None for child in node.iter_expressions()]
+        depth += 1
+        if depth > DEEPEST:
+            raise UsageError(
+                f"the question is nested more than {DEEPEST} deep, or joins more than that by signs, and, or",
+                "ask for less at once; write `in (1, 2, 3)` instead of many times or",
+            )
 
 
 def _no(what: str, step: str = "use only select, where and group by") -> UsageError:

@@ -22,6 +22,7 @@ from ppdm_cli.tables import (
     CsvOptions,
     Partition,
     Table,
+    check_local,
     format_of,
     has_numbers,
     is_stream,
@@ -114,6 +115,7 @@ def _with_sidecar(
         raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
     path = None if is_stream(source) else Path(source)
     if path is not None and not path.exists():
+        check_local(path, reading=True)
         raise files.missing(path)
     beside = Path(sidecar) if sidecar is not None else sidecar_path(path) if path is not None else None
     form = stream_format(from_) if path is None else format_of(parts_of([path]).paths[0])

@@ -114,6 +114,11 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
         )
     if not raw.names:
         raise DataError(f"{quoted(where)} has no columns", "check that it is the file you meant")
+    if "" in raw.names:
+        raise DataError(
+            f"column {raw.names.index('') + 1} of {quoted(where)} has no name",
+            "rename the column, or leave it out of the file",
+        )
     return pa.schema([pa.field(f.name, normal_or_same(f)) for f in raw])
 
 

@@ -40,8 +40,9 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
         )
     if "" in cells:
         raise DataError(
-            f"column {cells.index('') + 1} of {quoted(where)} has no name",
-            f"the first line must name every column; {_NO_HEADER}",
+            f"column {cells.index('') + 1} of {quoted(where)} has no name in the first line",
+            "name it there, or write the file without it (pandas: without its index); if the file has no "
+            "header, add --no-header",
         )
     if options.header is None:
         data = [i for i, c in enumerate(cells) if c not in meant and looks_like_data(c, options.nulls)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -20,6 +22,26 @@ from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
 from ppdm_cli.tables.lakes import check_plain, logs_above
 
 STANDARD = "-"
+_URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)")
+"""As a path it has lost a slash."""
+_PIPES = {
+    "gs": "gcloud storage cat {}",
+    "hdfs": "hdfs dfs -cat {}",
+    "http": "curl -sS {}",
+    "https": "curl -sS {}",
+    "s3": "aws s3 cp {} -",
+}
+"""What prints an object of a store, by the scheme of its URI."""
+_PIPED = "decompress it on the way, such as {} FILE | ppdm ..."
+_NOT_TABLES = {
+    b"\x1f\x8b": ("compressed by gzip", _PIPED.format("zcat")),
+    b"\x28\xb5\x2f\xfd": ("compressed by zstd", _PIPED.format("zstdcat")),
+    b"BZh": ("compressed by bzip2", _PIPED.format("bzcat")),
+    b"\xfd7zXZ\0": ("compressed by xz", _PIPED.format("xzcat")),
+    b"PK\x03\x04": ("a zip archive, or a workbook of Excel", "save it as CSV"),
+    b"PAR1": ("Parquet, which is read from its end", "name the file instead of piping it"),
+}
+"""What streams begin with that are often taken for tables, what each is, and what helps."""
 FOLDER_SIDECAR = "_ppdm.json"
 """The name of the sidecar that speaks of all parts in its folder."""
 OPENING: ContextVar[Callable[[Any], Table | None] | None] = ContextVar("ppdm_opening", default=None)
@@ -48,6 +70,9 @@ def open_table(
         source = [source]
     if not isinstance(source, (list, tuple)):
         return from_arrow(source)
+    for one in source:
+        if isinstance(one, (str, Path)):
+            check_local(one, reading=True)
     if not source or "" in source:
         raise UsageError("no input is named", "name a file, or - for standard input")
     if not all(isinstance(s, (str, Path)) for s in source):
@@ -61,6 +86,24 @@ def open_table(
     opened_stream = stream_format(standard_format).open_stream
     assert opened_stream is not None
     return opened_stream(stream, name, csv)
+
+
+def check_local(name: Any, reading: bool = False) -> None:
+    """Refuse a URI, which Spark alone opens, and whatever names no file at all."""
+    if not isinstance(name, (str, PathLike)):
+        raise UsageError(f"an object of type {type(name).__name__} is not the name of a file", "give a path")
+    uri = _URI.fullmatch(str(name))
+    if uri is None or Path(name).exists():
+        return
+    if uri[1] == "file":
+        raise UsageError(f"{quoted(name)} is a URI", f"name the file by its path: /{uri[2]}")
+    shown = f"{uri[1]}://{uri[2]}"
+    step = "use Spark (docs/spark.md), or name a file here and copy it there"
+    if reading:
+        step = "use Spark (docs/spark.md), or copy the file here"
+        if uri[1] in _PIPES:
+            step += f"; CSV can be piped in: {_PIPES[uri[1]].format(shown)} | ppdm ... - --from csv"
+    raise UsageError(f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 
 def is_stream(source: Any) -> bool:
@@ -89,6 +132,10 @@ def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
     peeked: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
     with files.readable(name):
         empty = not peeked.peek(1)
+        begins = peeked.peek(8)[:8]
+    for magic, (what, step) in _NOT_TABLES.items():
+        if begins.startswith(magic):
+            raise DataError(f"{quoted(name)} is {what}", step)
     if empty:
         if stream is not getattr(sys.stdin, "buffer", None):
             peeked.close()

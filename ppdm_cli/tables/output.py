@@ -19,7 +19,7 @@ from ppdm_cli.errors import DataError
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.atomic import Target, placed, spool, writing
 from ppdm_cli.tables.formats import Format, format_of, stream_format
-from ppdm_cli.tables.opening import sidecar_path
+from ppdm_cli.tables.opening import check_local, sidecar_path
 from ppdm_cli.tables.writers import Digesting, bared
 
 
@@ -51,6 +51,7 @@ class Output:
         self._beside: Target | None = None
         if output is None:
             return
+        check_local(output)
         beside = Path(sidecar) if sidecar is not None else None
         if str(output) == "-":
             self._form = stream_format(to)

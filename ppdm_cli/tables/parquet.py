@@ -102,7 +102,13 @@ class _RowGroup:
 
     def slices(self) -> Iterator[pa.RecordBatch | pa.Table]:
         """Start to decode; what is returned does not hold this, or no reader would ever be closed."""
-        file = pq.ParquetFile(self.file, metadata=self.metadata, pre_buffer=False, read_dictionary=self.text)
+        file = pq.ParquetFile(
+            self.file,
+            metadata=self.metadata,
+            pre_buffer=False,
+            read_dictionary=self.text,
+            coerce_int96_timestamp_unit="us",
+        )
         if self.length <= self.rows:
             return iter([file.read_row_group(self.number, self.columns, use_threads=False)])
         return iter(file.iter_batches(self.rows, [self.number], self.columns, use_threads=False))
@@ -176,7 +182,7 @@ class Footer(NamedTuple):
             if size == 0:
                 raise DataError(f"{quoted(label)} is empty", "check that the copy or export was finished")
             metadata = pq.read_metadata(source)
-            schema, carried = metadata.schema.to_arrow_schema(), dict(metadata.metadata or {})
+            schema, carried = _in_microseconds(metadata.schema), dict(metadata.metadata or {})
             if (by_spark := _written_by_spark(carried)) is not None:
                 schema, carried = by_spark
             return cls(metadata, normal_schema(schema, label), carried.get(METADATA_KEY), size)
@@ -184,6 +190,14 @@ class Footer(NamedTuple):
             raise no_utf8(label) from None
         except (pa.ArrowException, OSError):
             raise _damaged(label) from None
+
+
+def _in_microseconds(physical: pq.ParquetSchema) -> pa.Schema:
+    """Return the columns' types, with INT96 in microseconds: Spark, which writes it by default, has no more."""
+    kinds = {physical.column(i).path: physical.column(i).physical_type for i in range(len(physical))}
+    fields = physical.to_arrow_schema()
+    old = [kinds.get(f.name) == "INT96" for f in fields]
+    return pa.schema([f.with_type(pa.timestamp("us")) if o else f for f, o in zip(fields, old, strict=True)])
 
 
 def _written_by_spark(carried: Mapping[bytes, bytes]) -> tuple[pa.Schema, dict[bytes, bytes]] | None:

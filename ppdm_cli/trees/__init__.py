@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 from msgspec import UNSET
 
-from ppdm_cli.engine import destination, step
+from ppdm_cli.engine import ENGINE, destination, step
 from ppdm_cli.errors import UsageError, counted, listed
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS
@@ -309,25 +309,63 @@ def _confusion(records: Records, tree: Tree) -> tuple[np.ndarray, int]:
     return counts.reshape(classes, classes).astype(np.float64), int((label != other).sum())
 
 
+@overload
+def predict(
+    tree: Tree | Fitted | FromRelease | str | Path,
+    data: Any,
+    output: None = None,
+    *,
+    heaviest: bool = False,
+    force: bool = False,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+) -> pl.DataFrame: ...
+@overload
+def predict(
+    tree: Tree | Fitted | FromRelease | str | Path,
+    data: Any,
+    output: str | Path,
+    *,
+    heaviest: bool = False,
+    force: bool = False,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
+) -> None: ...
 @one_run()
 def predict(
     tree: Tree | Fitted | FromRelease | str | Path,
     data: Any,
+    output: str | Path | None = None,
     *,
     heaviest: bool = False,
+    force: bool = False,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-) -> pl.DataFrame:
+) -> pl.DataFrame | None:
     """Predict each record's class, by a tree or the file that it is in.
 
-    The frame has the columns `predicted` and `confidence`, and each class's chance. `heaviest`: a missing value
-    follows the branch of most training records, as in a tree's exports, not all in part.
+    The frame has the columns `predicted` and `confidence`, and each class's chance. An `output` gets the
+    records with the first two, as `ppdm predict` writes them, and nothing is returned; Spark needs one.
+    `heaviest`: a missing value follows the branch of most training records, as in a tree's exports, not all
+    branches in part.
     """
     import polars as pl
     import pyarrow as pa
 
     tree = as_tree(tree)
-    found = predict_table(tree, open_records(data, tree, csv, from_), heaviest)
+    table = open_records(data, tree, csv, from_)
+    if output is not None:
+        with ExitStack() as stack:
+            labelled = destination(stack, output, None, force)
+            classify(tree, table, labelled, heaviest)
+            publish(labelled)
+        return None
+    if ENGINE.get().keeps(table):
+        raise UsageError(
+            "the records are on a cluster, and their predictions stay there",
+            "name a folder for them, such as output='labelled'",
+        )
+    found = predict_table(tree, table, heaviest)
     chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
     columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}
     return pl.DataFrame(pa.table(columns))
