@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.hostile import CASES, Case, case, category, chain, release, tree
+from tests.hostile import CASES, Case, case, category, chain, release, sidecar, tree
 from tests.hostile_tables import PERTURB
 
 # -- networks
@@ -71,12 +71,6 @@ def a_network_of_large_numbers(folder: Path) -> list[str]:
 
 
 @case
-def a_chain_of_10000_nodes_drawn(folder: Path) -> list[str]:
-    chained(folder, 10_000)
-    return ["train-bayes", "--merge", "n.json", "-o", "o.json", "--export", "o.svg"]
-
-
-@case
 def an_edge_list_of_40_parents_learnt(folder: Path) -> list[str]:
     release(folder, [category(f"a{i}", 2) for i in range(41)], 50)
     (folder / "n.txt").write_text("".join(f"a{i} -> a40\n" for i in range(40)))
@@ -118,12 +112,40 @@ CASES |= {
 
 @case
 def a_regression_on_450_labels(folder: Path) -> list[str]:
-    own = category("b", 450) | {"categories": [f"l{i}" for i in range(450)], "dtype": "string"}
+    own = category("b", 450) | {"categories": [f"l{i:03}" for i in range(450)], "dtype": "string"}
     release(folder, [category("a", 3), own], 50)
     lines = [line.split(",") for line in (folder / "r.csv").read_text().split()]
-    texts = [f"{a},{'l' * (i > 0)}{b}\n" for i, (a, b) in enumerate(lines)]
+    texts = [f"{a},{b if i == 0 else 'l' + b.zfill(3)}\n" for i, (a, b) in enumerate(lines)]
     (folder / "r.csv").write_text("".join(texts))
     return ["query", "r.csv", "select linear(a, b)"]
+
+
+def kept(folder: Path, question: str, labels: int = 60_000) -> list[str]:
+    """A question about a kept column of as many labels as records."""
+    own = {"name": "k", "role": "kept", "type": "discrete", "dtype": "string"}
+    texts = [f"l{i:05}" for i in range(labels)]
+    made = category("a", 3)
+    release(folder, [made], labels)
+    sidecar(folder, [made, own | {"categories": texts, "N": labels, "nulls": False}], None, labels)
+    codes = (folder / "r.csv").read_text().split()[1:]
+    rows = [f"{a},{k}\n" for a, k in zip(codes, texts, strict=True)]
+    (folder / "r.csv").write_text("a,k\n" + "".join(rows))
+    return ["query", "r.csv", question]
+
+
+@case
+def groups_by_a_kept_column_of_60000_labels(folder: Path) -> list[str]:
+    return kept(folder, "select mean(a), share(a = 1), count() group by k")
+
+
+@case
+def five_hundred_answers_by_500_kept_labels(folder: Path) -> list[str]:
+    return kept(folder, "select " + ", ".join(f"mean(a * {i + 2})" for i in range(500)) + " group by k", 500)
+
+
+@case
+def five_hundred_answers(folder: Path) -> list[str]:
+    return asked("select " + ", ".join(f"mean(a{i % 4} * {i + 2})" for i in range(500)))(folder)
 
 
 # -- plans, mappings, trees, tables
@@ -142,7 +164,7 @@ def a_mapping_of_2_million_lines(folder: Path) -> list[str]:
     (folder / "d.csv").write_text("a\n" + "v1\nv2\n" * 99)
     (folder / "m.csv").write_text("a,group\n" + "".join(f"v{i},g{i % 5}\n" for i in range(2_000_000)))
     (folder / "p.toml").write_text("[attributes.a]\nmapping = \"m.csv\"\n")
-    return [*PERTURB, "d.csv", "--plan", "p.toml"]
+    return [*PERTURB, "d.csv", "--plan", "p.toml", "--shuffle"]
 
 
 @case
@@ -150,7 +172,7 @@ def a_mapping_of_one_line(folder: Path) -> list[str]:
     (folder / "d.csv").write_text("a\n" + "v1\nv2\n" * 99)
     (folder / "m.csv").write_text("a,group\n" + "v" * (80 << 20))
     (folder / "p.toml").write_text("[attributes.a]\nmapping = \"m.csv\"\n")
-    return [*PERTURB, "d.csv", "--plan", "p.toml"]
+    return [*PERTURB, "d.csv", "--plan", "p.toml", "--shuffle"]
 
 
 @case
@@ -169,7 +191,7 @@ def a_csv_of_one_huge_line(folder: Path) -> list[str]:
 @case
 def an_arrow_file_of_empty_batches(folder: Path) -> list[str]:
     batch = pa.RecordBatch.from_arrays([pa.array([], pa.int64())], ["a"])
-    with pa.ipc.new_stream(folder / "d.arrow", batch.schema) as writer:
+    with pa.ipc.new_file(folder / "d.arrow", batch.schema) as writer:
         for _ in range(150_000):
             writer.write_batch(batch)
         writer.write_batch(pa.RecordBatch.from_arrays([pa.array([1, 2, 3] * 40)], ["a"]))

@@ -40,15 +40,21 @@ def bins(name: str, N: int, reach: int) -> dict[str, Any]:
     return found
 
 
-def family(many: int, choose: int, N: int, reach: int = 0, numbers: bool = True, rows: int = 2000) -> Any:
-    """One family of all choices of so many attributes."""
+def family(
+    many: int, choose: int, N: int, reach: int = 0, numbers: bool = True, rows: int = 2000, classes: int = 0
+) -> Any:
+    """One family of all choices of so many attributes, with a class where it is to have labels."""
 
     def make(folder: Path) -> None:
         names = [f"a{i}" for i in range(many)]
         own = [bins(n, N, reach) if numbers else category(n, N) for n in names]
-        one = {"kind": "box", "gamma": 9, "half_width": [reach] * many}
-        shows = list(combinations(range(many), choose))
-        made(folder, own, [{"choose": choose, "of": names, "channel": one}], shows, rows)
+        one = {"kind": "box", "gamma": 9, "half_width": [reach] * many + [0] * bool(classes)}
+        recipe: dict[str, Any] = {"choose": choose, "of": names, "channel": one}
+        if classes:
+            own.append(category("c", classes))
+            recipe["with"] = ["c"]
+        shows = [[*places, *([many] if classes else [])] for places in combinations(range(many), choose)]
+        made(folder, own, [recipe], shows, rows)
 
     return make
 
@@ -88,6 +94,8 @@ RELEASES: dict[str, Callable[[Path], None]] = {
     "pairs of 8 blurred attributes of 2048 bins": family(8, 2, 2048, reach=100),
     "pairs of 8 attributes of 30000 values": family(8, 2, 30_000, numbers=False),
     "pairs of 40 attributes of 1000 values": family(40, 2, 1000, numbers=False),
+    "pairs of 40 attributes of 1000 values and a class": family(40, 2, 1000, numbers=False, classes=2),
+    "pairs of 60 attributes of 300 values and a class": family(60, 2, 300, numbers=False, classes=50),
     "triples of 25 attributes": family(25, 3, 20, numbers=False),
     "one of 1024 attributes": family(1024, 1, 3, numbers=False, rows=5000),
     "4095 boxes of 2048 bins": boxes(4095, 2048, 1024),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ppdm_cli import perturb
@@ -94,10 +97,23 @@ def test_without_a_header_columns_are_numbered_and_the_first_line_is_a_record(tm
 @pytest.mark.parametrize("text", ["CANARY,,x\n1,2,3\n", "CANARY,y,CANARY\na,b,c\n"])
 def test_other_first_lines_that_name_nothing_lead_to_the_same_way_out(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(DataError, match="say --no-header") as wrong:
+    with pytest.raises(DataError, match=r"(say|add) --no-header") as wrong:
         read_table([tmp_path / "t.csv"])
     assert "CANARY" not in str(wrong.value)
     assert read_table([tmp_path / "t.csv"], header=False).num_rows == 2
+
+
+def test_a_column_without_a_name_is_one_line_with_a_step_that_works(tmp_path: Path, ppdm: Run) -> None:
+    frame = pd.DataFrame({"a": [1, 2] * 40, "b": [2, 1] * 40})
+    frame.to_csv(tmp_path / "index.csv")
+    frame.to_csv(tmp_path / "without.csv", index=False)
+    pq.write_table(pa.table({"a": [1, 2] * 40, "": [2, 1] * 40}), tmp_path / "d.parquet")
+    for file, place in (("index.csv", 1), ("d.parquet", 2)):
+        for command in (("plan", file, "-o", "p.toml"), ("perturb", file, "-o", "o.csv", "--gamma", "9")):
+            said = ppdm(*command, code=1).stderr.decode()
+            assert f"column {place} of '{file}' has no name" in said and said.count("\n") == 1
+    assert "pandas: without its index" in ppdm("plan", "index.csv", "-o", "p.toml", code=1).stderr.decode()
+    ppdm("perturb", "without.csv", "-o", "o.csv", "--gamma", "9", "--shuffle")
 
 
 def test_names_that_are_known_are_names(tmp_path: Path, ppdm: Run) -> None:

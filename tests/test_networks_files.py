@@ -52,6 +52,53 @@ def read(text: str, name: str) -> Network:
         return load(path)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_the_order_is_by_generation_and_then_that_of_the_file(data: st.DataObject) -> None:
+    names = [f"n{i}" for i in range(data.draw(st.integers(1, 8)))]
+    before = data.draw(st.permutations(names))
+    parents = {n: tuple(p for p in before[: before.index(n)] if data.draw(st.booleans())) for n in names}
+    done: list[str] = []
+    while len(done) < len(names):
+        done += [n for n in names if n not in done and all(p in done for p in parents[n])]
+    assert Network.of([Node(n, parents[n]) for n in names]).order == done
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+def test_a_long_chain_takes_no_longer_than_it_is(turned: int) -> None:
+    """Thirty thousand nodes took hours where each generation looked at all of them."""
+    chain = [Node(f"n{i}", (f"n{i - 1}",) if i else ()) for i in range(30_000)]
+    assert Network.of(chain[::turned]).order == [n.name for n in chain]
+    ring = [*chain[1:], Node("n0", ("n29999",))]
+    with pytest.raises(ValueError, match="it has a cycle"):
+        Network.of(ring)
+
+
+def bif_of(parents: int, rows: str) -> str:
+    names = [f"p{i}" for i in range(parents)]
+    lines = [f"variable {n} {{ type discrete [ 2 ] {{ a, b }}; }}" for n in [*names, "x"]]
+    lines += [f"probability ( {n} ) {{ table .5, .5; }}" for n in names]
+    return "\n".join([*lines, f"probability ( x | {', '.join(names)} ) {{ {rows} }}"])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("parents", "rows", "said"),
+    [
+        (20, "default .5, .5;", "line 42: with the 2.097e\\+06 parameters of 'x' there are more than"),
+        (63, "default .5, .5;", "there are more than 1,048,576"),
+        (2, "default .5, .5; default .5, .5;", "the table of 'x' has two default rows"),
+        (1, "(a) inf, 1e308; (b) .5, .5;", "parameters that do not sum to 1"),
+        (1, "(a) 1e308, 1e308; (b) .5, .5;", "parameters that do not sum to 1"),
+        (1, "(a) nan, 1; (b) .5, .5;", "the table of 'x' lacks a row"),
+        (1, "(a) -inf, inf; (b) .5, .5;", "parameters that do not sum to 1"),
+    ],
+)
+def test_large_tables_and_numbers_are_one_line(parents: int, rows: str, said: str) -> None:
+    with pytest.raises(MismatchError, match=said):
+        read(bif_of(parents, rows), "n.bif")
+
+
 @settings(max_examples=30, deadline=None)
 @given(networks())
 def test_what_is_written_is_read_back(network: Network) -> None:

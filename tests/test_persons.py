@@ -39,6 +39,12 @@ def test_a_person_is_promised_all_of_their_rows(tmp_path: Path) -> None:
         perturb(frame, person="who", **asked)
 
 
+@pytest.mark.parametrize("rows", [0, -1, 65_537])
+def test_the_rows_of_a_person_are_from_1_to_65536(rows: int) -> None:
+    with pytest.raises(UsageError, match="the rows of a person must be from 1 to 65,536"):
+        perturb(pl.DataFrame({"p": [1, 2], "a": [0, 1]}), gamma=9, person="p", rows_per_person=rows)
+
+
 def test_which_rows_of_a_person_stay_is_chance(tmp_path: Path) -> None:
     """At level `LEVEL`, by the row's place among the person's; the first ones would be told."""
     frame = table(9000).with_columns(

@@ -329,7 +329,43 @@ REFUSED = {
     "select quantile(pay, .5)": (2, "more than 1000 values"),
     "select mean(age) where a.b = 3": (2, "names a table"),
     "select sum(age * kids) group by pay": (2, "more than 1000 values"),
+    "select 1": (2, "'1' is a number, whatever the release holds; ask for count"),
+    "select -(2 * 3) as six": (2, "'six' is a number"),
+    "select 1, mean(age)": (2, "'1' is a number"),
+    "select " + " + ".join(["mean(age)"] * 5000): (2, "nested more than 100 deep"),
+    "select mean(" + "*".join(["kids"] * 3000) + ")": (2, "nested more than 100 deep"),
+    "select count() where " + " or ".join(f"kids = {i}" for i in range(200)): (2, "write `in (1, 2, 3)`"),
+    "select " + "(" * 900 + "mean(age)" + ")" * 900: (2, "is not SQL that can be read"),
+    "select " + ", ".join(f"sum(kids * {i}) as s{i}" for i in range(501)): (2, "501 answers, more than 500"),
 }
+
+
+LARGE = "9" * 30
+EVERYBODY, NOBODY = 1.0, 0.0
+
+
+@pytest.mark.parametrize(
+    ("condition", "share"),
+    [
+        (f"zip = {LARGE}", NOBODY),
+        (f"zip in (1, {LARGE}, -{LARGE})", 0.25),
+        (f"zip <> {LARGE}", EVERYBODY),
+        (f"zip < {LARGE}", EVERYBODY),
+        (f"zip >= -{LARGE}", EVERYBODY),
+        (f"small between -{LARGE} and 200", EVERYBODY),
+        ("small = 200", NOBODY),
+        (f"half = {LARGE}", NOBODY),
+        ("half < 1e300", EVERYBODY),
+        ("half = 1e300", NOBODY),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_numbers_past_a_kept_column_are_numbers(condition: str, share: float) -> None:
+    column = [1, 2, 3, 4] * 100
+    kept = {"zip": pl.Int64, "small": pl.Int8, "half": pl.Float32}
+    frame = pl.DataFrame({"a": [0, 1] * 200, **{n: pl.Series(column, dtype=t) for n, t in kept.items()}})
+    release = perturb(frame, gamma=9, keep=[*kept], keep_order=True, seed=1)
+    assert asked(release, f"select share({condition}) as x").rows[0].value == pytest.approx(share)
 
 
 def test_what_cannot_be_answered_is_refused_with_the_reason(folder: Path, ppdm: Run) -> None:

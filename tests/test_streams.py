@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ppdm_cli import perturb
+from ppdm_cli import UsageError, perturb
 from tests.conftest import Run, listing, people
 
 ROWS = 9_000
@@ -172,3 +173,46 @@ def test_a_key_is_not_left_behind_by_a_run_that_failed(shell: Shell, tmp_path: P
     assert stat.S_IMODE((tmp_path / "new.key").stat().st_mode) == 0o600
     assert len((tmp_path / "new.key").read_text()) == 65
     shell(f"{asked} -o r2.csv")
+
+
+NOT_TABLES = {
+    "gzip -c in.csv": "compressed by gzip; decompress it on the way, such as zcat",
+    "bzip2 -c in.csv": "compressed by bzip2; decompress it on the way, such as bzcat",
+    "xz -c in.csv": "compressed by xz; decompress it on the way, such as xzcat",
+    "cat few.parquet": "Parquet, which is read from its end; name the file",
+    "printf 'PK\\003\\004xx'": "a zip archive, or a workbook of Excel; save it as CSV",
+}
+
+
+@pytest.mark.parametrize("what", NOT_TABLES)
+def test_a_stream_that_is_no_table_is_called_what_it_is(what: str, shell: Shell) -> None:
+    for command in ("perturb - -o o.csv --gamma 9 --from csv", "perturb - -o o.csv --gamma 9"):
+        done = shell(f"{what} | ppdm {command}", 1)
+        assert NOT_TABLES[what].encode() in done.stderr and done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("uri", ["s3://b/x.csv", "gs://b/x.csv", "https://h/x.csv", "abfss://c@a/x", "hdfs://n/*"])
+def test_a_uri_is_called_one_by_every_command(uri: str, tmp_path: Path, ppdm: Run) -> None:
+    people(99).write_csv(tmp_path / "d.csv")
+    given = (
+        ("perturb", uri, "-o", "o.csv", "--gamma", "9"),
+        ("perturb", "d.csv", "-o", uri, "--gamma", "9"),
+        ("estimate", uri),
+        ("query", uri, "select count()"),
+        ("train-tree", uri, "--class", "group", "-o", "t.json"),
+        ("attack", uri),
+        ("plan", uri, "-o", "p.toml"),
+    )
+    for command in given:
+        said = ppdm(*command, code=2).stderr.decode()
+        assert f"'{uri}' is a URI" in said and "use Spark" in said and said.count("\n") == 1
+    with pytest.raises(UsageError, match=f"'{re.escape(uri)}' is a URI"):
+        perturb(people(99), uri, gamma=9)
+    said = ppdm("estimate", f"file://{tmp_path}/d.csv", code=2).stderr.decode()
+    assert f"name the file by its path: {tmp_path}/d.csv" in said
+
+
+def test_a_file_may_be_named_like_a_uri(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "s3:").mkdir()
+    people(99).write_csv(tmp_path / "s3:" / "d.csv")
+    ppdm("perturb", "s3:/d.csv", "-o", "o.csv", "--gamma", "9", "--shuffle")

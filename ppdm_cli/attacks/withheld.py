@@ -33,8 +33,8 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
 
 ATTACKS = ("posterior", "record", "known", "audit")
-ROWS = 1 << 13
-"""The number of records that are processed at a time."""
+ROWS, MOST_BELIEFS = 1 << 13, 1 << 22
+"""The most records that are processed at a time, and the most beliefs about all of their values."""
 AT_ONCE = 64
 """The number of attributes whose largest beliefs are bounded at a time."""
 
@@ -111,6 +111,8 @@ class Withheld:
             for place, c in enumerate(self._axes)
             if not c.kept
         }
+        values = sum(t.domain.size for t in self._axes)
+        self._rows = max(1, min(ROWS, MOST_BELIEFS // values))
         self._audit = None
         if "audit" in self._asked:
             places = PlacesByRecipe(self._recipes, sidecar.dealt, self._axes, sidecar.release)
@@ -202,8 +204,8 @@ class Withheld:
 
     def __call__(self, batch: Batch) -> Seen:
         whole, seen = self._read(batch), None
-        for start in range(0, max(len(whole.numbers), 1), ROWS):
-            found = self._guessed(whole.part(slice(start, start + ROWS)))
+        for start in range(0, max(len(whole.numbers), 1), self._rows):
+            found = self._guessed(whole.part(slice(start, start + self._rows)))
             seen = found if seen is None else seen + found
         assert seen is not None
         if self._audit is not None and whole.truths is not None:
@@ -321,8 +323,8 @@ class Withheld:
 
     def _recovered(self, attack: str, batch: Batch) -> pa.RecordBatch:
         records, found = self._read(batch), dict[str, list[np.ndarray]]()
-        for start in range(0, max(batch.rows, 1), ROWS):
-            for place, beliefs, _ in self._beliefs(attack, records.part(slice(start, start + ROWS))):
+        for start in range(0, max(batch.rows, 1), self._rows):
+            for place, beliefs, _ in self._beliefs(attack, records.part(slice(start, start + self._rows))):
                 found.setdefault(self._axes[place].name, []).append(self._targets[place].guessed(beliefs).exact)
         columns = []
         for attribute in self._sidecar.attributes:

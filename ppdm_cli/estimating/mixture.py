@@ -224,13 +224,15 @@ class Mixture:
 
     def own_variance(self) -> Floats:
         """Return for each combination what a record of it adds to E(A y)^2 of its own."""
-        told, noise = np.ones(()), np.ones(())
+        told, noise, alone = np.ones(()), np.ones(()), np.ones(())
         for side in self.sides:
             own, of_noise = side.own_variance()
             told, noise = np.multiply.outer(told, own), np.multiply.outer(noise, of_noise)
-        c, raw = self.constant, self.constant / max(1 - self._lam, 1e-300)
-        found = self._lam * (told.ravel() - 2 * c + c**2)
-        return np.asarray((found + (1 - self._lam) * (noise.ravel() - 2 * c * raw + c**2)) / self._lam**2)
+            alone = np.multiply.outer(alone, own if side.way.noise is None else np.ones(len(own)))
+        c, raw, factor = self.constant, self.constant / max(1 - self._lam, 1e-300), alone.ravel()
+        found = self._lam * (told.ravel() - (2 * c - c**2) * factor)
+        found += (1 - self._lam) * (noise.ravel() - (2 * c * raw - c**2) * factor)
+        return np.asarray(found / self._lam**2)
 
 
 WRITTEN = 1 << 16

@@ -39,6 +39,10 @@ MOST_CODES = 1 << 26
 LABEL_STEPS = 1_000
 LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
+MOST_WORK = 1 << 30
+"""The most multiplications of a step of EM for the tables of attributes with the class; others are left."""
+MOST_ENTRIES = 3 << 24
+"""The most entries that the matrices of all attributes have, which are written out."""
 MOST_CHANNELS = 128
 """Of more attributes than this those are taken whose published values differ most between the labels."""
 
@@ -163,8 +167,14 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     channels = sidecar.channels
     if sidecar.withholding:
         channels = [axis_of(sidecar, a.name) for a in sidecar.perturbed]
-    own = set(label.attributes)
-    return [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
+    own, work, entries, found = set(label.attributes), MOST_WORK, MOST_ENTRIES, set[str]()
+    small = [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
+    for one in sorted(small, key=lambda c: c.matrix.outputs):
+        work -= label.published.size * one.matrix.outputs * (label.published.size + one.matrix.outputs)
+        entries -= one.matrix.outputs**2 * (3 if sidecar.withholding else 1)  # told, with *withheld*, and blind
+        if min(work, entries) >= 0:
+            found.add(one.name)
+    return [c for c in small if c.name in found]
 
 
 def read(
@@ -182,8 +192,8 @@ def read(
     chosen = usable(sidecar, label) + ([] if through else kept_channels(table, names, LARGEST_DOMAIN))
     if not chosen:
         raise UsageError(
-            f"there is nothing to learn {quoted(label.name)} from: the class and one other attribute "
-            f"must have at most {LARGEST_DOMAIN} values",
+            f"there is nothing to learn {quoted(label.name)} from: it, or every other attribute, has too many "
+            f"values (at most {LARGEST_DOMAIN} each, and fewer of both together)",
             "ask the owner for fewer bins, or reconstruct with --method by-class",
         )
     reader = Published.of(sidecar, [*chosen, label])

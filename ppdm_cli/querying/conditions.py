@@ -135,7 +135,7 @@ def over_column(predicate: Predicate, column: pa.Array) -> np.ndarray:
         told = among.to_numpy(zero_copy_only=False)
     else:
         values = dtypes.carrier(column)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):  # past the column's largest number is infinity
             if predicate.asks == "among":
                 told = np.isin(values, np.array(predicate.values, values.dtype))
             elif predicate.asks == "below":
