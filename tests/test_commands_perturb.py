@@ -318,3 +318,11 @@ def test_a_hint_is_typed_as_it_stands_whatever_the_column_is_called(tmp_path: Pa
     (hint,) = re.findall(r"domain: (--domain .*=@file\S*)", said)
     (tmp_path / "file").write_text("\n".join(f"v{i}" for i in range(40)))
     ppdm(*base, *shlex.split(hint))
+
+
+@pytest.mark.parametrize("name", ["a=b", "=", "x:y", "a = b"])
+def test_a_column_of_any_name_has_settings(name: str, tmp_path: Path, ppdm: Run) -> None:
+    pl.DataFrame({name: [1, 2] * 200, "b": [0, 1] * 200}).write_csv(tmp_path / "d.csv")
+    setting = f"{name}:gamma=5,domain=1:2"
+    ppdm("perturb", "d.csv", "-o", "o.csv", "--gamma", "9", "--attribute", setting, "--shuffle")
+    assert gammas(tmp_path, "o.csv") == {name: 5, "b": 9}

@@ -41,7 +41,7 @@ LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
 MOST_WORK = 1 << 30
 """The most multiplications of a step of EM for the tables of attributes with the class; others are left."""
-MOST_ENTRIES = 3 << 24
+MOST_ENTRIES = 3 << 23
 """The most entries that the matrices of all attributes have, which are written out."""
 MOST_CHANNELS = 128
 """Of more attributes than this those are taken whose published values differ most between the labels."""
