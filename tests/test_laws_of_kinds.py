@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import msgspec
 import numpy as np
+import polars as pl
 import pytest
 
+from ppdm_cli import attack, estimate, train_tree
 from ppdm_cli.channels import Blur, GammaDiagonal, Marginal
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.estimating import Kind, Mixture, Way, check_work
 from ppdm_cli.estimating.recipes import Same
+from ppdm_cli.sidecar_recipes import COLUMN
+from tests.test_recipes import RELEASE
 
 
 @pytest.mark.parametrize("united", [(), (0, 2, 3)])
@@ -61,3 +66,14 @@ def test_laws_too_large_to_undo_are_refused_with_their_size() -> None:
         check_work(["a"], kinds)
     check_work(["a"], [Kind((0,), (Way(Blur(60_000)),), (0,))] * 4000)
     check_work(["a"], kinds[:3])
+
+
+def test_an_attribute_that_no_record_shows_takes_part() -> None:
+    """Of few records and many recipes some attributes are never shown."""
+    sidecar, frame = RELEASE.sidecar, RELEASE.frame
+    lacking = [d.number for d in sidecar.dealt if "town" in d.attributes]
+    part = frame.filter(~pl.col(COLUMN).is_in(lacking))
+    shorter = msgspec.structs.replace(sidecar, records=part.height)
+    assert attack(part, sidecar=shorter).rows and train_tree(part, sidecar=shorter).tree.size
+    with pytest.raises(PpdmError):
+        estimate(frame, sidecar=shorter)

@@ -19,11 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli import attack, estimate, inspection, perturb, train_tree
+from ppdm_cli import inspection, perturb
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
+from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.publishing import Publisher
@@ -65,29 +65,6 @@ def released(rows: int = 4000, **given: Any) -> Any:
 
 
 RELEASE = released()
-
-
-def test_a_column_may_be_named_as_the_recipes_one_where_there_are_none() -> None:
-    frame = table(900).with_columns(pl.Series(COLUMN, [0, 1, 2] * 300))
-    settings: dict[str, Any] = {"drop": ["who"], "attributes": DOMAINS, "keep_order": True, "seed": 1}
-    release = perturb(frame, gamma=9, **settings)
-    assert release.frame.columns.count(COLUMN) == 1 and COLUMN in [a.name for a in release.sidecar.attributes]
-    assert estimate(release.frame, sidecar=release.sidecar, attributes=[COLUMN]).records == 900
-    with pytest.raises(UsageError, match=f"named '{COLUMN}'"):
-        perturb(frame, record_epsilon=2, publish=2, **settings)
-    dropped = settings | {"drop": ["who", COLUMN]}
-    assert perturb(frame, record_epsilon=2, publish=2, **dropped).sidecar.withholding
-
-
-def test_an_attribute_that_no_record_shows_takes_part() -> None:
-    """Of few records and many recipes some attributes are never shown."""
-    sidecar, frame = RELEASE.sidecar, RELEASE.frame
-    lacking = [d.number for d in sidecar.dealt if "town" in d.attributes]
-    part = frame.filter(~pl.col(COLUMN).is_in(lacking))
-    shorter = msgspec.structs.replace(sidecar, records=part.height)
-    assert attack(part, sidecar=shorter).rows and train_tree(part, sidecar=shorter).tree.size
-    with pytest.raises(PpdmError):
-        estimate(frame, sidecar=shorter)
 
 
 def test_each_record_publishes_what_its_recipe_lists() -> None:

@@ -171,7 +171,7 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     small = [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
     for one in sorted(small, key=lambda c: c.matrix.outputs):
         work -= label.published.size * one.matrix.outputs * (label.published.size + one.matrix.outputs)
-        entries -= one.matrix.outputs**2 * (3 if sidecar.withholding else 1)  # told, with *withheld*, and blind
+        entries -= one.matrix.outputs**2 * (6 if sidecar.withholding else 1)  # written out in several ways
         if min(work, entries) >= 0:
             found.add(one.name)
     return [c for c in small if c.name in found]
