@@ -340,31 +340,6 @@ REFUSED = {
 }
 
 
-LARGE = "9" * 30
-
-
-@pytest.mark.parametrize(
-    ("condition", "share"),
-    [
-        (f"zip = {LARGE}", 0),
-        (f"zip in (1, {LARGE}, -{LARGE})", 0.25),
-        (f"zip <> {LARGE}", 1),
-        (f"zip < {LARGE}", 1),
-        (f"zip >= -{LARGE}", 1),
-        (f"small between -{LARGE} and 200", 1),
-        ("half < 1e300", 1),
-        ("half = 1e300", 0),
-    ],
-)
-@pytest.mark.filterwarnings("error")
-def test_numbers_past_a_kept_column_are_numbers(condition: str, share: float) -> None:
-    column = [1, 2, 3, 4] * 100
-    kept = {"zip": pl.Int64, "small": pl.Int8, "half": pl.Float32}
-    frame = pl.DataFrame({"a": [0, 1] * 200, **{n: pl.Series(column, dtype=t) for n, t in kept.items()}})
-    release = perturb(frame, gamma=9, keep=[*kept], keep_order=True, seed=1)
-    assert asked(release, f"select share({condition}) as x").rows[0].value == pytest.approx(share)
-
-
 def test_what_cannot_be_answered_is_refused_with_the_reason(folder: Path, ppdm: Run) -> None:
     for text, (code, said) in REFUSED.items():
         stderr = ppdm("query", "r.parquet", text, code=code).stderr.decode()

@@ -105,6 +105,7 @@ class Asked:
     reading: Reading
 
 
+@np.errstate(over="ignore", invalid="ignore")  # an answer past the largest float is unknown
 def answered(
     table: Table, sidecar: Sidecar, question: Question, coverage: Coverage, bins: int | None
 ) -> tuple[list[Row], Sidecar, int]:
