@@ -63,9 +63,11 @@ def test_a_box_that_blurs_nothing_has_closed_forms(sides: tuple[Blur, ...]) -> N
 def test_laws_too_large_to_undo_are_refused_with_their_size() -> None:
     kinds = [Kind((0,), (Way(Blur(2048, width)),), (0,)) for width in range(1, 20)]
     with pytest.raises(UsageError, match=r"estimates of 'a' need \d\.\de\+11 multiplications, more than"):
-        check_work(["a"], kinds)
-    check_work(["a"], [Kind((0,), (Way(Blur(60_000)),), (0,))] * 4000)
-    check_work(["a"], kinds[:3])
+        check_work(["a"], [kinds])
+    check_work(["a"], [[Kind((0,), (Way(Blur(60_000)),), (0,))]] * 4000)
+    with pytest.raises(UsageError, match="records show 'a' in 257 ways, more than 256"):
+        check_work(["a"], [[Kind((0,), (Way(Blur(3)),), (0,))] * 257])
+    check_work(["a"], [kinds[:3]])
 
 
 def test_an_attribute_that_no_record_shows_takes_part() -> None:

@@ -25,7 +25,7 @@ from ppdm_cli.attacks.scoring import Tally, expected
 from ppdm_cli.engine import Batch, fold, map_partitions, step
 from ppdm_cli.errors import DataError, MismatchError, UsageError, listed, quoted
 from ppdm_cli.estimating import Coverage, estimates
-from ppdm_cli.joint import Published, class_of, learn, read
+from ppdm_cli.joint import Model, Published, Sample, class_of, learn, read
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import OWN
 from ppdm_cli.repeatable import hashed
@@ -35,8 +35,8 @@ from ppdm_cli.tables import Output, Table
 ATTACKS = ("posterior", "record", "known", "audit")
 ROWS, MOST_BELIEFS = 1 << 13, 1 << 22
 """The most records that are processed at a time, and the most beliefs about all of their values."""
-AT_ONCE = 64
-"""The number of attributes whose largest beliefs are bounded at a time."""
+MOST_WORK = 1 << 24
+"""The most multiplications by which the model guesses a record, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +95,7 @@ class Withheld:
         sample = read(table, sidecar, label)
         if not sample.records:
             raise DataError("the release has no records: there is nothing to attack", "give one that has")
-        self._model = None
-        if "record" in self._asked:
-            with step("learning"):
-                self._model = learn(sample).linked
+        self._model = self._learnt(sample, named)
         assert sample.recipes is not None
         self._recipes, self._axes = sample.recipes, (*sample.channels, label)
         self._reader = Published.of(sidecar, self._axes)
@@ -121,6 +118,22 @@ class Withheld:
         left = [a.name for a in sidecar.perturbed if a.name not in perturbed]
         if left:
             self._remarks.append(f"Left out, because of too many values: {listed(left)}.")
+
+    def _learnt(self, sample: Sample, named: Sequence[str]) -> Model | None:
+        """Return the model that the whole record is guessed by, where that is asked for and affordable."""
+        work = sample.label.domain.size * sum(c.domain.size * c.published.size for c in sample.channels)
+        if work > MOST_WORK and "record" in self._asked:
+            if "record" in named:
+                raise UsageError(
+                    f"the attack record needs {work:.1e} multiplications a record, more than {MOST_WORK:.1e}",
+                    "leave it out: --with posterior",
+                )
+            self._asked.remove("record")
+            self._remarks.append("Left out, because the attributes and the class have too many values: record.")
+        if "record" not in self._asked:
+            return None
+        with step("learning"):
+            return learn(sample).linked
 
     # -- reading
 
@@ -243,8 +256,8 @@ class Withheld:
         """Return by attribute the largest belief, and what gamma allows for what was believed of it before."""
         found = {}
         places = list(tops)
-        for start in range(0, len(places), AT_ONCE):
-            some = places[start : start + AT_ONCE]
+        for start in range(0, len(places), self._rows):
+            some = places[start : start + self._rows]
             priors = {p: self._targets[p].prior for p in some}
             if attack == "record":  # what was kept is known beforehand
                 priors = self._before(records.part(np.array([tops[p][0] for p in some])), some)

@@ -112,7 +112,7 @@ def estimates(
             f"the values of {listed(names)} together make {cells} cells, more than {MOST_CELLS}",
             "name fewer attributes, or ones of fewer values",
         )
-    check_work(names, [k for w in wanted for k in w.kinds])
+    check_work(names, [[w.kinds[i] for i in w.used] for w in wanted])
     found = fold(table, partial(_count, showing, wanted), _added, columns=showing.columns)
     counts = found if found is not None else _count(showing, wanted, None)
     done = [_estimated(w, c, g, estimator, coverage) for w, c, g in zip(wanted, counts, asked, strict=True)]

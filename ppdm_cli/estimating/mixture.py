@@ -27,8 +27,18 @@ MOST_WORK = 1 << 35
 """The most multiplications that the left inverses of all laws take together, about."""
 
 
-def check_work(names: Iterable[str], kinds: Sequence[Kind]) -> None:
-    """Refuse laws of so many values that their inverses would take minutes."""
+MOST_KINDS = 256
+"""The most kinds of records that one table is estimated from: each costs a step of EM as much."""
+
+
+def check_work(names: Iterable[str], tables: Sequence[Sequence[Kind]]) -> None:
+    """Refuse kinds of records, by table, of so many values or laws that estimates would take minutes."""
+    if (most := max(map(len, tables))) > MOST_KINDS:
+        raise UsageError(
+            f"records show {listed(names)} in {most:,} ways, more than {MOST_KINDS}",
+            "ask the owner for a release of fewer recipes",
+        )
+    kinds = [k for own in tables for k in own]
     work = sum(w.outputs * w.inputs**2 for k in kinds for w in k.ways if not closed(w))
     if work > MOST_WORK:
         raise UsageError(

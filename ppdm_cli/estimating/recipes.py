@@ -211,13 +211,15 @@ class Recipes:
         """
         rounds = self.rounds if by_round else 0 * self.rounds
         near = np.floor(np.log(np.maximum(self.lam, 1e-30)) / np.log(alike)).astype(np.int64)
-        found, which = np.unique(
-            np.column_stack([self.ways[:, list(places)], rounds, near]), axis=0, return_inverse=True
-        )
+        which = np.zeros(len(self.ways), np.int64)
+        for column in (*self.ways[:, list(places)].T, rounds, near):  # rows as such take ten times as long
+            own, code = np.unique(column, return_inverse=True)
+            which = np.unique(which * len(own) + code, return_inverse=True)[1]
+        first_of = np.unique(which, return_index=True)[1]
         kinds = []
-        for row in found[:, :-1]:
+        for row in np.column_stack([self.ways[:, list(places)], rounds])[first_of]:
             axes = np.flatnonzero(row[:-1]).tolist()
             shown = [(self.attributes[places[a]], row[a] - 1) for a in axes]
             ways, first = tuple(s.each[w] for s, w in shown), tuple(int(s.first[w]) for s, w in shown)
             kinds.append(Kind(tuple(axes), ways, first, int(row[-1])))
-        return kinds, which.ravel()
+        return kinds, which

@@ -41,7 +41,7 @@ LARGEST_DOMAIN = 1024
 """Attributes of more published values than this are left to the class-wise reconstruction."""
 MOST_WORK = 1 << 30
 """The most multiplications of a step of EM for the tables of attributes with the class; others are left."""
-MOST_ENTRIES = 3 << 23
+MOST_ENTRIES = 1 << 23
 """The most entries that the matrices of all attributes have, which are written out."""
 MOST_CHANNELS = 128
 """Of more attributes than this those are taken whose published values differ most between the labels."""
@@ -171,7 +171,7 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     small = [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
     for one in sorted(small, key=lambda c: c.matrix.outputs):
         work -= label.published.size * one.matrix.outputs * (label.published.size + one.matrix.outputs)
-        entries -= one.matrix.outputs**2 * (6 if sidecar.withholding else 1)  # written out in several ways
+        entries -= one.matrix.outputs**2 * (1 + sidecar.withholding)  # told and blind
         if min(work, entries) >= 0:
             found.add(one.name)
     return [c for c in small if c.name in found]

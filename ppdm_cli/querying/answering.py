@@ -54,6 +54,8 @@ MOST_CELLS = 1 << 21
 """Cells of a table, of originals or published, and of all that is counted together."""
 MOST_GROUPS = 1 << 10
 """Groups over what was perturbed."""
+MOST_ROWS = 1 << 16
+"""Answers in all groups together."""
 MOST_NUMBERS = 1 << 25
 """Numbers that one table's sums are weighed with, and that their covariances have."""
 ALIKE = 1.02
@@ -323,6 +325,9 @@ def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
     sums = [len(a.scope.sums) * len(a.groups) for a in asked]
     published = [a.scope.patterns * max(*a.reading.outputs, int(np.prod(a.scope.sizes))) for a in asked]
     numbers = max(s * max(p, s * tally.groups) for s, p in zip(sums, published, strict=True))
+    rows = sum(tally.groups * len(a.groups) * len(a.items) for a in asked)
+    if rows > MOST_ROWS:
+        raise _too_large(f"{rows:,} answers, more than {MOST_ROWS:,}")
     if cells > MOST_CELLS or numbers > MOST_NUMBERS:
         what = f"{cells:,} cells, more than {MOST_CELLS:,}"
         if cells <= MOST_CELLS:
@@ -330,7 +335,7 @@ def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
         raise _too_large(what)
     for reading in tally.readings:
         if reading.shown is not None:
-            check_work([a.name for a in reading.axes], reading.shown.kinds)
+            check_work([a.name for a in reading.axes], [reading.shown.kinds])
 
 
 def _group(

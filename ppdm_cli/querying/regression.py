@@ -46,8 +46,8 @@ from ppdm_cli.tables import Table
 
 ROWS = 1 << 14
 """Rows of a block, whose scores fit a cache."""
-MOST = 500
-"""The most coefficients."""
+MOST, MOST_PRODUCTS = 500, 1 << 24
+"""The most coefficients, and products of two numbers by code and kind of records."""
 SAME = 1 + 1e-9
 """Recipes whose lam differs by more than this factor have weights of their own."""
 NULLS = "name a column without nulls, or a word column, whose nulls are a value"
@@ -253,12 +253,14 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
     if not sidecar.withholding:
         axes = axes_of(sidecar, coded)
         sources = [*plain, *(_through(axis, own, sidecar) for axis in axes)]
+        _check_products(sources, 1)
         scores = [None if s.axis is None else Scores.of(s, _undone(s.axis.law)) for s in sources]
         return Reader(sources, [Kind(1.0, 0, scores, [0] * len(sources))])
     showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in coded])
     sources = [*plain, *(_through(axis, own, sidecar) for axis in showing.axes)]
     kinds, which = showing.recipes.kinds(range(len(showing.axes)), SAME, by_round=True)
-    check_work(coded, kinds)
+    check_work(coded, [kinds])
+    _check_products(sources, len(kinds))
     found = []
     for number, kind in enumerate(kinds):
         lam = float(showing.recipes.lam[np.argmax(which == number)])
@@ -271,6 +273,16 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
             shown[place], first[place] = Scores.shown(sources[place], way, lam), start
         found.append(Kind(lam, kind.round, shown, first))
     return Reader(sources, found, showing, which)
+
+
+def _check_products(sources: Sequence[Source], kinds: int) -> None:
+    """Refuse columns whose products, of each two of their numbers, would not fit the memory."""
+    products = kinds * sum(s.numbers.size * len(s.labels) for s in sources if s.numbers is not None)
+    if products > MOST_PRODUCTS:
+        raise UsageError(
+            f"the regression needs {products:,} products, more than {MOST_PRODUCTS:,}",
+            "name fewer columns, or columns of fewer values",
+        )
 
 
 def _undone(law: object) -> Callable[[Floats], Floats]:
