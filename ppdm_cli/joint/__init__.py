@@ -23,12 +23,12 @@ from ppdm_cli.joint.model import COIN, Model, unseeing
 from ppdm_cli.joint.published import Published, class_of
 from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.recipes import FOLDS
-from ppdm_cli.joint.sample import LARGEST_DOMAIN, MOST_CHANNELS, Sample, matrix_of, read, usable
+from ppdm_cli.joint.sample import LARGEST_DOMAIN, MOST_CHANNELS, Sample, read, usable
 from ppdm_cli.joint.screening import Tells, screened
 
 __all__ = [
     "CELLS", "COIN", "FOLDS", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model",
-    "Published", "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "matrix_of", "picked",
+    "Published", "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "picked",
     "read", "screened", "unseeing", "usable",
 ]  # fmt: skip
 

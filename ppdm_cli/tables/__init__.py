@@ -47,7 +47,7 @@ __all__ = [
     "ArrowTable", "ComputedTextError", "CsvOptions", "Files", "Footer", "Format", "Output", "ParquetTable",
     "Partition", "RowTrouble", "Shuffler", "Table", "Target", "Writer", "check_local", "check_plain",
     "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock", "has_numbers", "is_stream",
-    "like_below", "loaded", "logs_above", "logs_among", "looks_like_data", "normal_schema", "normalised", "open_table",
-    "opened", "parts_of", "publish", "rows_of", "rows_per_partition", "sidecar_path", "spool",
+    "like_below", "loaded", "logs_above", "logs_among", "looks_like_data", "normal_schema", "normalised",
+    "open_table", "opened", "parts_of", "publish", "rows_of", "rows_per_partition", "sidecar_path", "spool",
     "stream_format", "suffixes", "type_of", "unwritable", "writing",
 ]  # fmt: skip
