@@ -330,7 +330,7 @@ def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm
     said = ppdm("perturb", folder / "original.parquet", "-o", "x.csv", *asked, code=2)
     assert b"--class names the column 'grup'" in said.stderr
     for call in (lambda: ppdm_cli.train_tree(people(), "group", drop="x"), lambda: ppdm_cli.perturb(people())):
-        with pytest.raises(UsageError, match=r"(drop|gamma)=") as caught:
+        with pytest.raises(UsageError, match=r"(drop|epsilon)=") as caught:
             call()
         assert "--" not in str(caught.value)
     with pytest.raises(UsageError, match="nosuch"):

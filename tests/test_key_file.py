@@ -17,7 +17,7 @@ import pytest
 
 from ppdm_cli import estimate, perturb, query, train_tree
 from ppdm_cli.coins import Key
-from ppdm_cli.errors import DataError, RefusedError
+from ppdm_cli.errors import DataError, PpdmError, RefusedError
 from ppdm_cli.perturbing import key_file as key_files
 from ppdm_cli.tables import Target
 from tests.conftest import Run
@@ -128,8 +128,11 @@ def test_runs_at_one_time_use_the_key_that_the_first_makes(folder: Path, many: i
     assert len({p.read_bytes() for p in folder.glob("r?.csv")}) == 1
 
 
-def test_without_the_lock_both_designs_would_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second run starts while the first is at work; the lock is what keeps it waiting."""
+def test_a_second_design_is_refused_even_without_the_lock(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock makes the second run wait; where a disk has none, the first finds its key file changed."""
+
     def run(publish: int) -> None:
         asked = {"record_epsilon": 2, "publish": publish, "id": "who", "key_file": folder / "k"}
         done.append(perturb(table(300, 1), keep_order=True, **asked).sidecar.recipes)
@@ -147,8 +150,9 @@ def test_without_the_lock_both_designs_would_pass(folder: Path, monkeypatch: pyt
         return real(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(key_files.KeyFile, "kept", kept)
-    run(2)
-    assert len(done) == 2 and done[0] != done[1], "both were published"
+    with pytest.raises(PpdmError, match="changed while it was read|is there already|another design"):
+        run(2)
+    assert len(done) == 1, "one was published"
 
 
 def test_the_mark_of_a_key_is_its_own_and_says_nothing_of_it() -> None:

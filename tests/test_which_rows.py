@@ -73,7 +73,7 @@ def test_rows_of_a_person_are_counted_in_the_file_that_is_published(suffix: str,
     settings = LIMITED | {"person": "patient", "rows_per_person": 1, "keep_order": True}
     with running(progress=swap):
         perturb(file, tmp_path / "r.parquet", **settings)
-    assert swap.passes[-2:] == ["finding persons", "perturbing"]
+    assert swap.passes[-1] == "perturbing" and "finding persons" in swap.passes[:-1]
     before, swap.number, swap.passes = listing(tmp_path), len(swap.passes), []
     with running(progress=swap), pytest.raises(DataError, match=rf"visits.{suffix}' changed while it was read"):
         perturb(file, tmp_path / "r.parquet", **settings, force=True)

@@ -178,7 +178,8 @@ def learn_forests(
     if sample.recipes is None:
         fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
     else:
-        shown = [p for p in combinations(chosen, 2) if sample.recipes.together(p) and _small(sample, p)]
+        small = [p for p in combinations(chosen, 2) if sample.cells(p) <= PAIR_CELLS]
+        shown = [p for p in small if sample.recipes.together(p)]
         fitted = of_sub_tables(sample, marginals, shown, STOP)
     wholes = fitted[0][2]
 
@@ -189,12 +190,6 @@ def learn_forests(
     held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
     whole = marginals[None] if sample.recipes is not None else _likeliest(sample)
     return _built(sample, whole, weights(folds), wholes), held
-
-
-def _small(sample: Sample, pair: Pair) -> bool:
-    """Return whether the table of a pair's values is small enough for an edge."""
-    one, other = (sample.matrices[p].shape[1] for p in pair)
-    return one * other <= PAIR_CELLS
 
 
 def learn_bayes(sample: Sample, marginals: Marginals) -> tuple[Forest, dict[int, Forest]]:

@@ -77,6 +77,10 @@ class Sample:
             return [w.told for w in self.recipes.attributes[:-1]]
         return [w.told for w in self.ways]
 
+    def cells(self, pair: tuple[int, int]) -> int:
+        """Return how many cells the table of two attributes' values has."""
+        return self.matrices[pair[0]].shape[1] * self.matrices[pair[1]].shape[1]
+
     @cached_property
     def ways(self) -> list[Way]:
         """Return how each attribute is published, where all records publish it alike."""

@@ -73,13 +73,10 @@ def question(text: str) -> Question:
             f"the question asks for {len(found.items):,} answers, more than {MOST_ANSWERS}",
             "ask for fewer at once",
         )
-    for item in found.items:
-        if not any(isinstance(p, Aggregate) for p in parts(item.answer)):
-            raise UsageError(
-                f"{quoted(item.title)} is a number, whatever the release holds", f"ask for {ANSWERS}"
-            )
     answers: dict[str, Answer] = {}
     for item in found.items:
+        if not any(isinstance(p, Aggregate) for p in parts(item.answer)):
+            raise UsageError(f"{quoted(item.title)} is the same for every release", f"ask for {ANSWERS}")
         if answers.setdefault(item.title, item.answer) != item.answer:
             raise UsageError(f"two answers are called {quoted(item.title)}", "give each a name of its own")
     return found
@@ -105,10 +102,8 @@ def _nothing_left(tree: Any) -> None:
 
 def _nothing_lost(text: str, tree: Any) -> None:
     """Refuse a question that the parser reads as one of other words: it may be cut off."""
-    read = str(tree.sql(comments=False))
-    if _words(text) != _words(read):
-        shown = read if len(read) <= 60 else f"{read[:57]}..."
-        raise UsageError("the question is incomplete, or lacks AS before a name", f"it reads as: {shown}")
+    if _words(text) != _words(str(tree.sql(comments=False))):
+        raise UsageError("the question is incomplete, or lacks AS before a name", f"it reads as {_shown(tree)}")
 
 
 def _words(text: str) -> Counter[str]:
@@ -157,10 +152,8 @@ def _check_depth(tree: Any) -> None:
         level = [child for node in level if node is not None for child in node.iter_expressions()]
         depth += 1
         if depth > DEEPEST:
-            raise UsageError(
-                f"the question is nested more than {DEEPEST} deep, or joins more than that by signs, and, or",
-                "ask for less at once; write `in (1, 2, 3)` instead of many times or",
-            )
+            what = f"the question is nested more than {DEEPEST} deep, or joins more than that by signs, and, or"
+            raise UsageError(what, "ask for less at once; write `in (1, 2, 3)` instead of many times or")
 
 
 def _no(what: str, step: str = "use only select, where and group by") -> UsageError:
