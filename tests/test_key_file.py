@@ -150,7 +150,7 @@ def test_a_second_design_is_refused_even_without_the_lock(
         return real(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(key_files.KeyFile, "kept", kept)
-    with pytest.raises(PpdmError, match="changed while it was read|is there already|another design"):
+    with pytest.raises(PpdmError, match="changed while it was read"):
         run(2)
     assert len(done) == 1, "one was published"
 
