@@ -137,6 +137,9 @@ def test_a_person_is_found_by_the_same_column(months: Path) -> None:
             perturb(frame.drop("patient"), like=first)
     fewer = perturb(visits(), like=first, rows_per_person=1)
     assert (fewer.sidecar.records, fewer.sidecar.privacy.rows) == (100, 1), "what protects more is taken"
+    for none in (0, -1):
+        with pytest.raises(UsageError, match="from 1 to 65,536"):
+            perturb(visits(), like=first, rows_per_person=none)
 
 
 ALIKE: dict[str, dict[str, Any]] = {

@@ -40,9 +40,10 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bo
     if before.person is not UNSET and before.rows is not UNSET:
         if asked.person not in (None, before.person):
             raise _other("--person", quoted(asked.person), quoted(before.person))
-        if (asked.rows_per_person or 1) > before.rows:
-            raise _other("--rows-per-person", asked.rows_per_person, before.rows)
-        asked = replace(asked, person=before.person, rows_per_person=asked.rows_per_person or before.rows)
+        rows = before.rows if asked.rows_per_person is None else asked.rows_per_person
+        if rows > before.rows:
+            raise _other("--rows-per-person", rows, before.rows)
+        asked = replace(asked, person=before.person, rows_per_person=rows)
     elif asked.person == "":
         asked = replace(asked, person=None)
     if before.shuffled:
