@@ -345,6 +345,16 @@ def test_the_files_of_a_lakehouse_table_are_not_the_table(log: str, tmp_path: Pa
     ppdm("perturb", "elsewhere.parquet", "-o", "r.parquet", "--gamma", "9")
 
 
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("inner", ["patient=CANARY", "patient=CANARY/t", "a/patient=CANARY/t/u"])
+def test_a_lakehouse_table_below_a_hive_key_goes_by_the_name_given(
+    log: str, inner: str, tmp_path: Path, ppdm: Run
+) -> None:
+    lake(tmp_path / "t" / inner, log)
+    said = ppdm("perturb", "t", "-o", "r.parquet", "--gamma", "9", code=4).stderr.decode()
+    assert "'t' belongs to" in said and "CANARY" not in said
+
+
 def test_every_reader_knows_a_lakehouse_table(stocked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(lake(stocked, "_delta_log/0.json"))
     calls = [call for _, call in CALLS.values()]

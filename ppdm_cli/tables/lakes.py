@@ -33,7 +33,7 @@ def check_plain(logs: Iterable[PurePath], name: str) -> None:
             kind = "an Iceberg table"
         if kind is not None:
             table = log.parent.parent if kind == "an Iceberg table" else log.parent
-            shown = name if "=" in table.name else str(table)  # a hive key is a cell
+            shown = name if "=" in str(table) else str(table)  # a hive key is a cell
             raise RefusedError(
                 f"{quoted(name)} belongs to {kind}, whose files also hold rows that are not in it",
                 _READ[kind].format(quoted(shown)),
