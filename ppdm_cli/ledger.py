@@ -7,7 +7,6 @@ line states, a release is refused. The people have a name that the owner types; 
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, near, quoted
 from ppdm_cli.sidecar import TOOL, Sidecar
 from ppdm_cli.tables import unwritable
 
@@ -180,10 +179,9 @@ def _account(path: Path, data: bytes, people: str) -> Account:
     assert head is not None
     known = sorted({*head.total_epsilon, *(e.people for e in entries)})
     if head.total_epsilon and people not in known:  # a name with a letter wrong would have no total
-        near = difflib.get_close_matches(people, known, n=1)
         raise UsageError(
             f"the ledger {quoted(path)} knows {listed(known)}, and not {quoted(people)}",
-            f"did you mean {quoted(near[0])}?" if near else "add these people's total to its first line",
+            near(people, known) or "add these people's total to its first line",
         )
     return Account(people, tuple(e for e in entries if e.people == people), head.total_epsilon.get(people))
 

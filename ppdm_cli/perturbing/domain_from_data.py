@@ -110,9 +110,9 @@ def from_data(
     pools = own.other and pa.types.is_string(kind)
     if not pools and (rare == "publish" or not number_of_rare(facts)):
         return ResolvedDomain(Categories(kind, sorted(facts.values), nulls))
-    values = pooled(facts) if pa.types.is_string(kind) else common(facts)
-    if pools:
-        values = sorted({OTHER, *common(facts)})
+    values = common(facts)
+    if pa.types.is_string(kind):
+        values = sorted({OTHER, *values}) if pools else pooled(facts)
     if len(values) + nulls < 2 or pa.types.is_boolean(kind):
         raise RefusedError(
             f"merging the rare categories of {quoted(name)} leaves one value",
