@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import Domain
+from ppdm_cli.engine import ENGINE
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
 from ppdm_cli.facts import FEW
 from ppdm_cli.files import changed
@@ -142,7 +143,7 @@ class Review:
 
     def _never(self, name: str, domain: Domain) -> list[str]:
         """Return which values of a text's domain are in no record, by another look at the data."""
-        if not self.table.rewindable:
+        if not self.table.rewindable or ENGINE.get().keeps(self.table):
             return []
         found: set[Any] = set()
         for _, _, batch in loaded(self.table, [name]):
