@@ -67,12 +67,14 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """Whether the rows are in a random order."""
     key: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")] | UnsetType = UNSET
     """A keyed digest by which releases under one key file are known."""
+    id: Name | UnsetType = UNSET
+    """The column that records are known by under that key, which the next batch must use again."""
 
     def __post_init__(self) -> None:
         if {self.unit == "person"} != {self.rows is not UNSET, self.person is not UNSET}:
             raise ValueError("a promise for a person has their column and how many rows they have at most")
-        if (self.coins == "key-file") != (self.key is not UNSET):
-            raise ValueError("a key has a digest just where the coins follow from a key file")
+        if {self.coins == "key-file"} != {self.key is not UNSET, self.id is not UNSET}:
+            raise ValueError("a key has a digest and an identifier just where the coins follow from a key file")
 
 
 class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

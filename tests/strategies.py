@@ -191,7 +191,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
         records=draw(st.none() | st.integers(0, 2**53)),
         attributes=all_attributes,
         recipes=[Recipe(list(specs))] if specs else [],
-        privacy=privacy(plan, coins, also={"key": "5e" * 8} if coins == "key-file" else None),
+        privacy=privacy(plan, coins, also={"key": "5e" * 8, "id": "who"} if coins == "key-file" else None),
         **optional,
     )
 

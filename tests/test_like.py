@@ -256,6 +256,8 @@ def test_a_release_under_a_key_goes_on_under_that_key(tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match="the earlier release has another key"):
             perturb(frame, like=first.sidecar, **given)
         assert not (tmp_path / "k2").exists()
+    with pytest.raises(RefusedError, match=r"knows records by 'who'.*id='who'"):
+        perturb(frame.with_columns(row=pl.int_range(pl.len())), like=first.sidecar, **mine | {"id": "row"})
     assert perturb(frame, like=first.sidecar, **mine).frame.equals(first.frame)
     assert perturb(frame, like=first.sidecar, seed=1).sidecar.privacy.perturbed_gamma is None
     perturb(frame, like=perturb(frame, gamma=9, drop=["patient", "who"]).sidecar, **other)

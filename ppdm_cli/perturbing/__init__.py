@@ -186,7 +186,7 @@ def perturb(
         settled = in_all_rounds(table, settled, key, publishing)
         kept = keys.kept(stack, settled)
         order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
-        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle), copies, order)
+        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle, id), copies, order)
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
@@ -198,12 +198,12 @@ def perturb(
     return Release(filled[0], targets[0].frame, **found)
 
 
-def _also(asked: Plan, key: Key, shuffle: bool) -> dict[str, Any]:
+def _also(asked: Plan, key: Key, shuffle: bool, identifier: str | None) -> dict[str, Any]:
     """Return what the sidecar says of the promise beyond the plan's laws, as fields of `Privacy`."""
     found: dict[str, Any] = {"shuffled": shuffle}
     if asked.person is not None:
         found |= {"person": asked.person, "rows": asked.rows_per_person}
-    return found | ({"key": key.mark} if key.origin == "key-file" else {})
+    return found | ({"key": key.mark, "id": identifier} if key.origin == "key-file" else {})
 
 
 def _sidecars(

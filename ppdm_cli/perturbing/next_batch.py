@@ -17,7 +17,7 @@ from msgspec import UNSET
 from ppdm_cli.channels import SUBSTITUTION
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import CALENDAR, is_dated, starts
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted, word
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.publishing import few
@@ -59,6 +59,17 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bo
             "add its --key-file and --id, or publish without --like",
         )
     return asked
+
+
+def check_identifier(earlier: Sidecar, identifier: str | None) -> None:
+    """Check that records are known by the earlier release's column: another would give second answers."""
+    before = earlier.privacy.id if earlier.privacy is not UNSET else UNSET
+    if identifier is not None and before not in (UNSET, identifier):
+        raise RefusedError(
+            f"the earlier release knows records by {quoted(before)}: under {quoted(identifier)} people in both "
+            "would get second answers, at its epsilon again",
+            f"use --id {word(str(before))}, or publish without --like",
+        )
 
 
 def copies_of(sidecar: Sidecar) -> int:

@@ -21,7 +21,7 @@ from ppdm_cli.grouping import Grouped, like_release
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.bin_count import number_of_records, sized
 from ppdm_cli.perturbing.domain_from_data import declared_type
-from ppdm_cli.perturbing.next_batch import carried, copies_of, like
+from ppdm_cli.perturbing.next_batch import carried, check_identifier, copies_of, like
 from ppdm_cli.perturbing.persons import Published
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.profile import profile
@@ -111,6 +111,7 @@ def check(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | 
     if earlier is None:
         check_columns(table.schema, asked, identifier)
     else:
+        check_identifier(earlier, identifier)
         like(earlier, table.schema, asked)
 
 
