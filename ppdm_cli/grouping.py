@@ -104,7 +104,7 @@ class Mapped:
             raise RowTrouble(
                 int(np.flatnonzero(missing.to_numpy(zero_copy_only=False))[0]),
                 f"the column {quoted(self.name)} has a value there that its file of groups does not have",
-                "add it to the file, or say other=true to have a group for all others",
+                "add it to the file, or use other=true to have a group for all others",
             )
         return pc.if_else(missing, OTHER, found)
 

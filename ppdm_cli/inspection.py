@@ -325,8 +325,8 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
     ]
     if sizes[-1] > 1:
         lines[0] += (
-            " The limit for a single value is the same: anyone who knows or guesses another value of the "
-            "record may reach it."
+            " The limit for a single value is the same, because a reader who knows or guesses another value of "
+            "the record may become that sure."
         )
     if len(rounds := in_rounds(sidecar.dealt)) > 1:
         total = sum(d.weight for d in sidecar.dealt)

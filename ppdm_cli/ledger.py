@@ -104,7 +104,7 @@ class Entering:
             )
         people = None if people is None else people.strip()
         if people is not None and not 0 < len(people) <= NAME:
-            raise UsageError(f"the name of the people has 1 to {NAME} characters", "say --people NAME")
+            raise UsageError(f"the name of the people has 1 to {NAME} characters", "add --people NAME")
         self._path, self._people = None if path is None else Path(path), people or ""
         self.account: Account | None = None
         """What the ledger says with this release; None without a ledger."""

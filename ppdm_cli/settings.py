@@ -53,7 +53,7 @@ def truth(value: Any) -> bool:
         return value
     known = {"true": True, "yes": True, "false": False, "no": False}
     if str(value).lower() not in known:
-        raise UsageError(f"{quoted(value)} is neither true nor false", "say nulls=true or nulls=false")
+        raise UsageError(f"{quoted(value)} is neither true nor false", "use nulls=true or nulls=false")
     return known[str(value).lower()]
 
 

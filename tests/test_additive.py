@@ -96,7 +96,7 @@ def test_products_along_an_axis_are_those_of_the_matrix(matrix: Additive, seed: 
 def test_no_unbiased_estimate_where_it_says_nothing() -> None:
     wide = even(20, "normal", 0.25)
     assert not wide.invertible and even(20, "uniform", 0.25).invertible
-    with pytest.raises(RefusedError, match=r"condition number is \d.*e\+\d+; say --estimator ml"):
+    with pytest.raises(RefusedError, match=r"condition number is \d.*e\+\d+; use --estimator ml"):
         wide.solve(np.ones(wide.outputs))
     unknown = intervals(np.ones(wide.outputs), [wide])
     assert unknown.low.shape == (20,) and all(np.isnan(unknown.std_error))

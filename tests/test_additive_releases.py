@@ -103,7 +103,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
         ({"matrix": "gamma-diagonal"}, UsageError, "no matrix to choose"),
         ({"attributes": PLAN | {"age": {"gamma": 5}}}, UsageError, "no gamma, rho or epsilon"),
         ({"attributes": PLAN | {"age": {"half_width": 0}}}, UsageError, "no matrix to choose"),
-        ({"noise": None}, UsageError, "say noise='uniform' or noise='normal'"),
+        ({"noise": None}, UsageError, "add noise='uniform' or noise='normal'"),
         ({"noise": "cauchy"}, UsageError, "the law of the noise is missing or unknown"),
         ({"sd": None}, UsageError, "no standard deviation is given for 'age'"),
         ({"sd": "0"}, UsageError, "'0' is not a standard deviation"),
@@ -112,7 +112,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
         ({"sd": "wide"}, UsageError, "is not a standard deviation"),
         ({"sd": 1e9}, UsageError, "'age': the standard deviation is below a millionth or above a million"),
         ({"scheme": "multiplicative"}, UsageError, "unknown scheme"),
-        ({"scheme": None, "gamma": 9}, UsageError, "say scheme='additive'"),
+        ({"scheme": None, "gamma": 9}, UsageError, "add scheme='additive'"),
         ({"keep": []}, RefusedError, "'group' is of type string: noise is added to"),
         (
             {"attributes": PLAN | {"age": {"domain": [0, 100], "nulls": True}}},
@@ -235,7 +235,7 @@ def test_estimates_come_near_and_have_no_intervals_where_there_are_none(release:
     assert done.remarks[0].startswith("No intervals where age, visits takes part")
     known = done.frame.filter(pl.col("low").is_not_null())["attribute"].unique().to_list()
     assert known == ["children"]
-    with pytest.raises(RefusedError, match="say estimator='ml'"):
+    with pytest.raises(RefusedError, match="use estimator='ml'"):
         estimate(release.frame, sidecar=release.sidecar, estimator="simplex")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster import MISSING
 from tests.conftest import Run, people
 
-FOR_SPARK = "--master and --conf are for Spark; say --engine spark too"
+FOR_SPARK = "--master and --conf are for Spark; add --engine spark"
 QUICK = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 LINE = ["perturb", "p.parquet", "-o", "release", "--gamma", "9", "--engine", "spark"]
 

@@ -105,8 +105,8 @@ def test_without_a_class_it_is_global_and_by_class_is_refused(tmp_path: Path, pp
     assert b"reconstructed globally" in ppdm("reconstruct", "r.parquet", "-o", "u.csv").stderr
     before = listing(tmp_path)
     for args, said in (
-        (("--method", "by-class"), "the sidecar names no class; say --method global"),
-        (("--method", "joint"), "the sidecar names no class; say --method global"),
+        (("--method", "by-class"), "the sidecar names no class; use --method global"),
+        (("--method", "joint"), "the sidecar names no class; use --method global"),
         (("--estimator", "inverse"), "--estimator"),
     ):
         done = ppdm("reconstruct", "r.parquet", "-o", "new.csv", *args, code=2)

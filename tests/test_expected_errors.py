@@ -128,7 +128,7 @@ def test_nothing_to_be_learnt_is_said_and_refused_by_strict(case: str, tmp_path:
         data, asked["attributes"] = data.with_columns(x0=(pl.col("x0") % 2).cast(pl.String)), {}
     released = perturb(data, out, **asked, force=True)
     assert released.unlearnable and min(released.errors[n] for n in released.unlearnable) > 1
-    with pytest.raises(RefusedError, match="nothing can be learnt of 'x"):
+    with pytest.raises(RefusedError, match="nothing can be learnt about 'x"):
         perturb(data, tmp_path / "s.parquet", **asked, strict=True)
     assert not (tmp_path / "s.parquet").exists()
 
@@ -181,8 +181,8 @@ def test_the_report_has_errors_and_warnings(tmp_path: Path, ppdm: Run) -> None:
     base = ("perturb", "t.parquet", "-o", "r.parquet", "--force", "--keep", "id", "--shuffle")
     few = (*base, "--record-epsilon", "0.5")
     said = " ".join(ppdm(*few).stderr.decode().split())
-    assert " error " in said and "Nothing can be learnt of x0, x1, x2, cost" in said
-    assert "Warning: id looks like an identifier, and is published unchanged. Leave it out: --drop id." in said
+    assert " error " in said and "Nothing can be learnt about x0, x1, x2, cost" in said
+    assert "Warning: published unchanged, though likely to be an identifier: id. Add --drop id." in said
     assert "Warning: nearly all values of cost are in one bin. Use `ppdm plan FILE -o plan.toml`" in said
     told = json.loads(ppdm(*few, "--json").stdout)
     assert told["errors"]["x0"] > 1 and told["unlearnable"] == ["x0", "x1", "x2", "cost"]

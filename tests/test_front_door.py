@@ -297,7 +297,7 @@ def unspoken(room: str, text: str) -> list[str]:
 def test_every_option_that_an_error_names_is_an_argument() -> None:
     found = list(messages())
     assert len(found) > 80 and not {text: left for room, text in found if (left := unspoken(room, text))}
-    assert unspoken("trees", "say --cut 5") == ["cut"], "the test of the test"
+    assert unspoken("trees", "add --cut 5") == ["cut"], "the test of the test"
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_every_option_that_an_error_names_is_an_argument() -> None:
         ("as --domain 'x y=1:10', of", "as attributes={'x y': {'domain': '1:10'}}, of"),
         ("such as --type 'x y=string', or", "such as csv=CsvOptions(types={'x y': 'string'}), or"),
         ("--drop 'x y', or", "drop='x y', or"),
-        ("say --shuffle, or --keep-order if", "say shuffle=True, or keep_order=True if"),
+        ("add --shuffle, or --keep-order if", "add shuffle=True, or keep_order=True if"),
         ("--no-prune is for data", "prune=False is for data"),
         ("mend it, or --drop it", "mend it, or drop it with drop="),
         ("such as --key-file release.key --id patient", "such as key_file='release.key' id='patient'"),

@@ -126,7 +126,7 @@ def errors() -> list[Any]:
 
 def one_of(kind: Any) -> Exception:
     """Return an exception of a class, with as many texts as it takes."""
-    return cast(Exception, kind(*["age is outside", "say --clip", "more"][: len(signature(kind).parameters)]))
+    return cast(Exception, kind(*["age is outside", "add --clip", "more"][: len(signature(kind).parameters)]))
 
 
 def refused(number: int) -> None:

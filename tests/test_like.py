@@ -323,8 +323,8 @@ def test_what_is_merged_is_counted() -> None:
 
 HINTS: list[tuple[str, dict[str, Any], Any, str, dict[str, Any] | None]] = [
     ("age", {"domain": "0:99"}, 200, "add clip=True to move them to its nearest bin", {"clip": True}),
-    ("age", {"domain": "0:99"}, None, "fill or remove them, or publish by a new plan", None),
-    ("ward", {"domain": "a1|a2|b1|c1"}, "new", "fix the data, or publish by a new plan", None),
+    ("age", {"domain": "0:99"}, None, "fill or remove them, or use a new plan", None),
+    ("ward", {"domain": "a1|a2|b1|c1"}, "new", "fix the data, or use a new plan", None),
     ("ward", {"domain": "a1|a2|b1|c1"}, None, "fill or remove them", None),
     ("ward", {"domain": "a1|a2|b1|c1", "nulls": True}, "new", "clip=True to move them to null", {"clip": True}),
     ("pay", {"domain": [0, 1000]}, float("inf"), "add clip=True", None),

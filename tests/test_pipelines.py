@@ -104,7 +104,7 @@ def test_every_result_goes_to_another_process_and_back(results: list[Any]) -> No
 
 def test_the_door_raises_what_the_room_raised() -> None:
     def refused(names: Sequence[str] = ()) -> None:  # type: ignore[name-defined]  # noqa: F821
-        raise RefusedError("no", "say --force")
+        raise RefusedError("no", "add --force")
 
-    with pytest.raises(RefusedError, match="refused: no; say force=True"):
+    with pytest.raises(RefusedError, match="refused: no; add force=True"):
         front(refused)()

@@ -204,7 +204,7 @@ def read_law(value: Any) -> Noise:
     """Read the name of the noise's law."""
     if value not in get_args(Noise):
         raise UsageError(
-            "the law of the noise is missing or unknown", f"say --noise {' or --noise '.join(get_args(Noise))}"
+            "the law of the noise is missing or unknown", f"add --noise {' or --noise '.join(get_args(Noise))}"
         )
     law: Noise = value
     return law
@@ -278,7 +278,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         if request.options.get("sd") is None:
             raise UsageError(
                 f"no standard deviation is given for {quoted(name)}; there is no default",
-                "say --sd 25% for a share of each domain's width, or --sd 2.5 in the columns' units",
+                "use --sd 25% for a share of each domain's width, or --sd 2.5 in the columns' units",
             )
 
     @classmethod

@@ -70,7 +70,7 @@ def continued(domain: Domain, count: int) -> Beyond:
     except (ValueError, OverflowError):
         raise RefusedError(
             f"a band publishes values beyond the domain, and the type {domain.kind} has none",
-            "say matrix=gamma-diagonal for it",
+            "use matrix=gamma-diagonal for it",
         ) from None
     return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))
 

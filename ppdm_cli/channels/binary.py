@@ -50,7 +50,7 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
         if domain.size != 2:
             raise RefusedError(
                 f"a binary matrix is for two values, this domain has {domain.size}",
-                "say matrix=symmetric or matrix=gamma-diagonal",
+                "use matrix=symmetric or matrix=gamma-diagonal",
             )
         p, q = (Decimal(repr(f)) for f in self.flips)
         columns, scale = whole_numbers([[1 - p, p], [q, 1 - q]])

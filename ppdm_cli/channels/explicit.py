@@ -114,7 +114,7 @@ class Explicit(Written, Matrix):
             raise RefusedError(
                 "the matrix blurs so much that the unbiased estimate says nothing: its condition number is "
                 f"{self.condition_number:.2g}",
-                "say --estimator ml",
+                "use --estimator ml",
             )
         return left_inverse(self.entries)
 

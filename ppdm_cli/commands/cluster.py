@@ -29,7 +29,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
             with _on_cluster(master, conf):
                 return function(*args, **settings)
         if master is not None or conf:
-            raise UsageError("--master and --conf are for Spark", "say --engine spark too")
+            raise UsageError("--master and --conf are for Spark", "add --engine spark")
         return function(*args, **settings)
 
     wrapped: Callable[..., Any] = command

@@ -98,11 +98,11 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--attributes",
     metavar="LIST",
-    help="Its attributes: 9x16 for nine of 16 values; 6x16,2x9n where two of 9 values have no order.",
+    help="The record's attributes: 9x16 for nine of 16 values; 6x16,2x9n where two of 9 values have no order.",
 )
 @options.file_option(
     "--plan",
-    help="Its attributes, as a plan declares them; with --attributes, their sizes where it does not.",
+    help="The record's attributes, from a plan. Add --attributes if the plan leaves sizes open.",
 )
 @click.option(
     "--class-in-budget", is_flag=True, help="With --attributes: a class of two labels is perturbed too."
@@ -208,7 +208,7 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[
     if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):
         raise UsageError(
             "designs for a record go by its budget, the number of records and its attributes",
-            "say --record-epsilon 4 --records 100000 --attributes 9x16, and leave out the rest",
+            "use --record-epsilon 4 --records 100000 --attributes 9x16, and leave out the rest",
         )
     return asked | {"records": settings["records"]}
 

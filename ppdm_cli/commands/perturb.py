@@ -124,8 +124,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @file_option(
     "--like",
     metavar="RELEASE",
-    help="Publish the next batch with all that protected an earlier release. A --plan or options beside it may "
-    "add protection; what contradicts that release is refused.",
+    help="Publish the next batch with every protection of an earlier release. A --plan or other options may "
+    "add protection. Anything that contradicts that release is refused.",
 )
 @click.option(
     "--representative",
@@ -194,8 +194,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--strict",
     is_flag=True,
-    help="Refuse attributes of which nothing can be learnt, as the standard error of a count exceeds the mean "
-    "count, and those of which over 95% of the values stay as they are.",
+    help="Refuse attributes whose counts can't be estimated (a standard error above the mean count), and "
+    "attributes with over 95% of their values unchanged.",
 )
 @click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (uses temporary files).")
 @click.option(
@@ -208,8 +208,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     metavar="k",
     help="Publish k independent answers for each value, in files OUTPUT.1 ... OUTPUT.k with rows in one order. "
     "Each costs its gamma, gamma^k in all; a --record-epsilon is for all of them together. One release at "
-    "gamma^k tells a miner more (two copies at gamma 3 have over three times the squared error of one at "
-    "gamma 9): copies serve releases that happen anyway.",
+    "gamma^k is more useful to a miner (two copies at gamma 3 have over three times the squared error of one "
+    "at gamma 9).",
 )
 @file_option(
     "--key-file",
@@ -318,8 +318,8 @@ def _done(release: Any) -> list[str]:
     found = [f"Dropped: {some(release.dropped)}."] * bool(release.dropped)
     if release.left_out:
         found.append(
-            f"Left out: {release.left_out} records of persons who have more than --rows-per-person; persons "
-            "with many count less than in the original."
+            f"Left out: {release.left_out:,} records, because their persons have more than --rows-per-person. "
+            "Persons with many records count less than in the original."
         )
     for shares, what in (
         (release.clipped, "Values outside the domain were moved to its nearest bin, or to null"),

@@ -1,4 +1,4 @@
-"""`ppdm plan`: look at a table, say what troubles it, and write a plan for `ppdm perturb`."""
+"""`ppdm plan`: look at a table, list its problems, and write a plan for `ppdm perturb`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 @force_option
 @json_option
 def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
-    """Look at DATA, list all its troubles at once, and write a plan that ppdm perturb runs.
+    """Look at DATA, list all its problems at once, and write a plan that ppdm perturb runs.
 
     Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading
     zeros), identifiers and free text, columns whose values repeat as persons' do, outliers, rare
-    values, columns that give each other away, an order of rows that tells, and what gamma leaves to be
-    learnt of each column. Nothing is published. The plan has names of columns and choices out of fixed
+    values, columns that give each other away, an order of rows that reveals values, and the error of each
+    column at several gammas. Nothing is published. The plan has names of columns and choices out of fixed
     lists, no value and no count; what only its owner can know is a question mark in it. The figures
     that are shown are private: they were counted from the data. Without DATA, the plan is of the
     columns that --type declares.
     """
+    from rich.text import Text
+
     from ppdm_cli.commands import show
+    from ppdm_cli.errors import one_line, word
     from ppdm_cli.proposing import plan
     from ppdm_cli.sidecar import display_json
 
@@ -80,10 +83,12 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
     show.say(out, done.sentences)
     if done.attributes:
         budget = f"--record-epsilon {settings['record_epsilon'] or 4:g} --records {done.records}"
-        asked = f"ppdm entropy {budget} --plan {output} --attributes {done.attributes}"
-        show.say(out, [f"To compare budgets for a whole record: {asked}"])
-    left = f"answer {', '.join(done.questions)}" if done.questions else "nothing is open in it"
-    show.say(out, [f"The plan is in {output}: {left}, then ppdm perturb --plan."])
+        asked = f"ppdm entropy {budget} --plan {word(str(output))} --attributes {done.attributes}"
+        show.say(out, ["To compare budgets for a whole record:"])
+        out.print(Text(one_line(asked)), soft_wrap=True)  # whole, so that it can be pasted
+    answer = f" Answer {', '.join(done.questions)} in it." if done.questions else ""
+    show.say(out, [f"The plan is in {output}.{answer} Next:"])
+    out.print(Text(one_line(f"ppdm perturb DATA -o RELEASE --plan {word(str(output))}")), soft_wrap=True)
 
 
 def _about(column: dict[str, Any]) -> str:

@@ -21,8 +21,8 @@ _GUESSES = (
     "belief %", "bound",
 )  # fmt: skip
 _UNPROMISED = {
-    "seeded": "The coins came from a seed, so nothing is promised: anyone who guesses it needs none of these "
-    "attacks. The limits hold only if nobody does.",
+    "seeded": "Nothing is promised, because the coins came from a seed: anyone who guesses the seed needs none "
+    "of these attacks. The limits hold only while nobody guesses it.",
     "unknown": "Nobody knows the coins of this release, so nothing is promised. The limits hold only if it was "
     "perturbed as the sidecar says.",
 }

@@ -48,7 +48,7 @@ class Folder(Output):
                 return
             if not self._force:
                 raise UsageError(
-                    f"the output {quoted(self._named)} exists", "name another, or say --force"
+                    f"the output {quoted(self._named)} exists", "name another, or add --force"
                 )
             there = self._system.listStatus(self._path)
             if self._system.getFileStatus(self._path).isFile() or not all(

@@ -85,9 +85,9 @@ def against_truth(tables: Sequence[Estimated], population: bool) -> list[str]:
     rows = [(t, truth) for t, truth in rows if not t.interval.missing and all(c.noise is None for c in t.group)]
     plain = [(t, truth) for t, truth in rows if t.records is None and t.observed.shape == truth.shape]
     if not population and sum(_nearness(t, truth) for t, truth in plain) < log(RARELY):
-        return ["The true counts are too near to the estimates for chance: they may be a reconstruction's."]
+        return ["The true counts fit the estimates better than chance allows: they may be a reconstruction's."]
     far = [t.name for t, truth in rows if t.interval.far_from(truth)]
-    return [f"The true counts of {some(far)} do not fit: they may be those of another table."] * bool(far)
+    return [f"The true counts of {some(far)} don't fit the release: they may be another table's."] * bool(far)
 
 
 def _nearness(table: Estimated, truth: np.ndarray) -> float:

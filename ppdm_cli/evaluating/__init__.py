@@ -136,7 +136,7 @@ def designs(
     if (error is None) == (accuracy is None) or any(s is not None for s in strange):
         raise UsageError(
             "a design reaches either an error or a measured accuracy",
-            "say --error with --records, --bins and --gamma-max, or --accuracy with --at-least, --gamma and "
+            "use --error with --records, --bins and --gamma-max, or --accuracy with --at-least, --gamma and "
             "--gamma-max",
         )
     if error is None:
@@ -144,7 +144,7 @@ def designs(
         wanted = gammas if gamma is None else [float(_decimal(g)) for g in _several(gamma)]
         return Entropy(best(measured(accuracy), wanted, at_least, gamma_max), None)
     if records is None:
-        raise UsageError("an error depends on the number of records", "say --records n")
+        raise UsageError("an error depends on the number of records", "add --records n")
     sizes = BINS if bins is None else [int(n) for n in _several(bins)]
     return Entropy(reaching(error, records, sizes, gamma_max, rho1), None)
 

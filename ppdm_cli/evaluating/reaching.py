@@ -79,7 +79,7 @@ def measured(data: Any) -> list[dict[str, Any]]:
         or frame.null_count().sum_horizontal().item()
         or not frame["N"].is_between(2, 1e6).all()
     ):
-        raise DataError("the table has no runs, or a gamma, N or accuracy that is no number", "fix it")
+        raise DataError("the table has no runs, or a gamma, N or accuracy that isn't a number", "fix it")
     means = (
         frame.group_by("gamma", pl.col("N").cast(pl.Int64))
         .agg(pl.col("accuracy").mean().round(DIGITS))

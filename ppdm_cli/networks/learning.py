@@ -80,7 +80,7 @@ def _check(name: str, family: Sequence[Channel], way: Way) -> None:
     if blind and way.estimator == "inverse":
         raise RefusedError(
             f"the matrix of {quoted(blind[0])} is as good as singular: its inverse says nothing",
-            "say --estimator em, which gives no standard errors there",
+            "use --estimator em, which gives no standard errors there",
         )
 
 

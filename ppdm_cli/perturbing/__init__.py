@@ -217,7 +217,7 @@ def _sidecars(
 ) -> list[Sidecar]:
     """Return the sidecar of each copy, of a table of which so many rows are left out."""
     if plan.several and copies > 1:
-        raise UsageError("copies of a release with several recipes are not made", "say --publish all")
+        raise UsageError("copies of a release with several recipes are not made", "use --publish all")
     group, rows = release_id(key, plan), None if table.rows is None else table.rows - left
     made = []
     for number in range(1, copies + 1):
@@ -334,7 +334,7 @@ def _original(
     if not by_identifier and not has_numbers(table):
         raise UsageError(
             "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
-            "say --key-file and --id and --shuffle, or write it as Parquet and give that",
+            "add --key-file and --id and --shuffle, or write it as Parquet and give that",
         )
     digest = getattr(table, "digest", None)  # of rows that are computed anew in each pass
     if digest is not None:

@@ -146,7 +146,8 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
     """Refuse attributes of which nothing can be learnt, or that are hardly perturbed (--strict)."""
     if useless := unlearnable(errors):
         raise RefusedError(
-            f"nothing can be learnt of {listed(useless)}: the standard error of a count exceeds the mean count",
+            f"nothing can be learnt about {listed(useless)}: the standard error of a count exceeds the mean "
+            "count",
             f"{WAY_OUT}; or leave out --strict",
         )
     if unchanged:

@@ -66,7 +66,7 @@ class KeyFile:
             raise RefusedError(
                 f"the key file {quoted(path)} was used with another design: another choice of recipes would "
                 "show other attributes of the same people",
-                "take the earlier release's with --like, or another key file, which costs its epsilon again",
+                "add --like with the earlier release, or use another key file, which spends epsilon again",
             )
         there = path.exists()
         if there and self.design == design:

@@ -55,7 +55,7 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bo
     if before.key not in (UNSET, key.mark) and key.origin != "seeded":
         raise RefusedError(
             "the earlier release has another key: people in both would get second answers, "
-            "at its epsilon again",
+            "which spends its epsilon again",
             "add its --key-file and --id, or publish without --like",
         )
     return asked
@@ -201,7 +201,7 @@ def _check_has_gamma(asked: Plan) -> None:
     if not (for_all or any(own)) and asked.scheme == SUBSTITUTION:
         raise UsageError(
             "a matrix, or what a record publishes, is asked for without a gamma or a budget, beside --like",
-            "remove it, and the earlier release's is taken",
+            "remove it to use the earlier release's",
         )
 
 

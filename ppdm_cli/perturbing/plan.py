@@ -114,7 +114,7 @@ class Plan(Settings):
                 if any(o in KINDS[kind].shared_options for o in strange):
                     raise UsageError(
                         f"{' and '.join(KINDS[kind].shared_options)} go with {kind} noise only",
-                        f"say --scheme {kind}, or leave them out",
+                        f"add --scheme {kind}, or leave them out",
                     )
             return
         spec = KINDS[self.scheme]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, listed, quoted, unknown
+from ppdm_cli.errors import UsageError, listed, quoted, unknown, word
 from ppdm_cli.files import content
 from ppdm_cli.grouping import Groups, read_mapping
 from ppdm_cli.perturbing.attribute_plan import FROM_DATA
@@ -47,7 +47,7 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
     except UnicodeError:
         raise UsageError(f"{what}{quoted(path)} is not in UTF-8", "convert it") from None
     except RecursionError:
-        raise UsageError(f"{what}{quoted(path)} is nested too deep", "write it flatter") from None
+        raise UsageError(f"{what}{quoted(path)} is nested too deep", "use fewer levels") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(
@@ -126,9 +126,17 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
 
 
 _EXAMPLES = {
-    "gamma": ", or by an option such as --gamma 9",
+    "gamma": ", or by an option such as --record-epsilon 4",
     "person": ", or by an option: --person COLUMN, or '' for none",
 }
+
+
+def _example(question: str) -> str:
+    """Return the option that answers a question."""
+    name = question.removeprefix("attributes.").removesuffix(".domain")
+    if question == f"attributes.{name}.domain":
+        return f", or by an option: --drop {word(name)}"
+    return _EXAMPLES.get(question, "")
 
 
 def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,7 +150,7 @@ def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
     if left:
         raise UsageError(
             f"the plan leaves open {listed(left)}",
-            f"answer its question marks from what is publicly known{_EXAMPLES.get(left[0], '')}",
+            f"answer its question marks from public knowledge{_example(left[0])}",
         )
     found = without_questions(plan)
     found |= {k: over[k] for k in plan if k not in found and k in over and k not in _PRIVACY}

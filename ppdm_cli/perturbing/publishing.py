@@ -60,7 +60,7 @@ def check_publishing(plan: Plan) -> None:
     if plan.publish not in (None, "all") and not (plan.record_epsilon is not None and _is_plain(plan)):
         raise UsageError(
             "a few attributes of a record are published by a budget for the whole record and by nothing else",
-            "say --record-epsilon 4 beside --publish, and leave out gamma, matrix, scheme and together",
+            "add --record-epsilon 4 beside --publish, and leave out gamma, matrix, scheme and together",
         )
     if plan.class_in_budget and (plan.class_ is None or plan.class_ in plan.keep):
         raise UsageError(
@@ -73,17 +73,17 @@ def check_publishing(plan: Plan) -> None:
         if plan.publish == "all":
             raise UsageError(
                 "rounds find the few attributes that are published, and --publish all publishes all of them",
-                "leave out --rounds, or say --publish auto",
+                "leave out --rounds, or use --publish auto",
             )
         if few(plan) is None or plan.class_ is None:
             raise UsageError(
                 "rounds find the few attributes that tell most of a class, under a budget for the record",
-                "say --record-epsilon 4 and --class beside --rounds, or leave it out",
+                "add --record-epsilon 4 and --class beside --rounds, or leave it out",
             )
     if plan.rounds is None and any(w.unite for w in plan.attributes.values()):
         raise UsageError(
             "bins are united by what earlier rounds have published, and there are no rounds",
-            "say --rounds 3 too, or leave out unite",
+            "add --rounds 3, or leave out unite",
         )
     if plan.rows_per_person is not None and not 1 <= plan.rows_per_person <= MOST_ROWS:
         raise UsageError(
@@ -142,7 +142,7 @@ class Publisher:
         if not 1 <= number <= len(names):
             raise UsageError(
                 f"a record cannot publish {number} of {len(names)} attributes",
-                f"say --publish 1 to {len(names)}, or auto",
+                f"use --publish 1 to {len(names)}, or auto",
             )
         if comb(len(names), number) > MOST_RECIPES:
             raise RefusedError(

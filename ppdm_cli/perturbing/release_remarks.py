@@ -16,8 +16,8 @@ def remarks(release: Release) -> list[str]:
     found = []
     if release.unlearnable:
         found.append(
-            f"Nothing can be learnt of {', '.join(release.unlearnable)}: the standard error of a value's count "
-            f"exceeds the mean count. For each, {WAY_OUT}."
+            f"Nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a value's "
+            f"count exceeds the mean count. For each, {WAY_OUT}."
         )
     if release.in_ranges:
         found.append(
@@ -32,14 +32,14 @@ def remarks(release: Release) -> list[str]:
     if release.identifying:
         drops = " ".join(f"--drop {word(n)}" for n in release.identifying)
         found.append(
-            f"Warning: {', '.join(release.identifying)} looks like an identifier, and is published unchanged. "
-            f"Leave it out: {drops}."
+            "Warning: published unchanged, though likely to be an identifier: "
+            f"{', '.join(release.identifying)}. Add {drops}."
         )
     if release.typed:
         kinds = " ".join(f"--type {word(n, f'={release.sidecar.by_name[n].dtype}')}" for n in release.typed)
         found.append(
-            f"The domain of {', '.join(release.typed)} is declared, and the cells decide its type, which is "
-            f"published too. Use {kinds} to declare it."
+            f"The domain of {', '.join(release.typed)} is declared without a type, so private cells decide the "
+            f"type that is published. Add {kinds}."
         )
     if release.crowded:
         found.append(

@@ -79,7 +79,7 @@ class Review:
             raise RefusedError(
                 f"the order of the rows gives away {listed(self.telling)}: records next to each other, or "
                 "some rows apart, are too much alike, or too little",
-                "say --shuffle, or --keep-order if it must stay",
+                "add --shuffle, or --keep-order if it must stay",
             )
         if self.table.rows is not None and self.checks.rows != self.table.rows - self.left_out:
             raise changed(self.table.name)
@@ -123,7 +123,7 @@ class Review:
     def _way_out(self, name: str, null: bool) -> str:
         """Return what lets a value that is outside a domain be published."""
         attribute = next(a for a in self.plan.attributes if a.name == name)
-        new = f"publish by a new plan instead of --like, with {{}} for {quoted(name)}"
+        new = f"use a new plan instead of --like, with {{}} for {quoted(name)}"
         if null:
             own = self.plan.through[name].no_nulls
             return f"fill or remove them, or {new.format('nulls = true')}" if self.like else own
@@ -154,7 +154,7 @@ class Review:
         """Refuse a column of which the ends of its domain would hold the most, unless that is asked for."""
         far = [n for n, share in self._shares(self.checks.moved).items() if share > MOST_MOVED]
         if far and not self.clip:
-            plan = "publish by a new plan with a wider domain" if self.like else "widen it"
+            plan = "use a new plan with a wider domain" if self.like else "widen it"
             raise RefusedError(
                 f"more than half of the values of {listed(far)} are outside the domain and would be moved "
                 "into it",

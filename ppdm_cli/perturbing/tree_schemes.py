@@ -59,7 +59,7 @@ class NoisePlan:
             k: v for k, v in settings.items() if v is not None and v is not False and v not in ((), {}, [])
         }
         if not named(given.get("scheme")):
-            raise UsageError("a tree goes with noise that keeps it", "say --scheme class-random, or no --tree")
+            raise UsageError("a tree goes with noise that keeps it", "use --scheme class-random, or no --tree")
         schemes = tuple(_parts(given.pop("scheme")))
         if (
             len(set(schemes)) < len(schemes)
@@ -73,7 +73,7 @@ class NoisePlan:
         if tree is None:
             raise UsageError(
                 f"{schemes[0]} noise keeps a tree, and none is named",
-                "train it on this very table (ppdm train-tree), and say --tree tree.json",
+                "train it on this very table (ppdm train-tree), and add --tree tree.json",
             )
         tree, own = as_tree(tree), {k: given.pop(k) for k in [*_CHOICES, "sd_percent"] if k in given}
         if own and INNOCENT not in schemes:

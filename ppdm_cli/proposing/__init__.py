@@ -302,20 +302,20 @@ def _sentences(
     repeating = [a for a in found if a.repeats]
     for one in repeating:
         lines.append(
-            f"{one.name} repeats: {one.repeats:.3g} records for each on average. Gamma is for a record: say in "
-            "the plan whose the records are, if they are persons'."
+            f"{one.name} repeats: {one.repeats:.3g} records for each value on average. Gamma protects one "
+            f"record. If {one.name} identifies persons, answer person in the plan with {quoted(one.name)}."
         )
     skewed = [a.name for a in found if a.full is not None and "domain" in a.settings]
     if skewed:
         lines.append(
-            f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}: say a domain."
+            f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}: declare a domain."
         )
     if order:
-        lines.append(f"The order of the rows tells of {listed(order)}: the plan shuffles them.")
+        lines.append(f"The order of the rows reveals {listed(order)}, so the plan shuffles them.")
     if pairs:
         shown = "; ".join(f"{quoted(a)} gives away {quoted(b)}" for a, b in pairs[:12])
         more = f", and {len(pairs) - 12} pairs more" if len(pairs) > 12 else ""
-        lines.append(f"Columns that determine others, so that keeping one tells the other: {shown}{more}.")
+        lines.append(f"Columns that determine others, so that keeping one reveals the other: {shown}{more}.")
     return lines + [_promise(row, records) for row in budgets]
 
 
@@ -330,5 +330,5 @@ def _promise(row: Mapping[str, Any], records: int) -> str:
             f". Each record publishes {row['publish']} of its {counted(len(row['errors']), 'attribute')}: for "
             f"one attribute, {records:,} records are worth at most {row['clean_single']:,.0f} unperturbed ones"
         )
-    useless = f"; nothing can be learnt of {listed(row['unlearnable'])}" if row["unlearnable"] else ""
+    useless = f"; nothing can be learnt about {listed(row['unlearnable'])}" if row["unlearnable"] else ""
     return f"At {at}: {limit(row['record_becomes'], PRIOR, 'the whole record')}{alone}{spent}{useless}."

@@ -118,7 +118,7 @@ def _judge(
 def left_open(one: Advice) -> None:
     """Make a column a question of which nearly all cells are numbers or dates, and some are not."""
     one.drop, one.settings, one.N = "", {"domain": "?"}, None
-    one.asked = 'not only numbers or dates: ppdm plan --null NAMES what means no value; or drop it, or "data"'
+    one.asked = 'not only numbers or dates: add --null TEXT to ppdm plan if TEXT means no value; or drop it'
 
 
 def _identifies(name: str, kind: pa.DataType, look: Look, column: pa.Array) -> bool:

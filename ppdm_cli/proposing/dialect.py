@@ -97,8 +97,8 @@ def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) 
     doubts = []
     if best and best < SURE * second:
         doubts.append("two delimiters make tables of it: look at the columns")
-    if encoding in ("cp1252", "latin-1"):
-        doubts.append(f"not UTF-8, so it was taken for {encoding}: look at the letters beyond a to z in names")
+    if encoding in ("cp1252", "latin-1") and "encoding" not in said.given:
+        doubts.append(f"not UTF-8, so it was read as {encoding}: check the accented letters, or add --encoding")
     first, *below = rows_of(text, delimiter if best else ",") or [[]]
     header = bool({*said.types} & {*first}) or not (
         any(looks_like_data(c) for c in first if c) or like_below(first, below)

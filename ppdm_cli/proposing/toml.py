@@ -13,9 +13,9 @@ from ppdm_cli.proposing.texts import Written
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WHY = {
     "prefix": 'so many characters of each code are kept; or mapping = "groups.csv", a file of value,group',
-    "other": "what is rare, and what later batches bring, is (other)",
+    "other": "rare values, and new ones in later batches, become (other)",
     "scale": "bins of the calendar: month, quarter, year or decade",
-    "nulls": "no value is a category of its own",
+    "nulls": "null is a category of its own",
     "domain": 'the interval that is publicly known to hold what matters, such as "0:5000"; the rest is clipped',
 }
 
@@ -49,23 +49,23 @@ def written_plan(
     """Return the plan; `csv` says how the file is read, `written` how its columns are, where it is a CSV."""
     lines = [
         "# A plan for ppdm perturb. It holds names of columns and choices, no value and no count of the data.",
-        f"# Answer each {text(QUESTION)} from what is publicly known; then ppdm perturb --plan takes it.",
+        f"# Answer each {text(QUESTION)} from public knowledge, then run ppdm perturb --plan.",
         "",
     ]
     if privacy:
         lines += [f"{k} = {_value(v)}" for k, v in privacy.items()]
     else:
-        lines.append(f"gamma = {text(QUESTION)}  # what each attribute gives away, above 1; or record_epsilon")
+        lines.append(f"gamma = {text(QUESTION)}  # what each attribute reveals, above 1; or record_epsilon")
     if any(a.repeats for a in found):
         lines += [
             f'person = {text(QUESTION)}  # the column that says whose a record is; or "" for none',
-            "rows_per_person = 1  # published of each person; the promise is gamma to that power",
+            "rows_per_person = 1  # the most rows of a person; the promise is gamma to that power",
         ]
     lines += [
         f"bins = {BINS}",
-        'rare = "merge"  # values of fewer than ten records go to a commoner one',
+        'rare = "merge"  # values of fewer than ten records go to a more common one',
         "clip = true  # values outside a domain go to its nearest value, or to null",
-        f"shuffle = {_value(shuffle)}  # true where the order of the rows tells of them",
+        f"shuffle = {_value(shuffle)}  # true if the order of the rows reveals values",
     ]
     dropped = [a for a in found if a.drop]
     if dropped:
@@ -80,7 +80,7 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
     if not csv:
         return []
     lines = ["", "[csv]", *(f"{k} = {_value(v)}" for k, v in csv.items())]
-    lines[-1] += "  # what is commonly written for no value, and what you named"
+    lines[-1] += "  # usual spellings of no value, and yours"
     for name, w in written.items():
         lines.append(f"types.{_key(name)} = {_value(w.type)}" + "  # digits that begin with zeros" * w.padded)
     for name, w in written.items():

@@ -144,13 +144,13 @@ def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
         return None
     if sidecar.class_ is UNSET:
         if method is not None:
-            raise UsageError("the sidecar names no class", "say --method global")
+            raise UsageError("the sidecar names no class", "use --method global")
         return None
     label = sidecar.by_name[sidecar.class_]
     if not label.has_domain:
         if method is not None:
             raise UsageError(
-                f"the sidecar lists no values of the class {quoted(label.name)}", "say --method global"
+                f"the sidecar lists no values of the class {quoted(label.name)}", "use --method global"
             )
         return None
     return sidecar.through(label.name)

@@ -144,7 +144,7 @@ def read_report(path: Path | None, sidecar: Sidecar, internal: bool) -> Report |
     if report.measured and not internal:
         raise RefusedError(
             f"the figures in {quoted(path)} were measured against the original, and tell of it",
-            "run attack without --truth for what is expected, or say --internal for a statement that nobody "
+            "run attack without --truth for what is expected, or add --internal for a statement that nobody "
             "else gets",
         )
     return report

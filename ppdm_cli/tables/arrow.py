@@ -65,7 +65,7 @@ def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _damaged(name: str) -> DataError:
     return DataError(
         f"{quoted(name)} is not readable as Arrow data: it is truncated, damaged or something else",
-        "make it again; for CSV on standard input say --from csv",
+        "make it again; for CSV on standard input add --from csv",
     )
 
 

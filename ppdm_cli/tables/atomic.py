@@ -43,7 +43,7 @@ class Target:
                 f"the output {quoted(path)} is not an ordinary file", "name a file, or - for standard output"
             )
         if path.exists() and not force:
-            raise UsageError(f"the output {quoted(path)} exists", "name another, or say --force")
+            raise UsageError(f"the output {quoted(path)} exists", "name another, or add --force")
         self._force, self._sidecar, self._whole = force, sidecar, False
         self._kept: Path | None = None
         self._file, self._temporary = _nameless(self.path, mode)

@@ -21,7 +21,7 @@ PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
 DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'"}
 """Separators other than the comma, as they are typed after --delimiter."""
 _LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")
-_NO_HEADER = "if the first line is a record already, say --no-header"
+_NO_HEADER = "if the first line is a record already, use --no-header"
 LOOKED_AT, _ROWS = 1 << 18, 400
 """Bytes, and rows, below the first line that are compared with it."""
 
@@ -50,9 +50,9 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
         for found, why in ((data, "a number, a date or the like"), (alike, "like the rows below")):
             if found:
                 raise RefusedError(
-                    f"the first line of {quoted(where)} looks like a record: column {found[0] + 1} of it is "
-                    f"{why}, and would be published as a name",
-                    "say --no-header if the file has no header, or --header if these are names",
+                    f"the first line of {quoted(where)} looks like a record: column {found[0] + 1} is "
+                    f"{why}, which would be published as a name",
+                    "use --no-header if the file has no header, or --header if these are names",
                 )
     first_of = {c: i + 1 for i, c in reversed(list(enumerate(cells)))}
     for place, cell in enumerate(cells, 1):

@@ -97,7 +97,7 @@ def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
     if class_ is not None:
         return class_
     if sidecar is None or sidecar.class_ is UNSET:
-        raise UsageError("no class is named, and no sidecar names one", "say --class COL")
+        raise UsageError("no class is named, and no sidecar names one", "add --class COL")
     return sidecar.class_
 
 
