@@ -96,7 +96,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     # settings
     f"{P} --drop patient": (
         2,
-        "there is no default; add --record-epsilon 2 for whole records (5% becomes 28% at most)",
+        "there is no default, because it is what the release gives away; use --record-epsilon 1 (",
     ),
     f"{P} --gamma 0.5 --drop patient": (4, "gamma must be above 1: a release at 1 carries no information"),
     f"{P} --gamma nine --drop patient": (2, "gamma: 'nine' is not a number"),
@@ -114,8 +114,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
         2,
         "'keeps.toml', line 2: unknown setting 'keeps' of a plan; did you mean 'keep'?",
     ),
-    f"{P} --plan bin.toml": (2, "'bin.toml', line 5: 'age': unknown setting 'bin'"),
-    f"{P} --plan table.toml": (2, "'table.toml', line 4: 'age': a domain is neither"),
+    f"{P} --plan bin.toml": (2, "'bin.toml', line 5: the column 'age': unknown setting 'bin'"),
+    f"{P} --plan table.toml": (2, "'table.toml', line 4: the column 'age': a domain is neither"),
     f"{P} --plan csv.toml": (
         2,
         "'csv.toml', line 3: unknown setting 'delimeter' of csv; did you mean 'delimiter'?",
