@@ -77,7 +77,7 @@ READS: dict[str, tuple[str, str, str]] = {
         "--report",
     ),
     "query": (
-        "query r.csv r2.csv --against c.1.csv select-count()",
+        "query r.csv r2.csv --against c.1.csv select(count())",
         "r.csv r2.csv c.1.csv r.csv.ppdm.json r2.csv.ppdm.json c.1.csv.ppdm.json",
         "-o",
     ),
