@@ -143,6 +143,29 @@ def five_hundred_answers_by_500_kept_labels(folder: Path) -> list[str]:
     return kept(folder, "select " + ", ".join(f"mean(a * {i + 2})" for i in range(500)) + " group by k", 500)
 
 
+def two_kept(question: str, values: int) -> Case:
+    """A question about two kept columns of so many values each."""
+
+    def make(folder: Path) -> list[str]:
+        own = {"role": "kept", "type": "discrete", "dtype": "int64"}
+        made = category("a", 3)
+        sidecar(folder, [made, own | {"name": "k"}, own | {"name": "l"}], None, values)
+        rows = [f"{i % 3},{i},{values - i}\n" for i in range(values)]
+        (folder / "r.csv").write_text("a,k,l\n" + "".join(rows))
+        return ["query", "r.csv", question]
+
+    return make
+
+
+CASES |= {
+    "independence of two kept columns of 600 values": two_kept("select independent(k, l)", 600),
+    "independence of two kept columns of 70 values": two_kept("select independent(k, l)", 70),
+    "independence of two kept columns of 999 values": two_kept("select independent(a, k)", 999),
+    "a mean that is the same over 999 values": two_kept("select same(mean(a), k)", 999),
+    "a quantile by 999 values": two_kept("select quantile(k, .5), mean(a) group by l", 999),
+}
+
+
 @case
 def five_hundred_answers(folder: Path) -> list[str]:
     return asked("select " + ", ".join(f"mean(a{i % 4} * {i + 2})" for i in range(500)))(folder)

@@ -43,7 +43,7 @@ from ppdm_cli.querying.functions import Compiler, Computed, possible
 from ppdm_cli.querying.moments import Moments, moments
 from ppdm_cli.querying.quantiles import Quantile
 from ppdm_cli.querying.regression import regressed
-from ppdm_cli.querying.scope import OUTCOMES, Scope, groups_over
+from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, too_large
 from ppdm_cli.querying.testing import Test
 from ppdm_cli.querying.told import corrected
 from ppdm_cli.sidecar import Sidecar
@@ -56,8 +56,6 @@ MOST_GROUPS = 1 << 10
 """Groups over what was perturbed."""
 MOST_ROWS = 1 << 16
 """Answers in all groups together."""
-MOST_NUMBERS = 1 << 25
-"""Numbers that one table's sums are weighed with, and that their covariances have."""
 ALIKE = 1.02
 """Records of several recipes whose lam differs by no more than this factor count as one kind."""
 
@@ -305,19 +303,15 @@ def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], 
     return axes, Shown(showing, tuple(kinds[i] for i in whole), places[which])
 
 
-def _too_large(what: str) -> UsageError:
-    return UsageError(f"the question needs {what}", "touch fewer columns at once, or ask for fewer groups")
-
-
 def _check_cells(axes: Sequence[Channel], atoms: Sequence[Predicate], question: Question) -> None:
     """Check the size of a table, and the number of groups over it, before either is made."""
     cells = prod(max(a.domain.size, a.published.size) for a in axes) * OUTCOMES ** len(atoms)
     if cells > MOST_CELLS:
-        raise _too_large(f"a table of {cells:,} cells, more than {MOST_CELLS:,}")
+        raise too_large(f"a table of {cells:,} cells, more than {MOST_CELLS:,}")
     known = {n: d.size for a in axes for n, d in a.each()}
     groups = prod(known.get(b.name, 1) if isinstance(b, Column) else 2 for b in question.by)
     if groups > MOST_GROUPS:
-        raise _too_large(f"{groups:,} groups, more than {MOST_GROUPS:,}")
+        raise too_large(f"{groups:,} groups, more than {MOST_GROUPS:,}")
 
 
 def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
@@ -327,12 +321,12 @@ def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
     numbers = max(s * max(p, s * tally.groups) for s, p in zip(sums, published, strict=True))
     rows = sum(tally.groups * len(a.groups) * len(a.items) for a in asked)
     if rows > MOST_ROWS:
-        raise _too_large(f"{rows:,} answers, more than {MOST_ROWS:,}")
+        raise too_large(f"{rows:,} answers, more than {MOST_ROWS:,}")
     if cells > MOST_CELLS or numbers > MOST_NUMBERS:
         what = f"{cells:,} cells, more than {MOST_CELLS:,}"
         if cells <= MOST_CELLS:
             what = f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}"
-        raise _too_large(what)
+        raise too_large(what)
     for reading in tally.readings:
         if reading.shown is not None:
             check_work([a.name for a in reading.axes], [reading.shown.kinds])

@@ -25,9 +25,12 @@ from ppdm_cli.querying.asked import (
     Predicate,
 )
 from ppdm_cli.querying.quantiles import Quantile
-from ppdm_cli.querying.scope import Scope, Value, numeric
+from ppdm_cli.querying.scope import Scope, Value, numeric, too_large
 from ppdm_cli.querying.testing import FLOOR, Test
 from ppdm_cli.querying.told import Told
+
+MOST_TESTED = 1 << 11
+"""The most counts that a test is of."""
 
 Computed = Callable[[Floats], Told]
 """What makes a number of the sums of one group."""
@@ -166,13 +169,16 @@ class Compiler:
         covariance, correlation = self._together(chosen, self._number(one), self._number(other))
         return Test(lambda sums: ([covariance(sums)], np.ones(1)), correlation)
 
-    def _codes(self, name: str) -> list[np.ndarray]:
-        """Return where a column has each of its values, null left out."""
+    def _codes(self, name: str, other: str | None = None) -> list[np.ndarray]:
+        """Return where a column has each of its values but null; they are tested beside those of another."""
         domain = self.scope.axes[name]
+        tested = domain.ordinary * (1 if other is None else self.scope.axes[other].ordinary)
+        if tested > MOST_TESTED:
+            raise too_large(f"a test of {tested:,} counts, more than {MOST_TESTED:,}")
         return [self.scope.over(name, row) for row in np.eye(domain.size, dtype=bool)[: domain.ordinary]]
 
     def _independent(self, chosen: np.ndarray, one: Column, other: Column) -> Test:
-        rows, columns = self._codes(one.name), self._codes(other.name)
+        rows, columns = self._codes(one.name, other.name), self._codes(other.name)
         places = [[self.scope.sum(chosen & r & c, ()) for c in columns] for r in rows]
 
         def compared(sums: Floats) -> tuple[list[Told], Floats]:

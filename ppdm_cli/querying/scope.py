@@ -23,6 +23,13 @@ from ppdm_cli.querying.conditions import FALSE, TRUE, over_domain, resolved
 Factors = tuple[str, ...]
 """Kept columns, sorted, whose numbers are multiplied; one may be there more than once."""
 OUTCOMES = 3
+MOST_NUMBERS = 1 << 25
+"""Numbers that one table's sums are weighed with, and that their covariances have."""
+
+
+def too_large(what: str) -> UsageError:
+    """Return the error of a question that would take minutes, or more memory than there may be."""
+    return UsageError(f"the question needs {what}", "touch fewer columns at once, or ask for fewer groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +141,18 @@ class Scope:
 
     # -- sums
 
+    def _check_sums(self, sums: int) -> None:
+        """Refuse so many sums that their tables would not fit the memory, before they are made."""
+        numbers = sums * max(prod(self.shape), sums)
+        if numbers > MOST_NUMBERS:
+            raise too_large(f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}")
+
     def sum(self, table: np.ndarray, factors: Factors = ()) -> int:
         """Return the number of a sum: of what each record adds by its codes, times its factors."""
         whole = np.ascontiguousarray(np.broadcast_to(table, self.shape), np.float64)
         key = (factors, whole.tobytes())
         if key not in self._known:
+            self._check_sums(len(self.sums) + 1)
             self._known[key] = len(self.sums)
             self.sums.append((factors, whole.reshape(self.patterns, prod(self.sizes))))
         return self._known[key]
