@@ -80,7 +80,8 @@ def refuse_rare(
         if (number_of_rare(f) and n not in others) or (few_nulls(f) and n not in nulls)
     }
     few = few - found if rare == "refuse" else set()
-    written = [n for n in facts if n in found | few and _is_written(facts[n].counts)]
+    either = found | few
+    written = [n for n in facts if n in either and _is_written(facts[n].counts)]
     named = [n for n in facts if n in found and n not in written]
     few -= {*written}
     troubles = [*_of_identifiers(named, facts), *_of_written(written)]
