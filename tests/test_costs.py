@@ -29,6 +29,14 @@ QUICK = {
     "a plan without an end": 2,
     "a domain without an end": 2,
     "a matrix without an end": 2,
+    "pairs of 91 attributes of 2048 bins asked": 0,
+    "4095 boxes of 2048 bins inspected": 3,
+    "4095 boxes of 100 bins and a class attacked": 2,
+    "a network of 40 parents": 3,
+    "a chain of 3000 nodes": 0,
+    "2000 answers": 2,
+    "independence of two kept columns of 600 values": 2,
+    "a regression on 450 labels": 2,
 }
 
 
