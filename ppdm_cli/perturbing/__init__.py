@@ -124,9 +124,10 @@ class Release(Shown):
 
     def error(self, name: str) -> float | None:
         """Return the error of an attribute, or of several in one channel: the largest of theirs."""
-        channels = [] if self.sidecar.withholding else self.sidecar.channels
-        parts = [n for c in channels if c.name == name for n in c.attributes]
-        return max((e for n in (name, *parts) if (e := self.errors.get(n)) is not None), default=None)
+        if name in self.errors or self.sidecar.withholding:
+            return self.errors.get(name)
+        parts = [n for c in self.sidecar.channels if c.name == name for n in c.attributes]
+        return max((e for n in parts if (e := self.errors.get(n)) is not None), default=None)
 
     def _words(self) -> list[str]:
         return self.sidecar._words()

@@ -109,6 +109,7 @@ class ResolvedPlan:
 
 def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None:
     """Check that every named column exists, and that every column that takes part can."""
+    known = {*schema.names}
     for option, names in (
         ("--keep", plan.keep),
         ("--drop", plan.drop),
@@ -119,7 +120,7 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
         ("--person", [plan.person] if plan.person else []),
     ):
         for name in names:
-            if name not in schema.names:
+            if name not in known:
                 raise unknown_column(name, schema.names, option)
     named = {*plan.attributes, *(n for several in plan.together for n in several), plan.class_}
     for both in ({identifier, plan.person} - {None}) & named:
