@@ -109,7 +109,7 @@ def test_no_bound_of_an_attack_is_below_what_a_reader_can_reach(ppdm: Run, tmp_p
     for line in text.splitlines():
         if cells := re.match(r"(posterior|record) +(\w+) .* (?<!> )([\d.]+)$", line):
             assert float(cells[3]) >= 100 * bounds[cells[1], cells[2]] - 1e-9
-    assert ("nothing is promised" in text) == (name == "seeded")
+    assert ("othing is promised" in text) == (name == "seeded")
 
 
 def _odds(share: float) -> float:

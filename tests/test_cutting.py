@@ -90,7 +90,7 @@ def test_steps_are_equal_on_the_scale_and_whole_numbers_distinct(
         ("domain=0:100,core=5", "a core is not an interval; such as core=0:5000"),
         ("domain=0:100,core=low:high", "the domain declared for 'x' does not fit its type double"),
         ("domain=0:100,core=5:9,bins=2", "2 bins are too few for 'x'.* give it at least 3"),
-        ("domain=0:100,scale=cube", "unknown scale 'cube'; one of log, sqrt"),
+        ("domain=0:100,scale=cube", "unknown scale 'cube'; use one of 'log', 'sqrt'"),
         ("scale=log", "a scale or a core cuts an interval, and none is declared"),
         ("domain=1|2|3,scale=log", "a scale or a core cuts an interval, and none is declared"),
         ("domain=2020-01-01:2024-01-01,scale=log", "'x' is of type date32.*, and dates and times have no log"),

@@ -241,10 +241,8 @@ def faulty(original: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFa
     for name in ("cut", "short", "mixed"):
         shutil.copytree(folder / "many", folder / name)
     (folder / "cut" / "_ppdm.json").unlink()
-    (folder / "cut" / "._ppdm.json.crc").unlink()
     (folder / "short" / "part-00003.parquet").unlink()
     shutil.copy(folder / "other" / "_ppdm.json", folder / "mixed")
-    shutil.copy(folder / "other" / "._ppdm.json.crc", folder / "mixed")
     return folder
 
 

@@ -142,13 +142,13 @@ def test_names_that_would_drive_a_terminal(tmp_path: Path, ppdm: Run) -> None:
     frame.write_csv(tmp_path / "h.csv")
     exports = [a for s in ("txt", "dot", "svg") for a in ("--export", f"t.{s}")]
     grown = ("--no-prune", "--no-mdl", "--min-records", "1", *exports)
-    said = ppdm("train-tree", "h.csv", "--class", frame.columns[-1], "-o", "t.json", *grown)
+    said = ppdm("train-tree", "h.csv", "--header", "--class", frame.columns[-1], "-o", "t.json", *grown)
     texts = [said.stdout.decode(), *((tmp_path / f"t.{s}").read_text() for s in ("txt", "dot", "svg", "json"))]
     assert "Predicted" in texts[0] and "Importance" in texts[0]
     for text in texts:
         assert all(c.isprintable() or c in "\n\t\u2026" for c in text)
     assert set(load(tmp_path / "t.json").labels) <= set(ESCAPES)
-    again = ppdm("predict", "t.json", "h.csv", "-o", "p.csv")
+    again = ppdm("predict", "t.json", "h.csv", "--header", "-o", "p.csv")
     assert all(c.isprintable() or c == "\n" for c in again.stderr.decode())
 
 

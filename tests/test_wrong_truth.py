@@ -89,9 +89,9 @@ def test_a_reconstruction_is_not_taken_for_the_truth(method: Any) -> None:
 
 def test_other_records_do_not_fit(release: Release) -> None:
     said = remarks(release, people(seed=2, older=8))
-    assert "The true counts of age do not fit" in said
+    assert "The true counts of age don't fit" in said
     copies = [perturb(people(), gamma=9, drop=["age", "site"], seed=s, keep_order=True) for s in (1, 2)]
-    assert "The true counts of smoker do not fit" in remarks(copies[0], copies[1].frame)
+    assert "The true counts of smoker don't fit" in remarks(copies[0], copies[1].frame)
 
 
 @pytest.mark.parametrize("estimator", ["ml", "inverse", "simplex", "set-scale"])

@@ -286,7 +286,7 @@ def left_bare(frame: pl.DataFrame, data: pl.DataFrame, made: Sidecar, share: flo
         rows = np.flatnonzero(where & (recipes == dealt.number))
         for channel in dealt.channels:
             coin = channel.matrix.coin
-            own = [channel.matrix.unchanged] if coin is None else [c[2] for c in coin[1]]
+            own = [channel.matrix.unchanged] if coin is None else [blur.unchanged for blur in coin[1]]
             for name, unchanged in zip(channel.attributes, own, strict=True):
                 codes = made.by_name[name].domain.encode(data[name].to_arrow()).codes[rows]
                 shown = channel.shown(name).decode(unchanged[codes].astype(np.uint16)).to_pylist()
