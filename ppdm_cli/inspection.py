@@ -261,7 +261,7 @@ def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
     """Return the bound for someone who looks at one attribute alone; None where it is that of the record.
 
     The attributes of one recipe have coins of their own. Where records share a coin between attributes,
-    whoever knows or guesses one of a record's values learns as much about the others as gamma allows.
+    a reader who knows or guesses one of a record's values learns as much about the others as gamma allows.
     """
     if sidecar.withholding or len(sidecar.channels) < 2:
         return None

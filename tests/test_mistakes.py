@@ -96,7 +96,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     # settings
     f"{P} --drop patient": (
         2,
-        "and there is no default; use --record-epsilon 1 (a belief of 5% becomes at most 12.6%) or",
+        "and gamma has no default; use --record-epsilon 1 (a belief of 5% becomes at most 12.6%) or",
     ),
     f"{P} --gamma 0.5 --drop patient": (4, "gamma must be above 1: a release at 1 carries no information"),
     f"{P} --gamma nine --drop patient": (2, "gamma: 'nine' is not a number"),

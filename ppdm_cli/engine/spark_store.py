@@ -27,7 +27,7 @@ _TAIL = 1 << 16
 
 
 class Part(NamedTuple):
-    """A file of a table: under its root, by its full name, and as Spark tells of it with each row."""
+    """A file of a table: under its root, by its full name, and by the name that Spark gives with each row."""
 
     under: PurePosixPath
     name: str

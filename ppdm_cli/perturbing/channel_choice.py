@@ -61,6 +61,6 @@ def without_gamma(names: Iterable[str]) -> UsageError:
     """Return the error of columns without a gamma: the budgets to choose from, the safest first."""
     ways = (f"--record-epsilon {e} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})" for e in (1, 2))
     return UsageError(
-        f"no gamma is given for {listed(names)}, and there is no default",
+        f"no gamma is given for {listed(names)}, and gamma has no default",
         "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} becomes ", ""),
     )

@@ -127,7 +127,7 @@ def _with_clip(attribute: Attribute) -> Attribute:
 
 
 def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
-    """Check that what is asked for makes the earlier release's attributes and laws, as far as it says them.
+    """Check that what is asked for makes the earlier release's attributes and laws where it states them.
 
     What it leaves open is the earlier release's: domains from the data above all.
     """
