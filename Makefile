@@ -25,37 +25,37 @@ faults: $(READY)
 	$(BIN)/python -m tests.faults
 
 bench: $(READY)
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.experiments.bench
 
 fuzz: $(READY)
-	$(BIN)/python -m tests.costs
+	$(BIN)/python -m tests.experiments.costs
 	$(BIN)/python -m tests.fuzz 10000
 
 papers: long
-	$(BIN)/python -m tests.papers.fig2
-	$(BIN)/python -m tests.papers.one_value
-	$(BIN)/python -m tests.papers.by_class
-	$(BIN)/python -m tests.papers.accuracy
-	$(BIN)/python -m tests.papers.fig4
-	$(BIN)/python -m tests.papers.bins
-	$(BIN)/python -m tests.papers.joint
-	$(BIN)/python -m tests.papers.attacks
-	$(BIN)/python -m tests.papers.intervals
-	$(BIN)/python -m tests.papers.told
-	$(BIN)/python -m tests.papers.bayes
-	$(BIN)/python -m tests.papers.records $(FOLDER)
-	$(if $(FOLDER),$(BIN)/python -m tests.papers.record_intervals $(FOLDER))
-	$(BIN)/python -m tests.papers.no_signal
-	$(BIN)/python -m tests.papers.noise
-	$(BIN)/python -m tests.papers.answers
-	$(BIN)/python -m tests.papers.testing
-	$(BIN)/python -m tests.papers.efficiency
-	$(BIN)/python -m tests.papers.regression
+	$(BIN)/python -m tests.experiments.fig2
+	$(BIN)/python -m tests.experiments.one_value
+	$(BIN)/python -m tests.experiments.by_class
+	$(BIN)/python -m tests.experiments.accuracy
+	$(BIN)/python -m tests.experiments.fig4
+	$(BIN)/python -m tests.experiments.bins
+	$(BIN)/python -m tests.experiments.joint
+	$(BIN)/python -m tests.experiments.attacks
+	$(BIN)/python -m tests.experiments.intervals
+	$(BIN)/python -m tests.experiments.told
+	$(BIN)/python -m tests.experiments.bayes
+	$(BIN)/python -m tests.experiments.records $(FOLDER)
+	$(if $(FOLDER),$(BIN)/python -m tests.experiments.record_intervals $(FOLDER))
+	$(BIN)/python -m tests.experiments.no_signal
+	$(BIN)/python -m tests.experiments.noise
+	$(BIN)/python -m tests.experiments.answers
+	$(BIN)/python -m tests.experiments.testing
+	$(BIN)/python -m tests.experiments.efficiency
+	$(BIN)/python -m tests.experiments.regression
 
 peers: $(READY)
 	sed '/==/!d; s/ .*//' constraints.txt > $(VENV)/versions.txt
 	$(PIP) install -c $(VENV)/versions.txt multi-freq-ldpy==0.2.5
-	$(BIN)/python -m tests.papers.peers $(FOLDER)
+	$(BIN)/python -m tests.experiments.peers $(FOLDER)
 
 docs: $(READY)
 	$(BIN)/python -m tests.docs

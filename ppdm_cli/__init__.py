@@ -13,18 +13,18 @@ from ppdm_cli.version import __version__
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked, attack
     from ppdm_cli.engine import on_spark, running
+    from ppdm_cli.entropies import Entropy, RecordDesigns, designs, entropy, record_designs
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
-    from ppdm_cli.evaluating import Entropy, RecordDesigns, designs, entropy, record_designs
     from ppdm_cli.inspection import Inspected, inspect
     from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
-    from ppdm_cli.proposing import Proposal, plan
+    from ppdm_cli.planning import Proposal, plan
     from ppdm_cli.querying import Answers, Query, query
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
-    from ppdm_cli.stating import state
+    from ppdm_cli.statement import state
     from ppdm_cli.tables import CsvOptions
     from ppdm_cli.trees import Compared, Fitted, FromRelease, Tree, compare, predict, train_tree
 
@@ -42,16 +42,16 @@ _ROOMS = {
     "engine": ("on_spark", "running"),
     "errors": ("DataError", "MismatchError", "PpdmError", "RefusedError", "UsageError"),
     "estimating": ("Estimate", "estimate"),
-    "evaluating": ("Entropy", "RecordDesigns", "designs", "entropy", "record_designs"),
+    "entropies": ("Entropy", "RecordDesigns", "designs", "entropy", "record_designs"),
     "networks": ("Network", "merge_networks", "train_bayes"),
     "perturbing": ("Plan", "Release", "describe", "perturb"),
-    "proposing": ("Proposal", "plan"),
+    "planning": ("Proposal", "plan"),
     "inspection": ("Inspected", "inspect"),
     "querying": ("Answers", "Query", "query"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
     "sklearn": ("PpdmTreeClassifier",),
-    "stating": ("state",),
+    "statement": ("state",),
     "tables": ("CsvOptions",),
     "trees": ("Compared", "Fitted", "FromRelease", "Tree", "compare", "predict", "train_tree"),
 }

@@ -1,1 +1,1 @@
-"""The tests of ppdm; `tests.bench` and `tests.docs` are scripts of their own."""
+"""The tests of ppdm; `tests.experiments.bench` and `tests.docs` are scripts of their own."""

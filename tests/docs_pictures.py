@@ -1,6 +1,6 @@
 """The pictures of the README, which `make docs` draws: the two halves, and what a miner gets back.
 
-The figures of the second are those of the table in docs/papers.md, which tests/papers/records.py measures.
+The figures of the second are those of the table in docs/papers.md, which tests/experiments/records.py measures.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.children import child
-from tests.costs import CASES
+from tests.experiments.costs import CASES
 
 QUICK = {
     "a full tree and an empty column": 0,

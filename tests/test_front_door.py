@@ -275,7 +275,7 @@ def messages() -> Iterator[tuple[str, str]]:
 
 
 OWN = {"perturbing": ["perturb", "describe"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
-       "attacks": ["attack"], "evaluating": ["entropy", "designs", "record_designs"],
+       "attacks": ["attack"], "entropies": ["entropy", "designs", "record_designs"],
        "trees": ["train_tree", "predict", "compare"]}  # fmt: skip
 """The functions that a room's errors come from; what lies below the rooms may be called by all."""
 

@@ -126,7 +126,8 @@ def errors() -> list[Any]:
 
 def one_of(kind: Any) -> Exception:
     """Return an exception of a class, with as many texts as it takes."""
-    return cast(Exception, kind(*["age is outside", "add --clip", "more"][: len(signature(kind).parameters)]))
+    most = 3 if issubclass(kind, PpdmError) else len(signature(kind).parameters)
+    return cast(Exception, kind(*["age-outside", "age is outside", "add --clip"][: most]))
 
 
 def refused(number: int) -> None:

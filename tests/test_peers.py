@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.papers.peers import nominal, rsfd_bound
+from tests.experiments.peers import nominal, rsfd_bound
 
 
 @pytest.mark.parametrize(("d", "size", "epsilon"), [(2, 2, 1.0), (2, 4, 0.5), (3, 3, 1.0), (3, 2, 2.0)])

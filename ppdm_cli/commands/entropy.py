@@ -146,7 +146,7 @@ def command(
     gamma^k is better than k copies at gamma wherever there is the choice: copies serve releases that
     happen anyway.
     """
-    from ppdm_cli import evaluating, pictures
+    from ppdm_cli import entropies, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import Output, publish
@@ -168,12 +168,12 @@ def command(
             if (release, settings["matrix"], settings["sidecar"], prior, plot) != (None,) * 5:
                 raise UsageError("designs go with no release, matrix, prior or picture", "leave those out")
             common = {k: settings[k] for k in ("records", "rho1")}
-            done = evaluating.designs(gamma=gammas, bins=sizes, **wanted, **common)
+            done = entropies.designs(gamma=gammas, bins=sizes, **wanted, **common)
         else:
             shares = None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.3")]
-            done = evaluating.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
+            done = entropies.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     if table is not None:
-        evaluating.fill(done.rows, done.sidecar, table)
+        entropies.fill(done.rows, done.sidecar, table)
     if picture is not None:
         pictures.entropy(done.rows, picture)
     publish(*(o for o in (table, picture) if o is not None))
@@ -217,7 +217,7 @@ def _for_record(
     asked: dict[str, Any], output: Path | None, plot: Path | None, force: bool, as_json: bool
 ) -> None:
     """Show designs for a whole record, and write the table, the plan or the picture."""
-    from ppdm_cli import evaluating, pictures
+    from ppdm_cli import entropies, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import Output, Target, publish
@@ -228,11 +228,11 @@ def _for_record(
     table = Output(stack, output, force=force) if output is not None and not as_plan else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress():
-        done = evaluating.record_designs(**asked)
+        done = entropies.record_designs(**asked)
     if plan is not None:
         plan.put(done.plan.encode())
     if table is not None:
-        evaluating.fill(done.rows, None, table)
+        entropies.fill(done.rows, None, table)
     if picture is not None:
         pictures.designs(done.curve, picture)
     publish(*(o for o in (plan, table, picture) if o is not None))

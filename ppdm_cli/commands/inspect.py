@@ -100,7 +100,7 @@ def command(
     else:
         done = inspection.inspect(file, sidecar, prior=prior)
     if report is not None:
-        from ppdm_cli.stating import state
+        from ppdm_cli.statement import state
 
         state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
     if as_json:

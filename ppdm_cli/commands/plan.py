@@ -46,7 +46,7 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
 
     from ppdm_cli.commands import show
     from ppdm_cli.errors import one_line, word
-    from ppdm_cli.proposing import plan
+    from ppdm_cli.planning import plan
     from ppdm_cli.sidecar import display_json
 
     with show.progress():

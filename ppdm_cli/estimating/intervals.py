@@ -20,7 +20,7 @@ from ppdm_cli.shown import Shown
 from ppdm_cli.stats import normal_quantile
 
 FEWEST = 8.0
-"""The least number of changed records that an error must be made of, as `tests.papers.intervals` measures.
+"""The least number of changed records that an error must be made of, as `tests.experiments.intervals` measures.
 
 With fewer its steps are so coarse, and its law so far from a normal one, that no interval covers what it says.
 """

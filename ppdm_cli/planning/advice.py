@@ -1,0 +1,222 @@
+"""From what columns hold to what a plan says of each: leave out, group, bin, ask; and which are whose.
+
+Every answer is one of a fixed list; which one is all that it tells of the data. Names of columns are public.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ppdm_cli import dtypes
+from ppdm_cli.domain import CALENDAR, is_dated, starts
+from ppdm_cli.facts import FEW
+from ppdm_cli.perturbing import in_order, relative_error, telling
+from ppdm_cli.planning.looks import Look, Looks
+
+BINS = 10
+_NAME = re.compile(
+    r"(?i)(?:^|[^a-z])(?:id|nr|no|num|number|key|uuid|guid|pid|mrn|ssn|iban|phone|tel|fall|case|patient|person|"
+    r"account|versicherte|kunde|customer|member)(?:$|[^a-z])|(?<=[a-z])(?:ID|Id|Nr|No|_id)$|(?i:patient|person)"
+)
+_PERSONAL = re.compile(
+    r"(?i)(?:^|[^a-z])(?:(?:sur|last|first|family|full|user|nach|vor|kunden|patienten)?name|patient|person|e-?mail|"
+    r"street|stra(?:ß|ss)e|address|adresse|anschrift|remarks?|bemerkung(?:en)?|kommentare?|comments?|notes?|"
+    r"notiz(?:en)?|phone|telefon)(?:$|[^a-z])|(?-i:(?<=[a-z])Name$)"
+)
+"""Text that names persons however few its values are, or may have been written about one."""
+_CODE = r"^[A-Za-z]{0,4}[-_ ]?\d[\w./-]{0,12}$"
+POOLED = 0.3
+"""The share of the records in rare values above which they are too many to keep the others."""
+USELESS = 0.5
+"""The expected error of a count above which codes are grouped."""
+FULL = 0.9
+"""The share of the records in one of ten equal bins above which most of the others are wasted."""
+_USUAL = 9.0
+"""The gamma by which columns are judged where none is given."""
+_COMPARED, _MOST_PAIRED, _MOST_LABELS = 1 << 13, 60, 500
+
+
+@dataclass
+class Advice:
+    """What a plan says of a column."""
+
+    name: str
+    kind: str
+    look: Look | None = None
+    drop: str = ""
+    """Why it is to be left out, if it is."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    N: int | None = None
+    repeats: float = 0.0
+    """Of what identifies: how many records each value has on average, where several have some."""
+    full: float | None = None
+    asked: str = ""
+    """Why its domain is a question, where no interval answers it."""
+
+
+def advised(
+    schema: pa.Schema, looks: Looks, gamma: float | Decimal | None, unreadable: list[str]
+) -> tuple[list[Advice], list[str]]:
+    """Return what is proposed for each column, and those whose order of rows tells."""
+    _, columns = looks.sample.columns()
+    found = []
+    for name in schema.names:
+        kind = schema.field(name).type
+        if name in unreadable:
+            found.append(Advice(name, str(kind), drop="of a type that has no domain"))
+            continue
+        look = looks.columns[name]
+        one = Advice(name, str(kind), look)
+        _judge(one, kind, look, columns[name], gamma or _USUAL)
+        found.append(one)
+    return found, _telling(found, looks)
+
+
+def _judge(
+    one: Advice, kind: pa.DataType, look: Look, column: pa.Array, gamma: float | Decimal
+) -> None:
+    common = look.common if look.exact else look.values
+    if look.nulls == look.rows:
+        one.drop = "without any value"
+    elif look.infinite:
+        one.drop = "with infinite numbers, which are in no domain"
+    elif look.values + (look.nulls > 0) < 2:
+        one.drop = "of one value only"
+    elif pa.types.is_string(kind) and _is_prose(look, column):
+        one.drop = "free text"
+    elif _identifies(one.name, kind, look, column):
+        one.drop = "an identifier"
+        one.repeats = look.each if look.each > 1.02 else 0.0
+    elif pa.types.is_string(kind):
+        _judge_text(one, look, column, gamma)
+    elif (look.values <= BINS and common + (look.nulls > 0) < 2) or (
+        pa.types.is_boolean(kind) and look.common < look.values
+    ):
+        one.drop = "of hardly more than one value"
+    elif not pa.types.is_boolean(kind):
+        _judge_number(one, kind, look, column)
+    if one.drop:
+        return
+    if pa.types.is_string(kind) and _PERSONAL.search(one.name):
+        one.asked = 'it may name persons: drop it, or "data" to publish its values'
+        one.settings = {"domain": "?"} | one.settings
+    if look.largest > 0.99:
+        one.notes.append("nearly all records have one value")
+    if look.nulls:
+        one.settings["nulls"] = True
+    one.N = (one.N or look.values) + (look.nulls > 0)
+
+
+def left_open(one: Advice) -> None:
+    """Make a column a question of which nearly all cells are numbers or dates, and some are not."""
+    one.drop, one.settings, one.N = "", {"domain": "?"}, None
+    one.asked = 'not only numbers or dates: add --null TEXT to ppdm plan if TEXT means no value; or drop it'
+
+
+def _identifies(name: str, kind: pa.DataType, look: Look, column: pa.Array) -> bool:
+    """Return whether a column's values are of one record or a few, as those of persons and cases are."""
+    if pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        return False
+    many = look.values > 0.05 * look.rows and look.values >= 20 and look.each < 20
+    named = _NAME.search(name) is not None
+    if pa.types.is_string(kind):
+        return many and (named or look.values > 0.9 * look.rows)
+    whole = look.high - look.low + 1
+    counter = look.values > 0.98 * look.rows >= 50 and whole <= 1.1 * look.values
+    return (many and named and look.low >= 0) or counter
+
+
+def _share(column: pa.Array, pattern: str) -> float:
+    told = column.drop_null()
+    return float(pc.mean(pc.match_substring_regex(told, pattern)).as_py() or 0.0) if len(told) else 0.0
+
+
+def _judge_text(one: Advice, look: Look, column: pa.Array, gamma: float | Decimal) -> None:
+    N = look.common + 1
+    if look.pooled > POOLED or not look.exact or relative_error(gamma, N + 1, look.rows) > USELESS:
+        beginnings = pc.value_counts(pc.utf8_slice_codeunits(column.drop_null(), 0, 1)).field("counts")
+        if _share(column, _CODE) <= 0.9 or len(beginnings) < 2:
+            one.drop = "of too many values to be learnt, which a file of groups could make few"
+            return
+        one.settings["prefix"] = 1
+        one.notes.append("many codes: their first character is kept")
+        N = int((beginnings.to_numpy() >= FEW).sum()) + 1
+    if N + (look.nulls > 0) < 2:
+        one.drop = "of hardly more than one value"
+        return
+    if look.values > look.common:
+        one.notes.append("rare values")
+    one.settings["other"] = True
+    one.N = N
+
+
+def _is_prose(look: Look, column: pa.Array) -> bool:
+    """Return whether text is written, not chosen: it is long, or of several words, and hardly ever the same."""
+    told = column.drop_null()
+    if look.values < 0.2 * look.rows or not len(told):
+        return False
+    length = float(pc.mean(pc.utf8_length(told)).as_py())
+    return length > 30 or float(pc.mean(pc.count_substring(told, " ")).as_py()) > 2.5
+
+
+def _judge_number(one: Advice, kind: pa.DataType, look: Look, column: pa.Array) -> None:
+    one.N = min(look.values, BINS)
+    if is_dated(kind) and look.values > BINS:
+        for scale in ("month", "quarter", "year", "decade"):
+            periods = len(starts(look.low, look.high, CALENDAR[scale], kind)) - 1
+            if periods <= 24 or scale == "decade":
+                break
+        if periods >= 3:
+            one.settings["scale"], one.N = scale, periods
+        return
+    if look.values > BINS:
+        values = dtypes.carrier(column.drop_null()).astype(np.float64)
+        values = values[np.isfinite(values)]
+        width = (float(look.high) - float(look.low)) / BINS
+        if len(values) and np.isfinite(width) and width > 0:
+            bins = np.clip(((values - float(look.low)) / width).astype(int), 0, BINS - 1)
+            one.full = float(np.bincount(bins, minlength=BINS).max()) / len(values)
+    if one.full is not None and one.full > FULL:
+        one.settings["domain"] = "?"
+        one.notes.append("nearly all records would be in one of ten equal bins")
+
+
+def _codes(column: pa.Array) -> np.ndarray:
+    ranks = pc.rank(column, tiebreaker="dense")
+    return ranks.to_numpy(zero_copy_only=False).astype(np.int64) - 1
+
+
+def _telling(found: list[Advice], looks: Looks) -> list[str]:
+    """Return the columns that the order of the rows tells of; of one that is left out, where it is sorted."""
+    places, columns = looks.sample.columns()
+    codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and not o.drop}
+    sample = type(looks.sample)(list(codes), looks.sample.seen, [[places, *codes.values()]])
+    sorted_by = [o.name for o in found if o.drop == "an identifier" and in_order(looks.sample, o.name)]
+    return [*telling(sample, list(codes)), *sorted_by]
+
+
+def determined(found: list[Advice], looks: Looks) -> list[tuple[str, str]]:
+    """Return the pairs of columns of which the first gives the second away, as far as some records show."""
+    _, columns = looks.sample.columns()
+    codes: dict[str, np.ndarray] = {}
+    for one in found:
+        few = one.look is not None and 2 <= one.look.values <= _MOST_LABELS and not one.drop
+        if few and len(codes) < _MOST_PAIRED:
+            codes[one.name] = _codes(columns[one.name][:_COMPARED])
+    sizes = {n: len(np.unique(c)) for n, c in codes.items()}
+    pairs = []
+    for a, ours in codes.items():
+        for b, theirs in codes.items():
+            if a != b and sizes[a] >= sizes[b] > 1 and sizes[a] * 5 < len(ours):
+                together = len(np.unique(ours * (int(theirs.max()) + 1) + theirs))
+                if together == sizes[a]:
+                    pairs.append((a, b))
+    return pairs

@@ -1,0 +1,228 @@
+"""`ppdm estimate` as a miner calls it: tables, files, pictures, streams, several releases, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ppdm_cli import estimate, perturb, pictures
+from ppdm_cli.releases import read_sidecar
+from ppdm_cli.tables import Target, publish
+from tests.conftest import Run, listing, people, read_table
+from tests.made_releases import DOMAINS, ROWS, damaged, made
+from tests.test_canary import NUMBER, WORD, seen
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return made(tmp_path)
+
+
+def plain(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON has them: no number is null."""
+    return [
+        {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
+        for row in frame.to_dicts()
+    ]
+
+
+CALLS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "all": ((), {}),
+    "some": (("--attribute", "age", "--attribute", "region"), {"attributes": ["age", "region"]}),
+    "by class": (("--by", "group", "--attribute", "age"), {"by": "group", "attributes": ["age"]}),
+    "jointly": (("--joint", "region,member"), {"joint": ["region", "member"]}),
+    "with the class": (("--joint", "region,member,group"), {"joint": ["region", "member", "group"]}),
+    "inverse": (("--estimator", "inverse"), {"estimator": "inverse"}),
+    "truth": (("--truth", "original.parquet"), {"truth": "original.parquet"}),
+    "truth by class": (("--truth", "original.csv", "--by", "group"), {"truth": "original.csv", "by": "group"}),
+    "two": (("r.arrow",), {}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_json_is_one_object_with_the_library_s_figures(call: str, release: Path, ppdm: Run) -> None:
+    args, wishes = CALLS[call]
+    done = ppdm("estimate", "r.parquet", *args, "--json")
+    assert done.stderr == b""
+    said = json.loads(done.stdout)
+    expected = estimate(["r.parquet", "r.arrow"] if call == "two" else "r.parquet", **wishes)
+    assert said["rows"] == plain(expected.frame)
+    assert [t["error"] for t in said["tables"]] == [t.error for t in expected.tables]
+    assert said["records"] == ROWS * (2 if call == "two" else 1)
+    assert (said["estimator"], said["remarks"]) == (expected.estimator, expected.remarks)
+    assert ("true" in said["rows"][0]) == ("truth" in call)
+
+
+def test_every_format_of_a_release_gives_the_same(release: Path, ppdm: Run) -> None:
+    """With a seed the three files hold the same records."""
+    rows = [
+        json.loads(ppdm("estimate", f"r.{s}", "--json").stdout)["rows"] for s in ("parquet", "csv", "arrow")
+    ]
+    assert rows[0] == rows[1] == rows[2]
+
+
+def test_people_read_a_table_for_each_attribute(release: Path, ppdm: Run) -> None:
+    done = ppdm("estimate", "r.csv", "--attribute", "age", "--by", "group", "--truth", "original.csv")
+    text = done.stdout.decode()
+    assert done.stderr == b"" and b"\x1b" not in done.stdout
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[:3] == [
+        "4000 records; estimator ml; low to high is the 95% interval.",
+        "age by group",
+        "class label observed estimate std error low high true",
+    ]
+    assert len(lines) == 3 + 2 * 12 + 1 and lines[-1].startswith("E, the paper's error: age 0.")
+    expected = estimate(release / "r.csv", attributes=["age"], by="group").frame.to_dicts()
+    assert lines[3].startswith(f"A [0, 10) {expected[0]['observed']:.0f} {expected[0]['estimate']:.0f} ")
+
+
+def test_a_long_table_is_cut_on_the_terminal_and_whole_elsewhere(tmp_path: Path, ppdm: Run) -> None:
+    frame = pl.DataFrame({"code": np.random.default_rng(1).integers(0, 100, 50_000)})
+    perturb(frame, tmp_path / "r.parquet", gamma=9, bins=100)
+    shown = ppdm("estimate", "r.parquet").stdout.decode()
+    assert "... and 60 more; -o FILE or --json has all." in shown
+    assert len(json.loads(ppdm("estimate", "r.parquet", "--json").stdout)["rows"]) == 100
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "arrow"])
+def test_the_table_in_a_file_has_a_sidecar_that_inspect_reads(suffix: str, release: Path, ppdm: Run) -> None:
+    name = f"e.{suffix}"
+    done = ppdm("estimate", "r.parquet", "-o", name, "--by", "group", "--attribute", "age")
+    assert (done.stdout, done.stderr) == (b"", b""), "a table in a file is not shown as well"
+    expected = estimate(release / "r.parquet", by="group", attributes=["age"])
+    found = read_table(release / name).to_pylist()
+    assert found == (plain(expected.frame) if "csv" in suffix else expected.frame.to_dicts())
+    sidecar = read_sidecar(release / f"{name}.ppdm.json", None, name)
+    assert (sidecar.stage, sidecar.release) == ("estimated", expected.sidecar.release)
+    assert sidecar.attributes == expected.sidecar.attributes
+    said = ppdm("inspect", name).stdout.decode()
+    assert said.startswith("estimated, 24 records") and "no promise about records" in said
+    assert b"is at stage 'estimated'" in ppdm("estimate", name, code=3).stderr
+
+
+def test_figures_go_to_stdout_and_the_rest_to_stderr(release: Path, ppdm: Run) -> None:
+    done = ppdm("estimate", "r.parquet", "-o", "-", "--truth", "original.parquet", "--attribute", "age")
+    table = pa.ipc.open_stream(done.stdout).read_all()
+    assert table.num_rows == 12 and b"E, the paper's error: age 0." in done.stderr
+    assert b"name an output file" in ppdm("estimate", "r.parquet", "-o", "-", "--json", code=2).stderr
+
+
+@pytest.mark.parametrize("to", ["arrow", "csv"])
+def test_perturb_is_piped_into_estimate(to: str, release: Path, ppdm: Run) -> None:
+    args = ("perturb", "original.parquet", "-o", "-", "--to", to, "--like", "r.parquet", "--seed", "8")
+    beside = ("--sidecar", "s.json") if to == "csv" else ()
+    published = ppdm(*args, *beside).stdout
+    done = ppdm("estimate", "-", "--from", to, *beside, "--json", stdin=published)
+    said = json.loads(done.stdout)
+    assert said["records"] == ROWS
+    ppdm("perturb", "original.parquet", "-o", "filed.parquet", "--like", "r.parquet", "--seed", "8")
+    assert said["rows"] == json.loads(ppdm("estimate", "filed.parquet", "--json").stdout)["rows"]
+
+
+def test_pictures_are_drawn_in_every_case(release: Path, ppdm: Run) -> None:
+    magic = {"svg": b"<svg", "png": b"\x89PNG"}
+    for suffix, begins in magic.items():
+        ppdm("estimate", "r.parquet", "--truth", "original.parquet", "--plot", f"p.{suffix}")
+        assert (release / f"p.{suffix}").read_bytes().startswith(begins)
+    drawn = (release / "p.svg").read_text()
+    for words in ("age", "income", "region", "north", "observed", "estimated, 95% interval", "true"):
+        assert f">{words}<" in drawn, words
+    ppdm("estimate", "r.parquet", "--by", "group", "--attribute", "age", "--plot", "b.svg")
+    drawn = (release / "b.svg").read_text()
+    assert ">age where group is A<" in drawn and ">age where group is B<" in drawn and ">true<" not in drawn
+    nulls = people(ROWS).with_columns(age=pl.when(pl.col("member")).then(pl.col("age")))
+    one = perturb(nulls, gamma=2, drop=["since"], bins=90, attributes={"age": DOMAINS["age"] | {"nulls": True}})
+    rows = estimate(one.frame, sidecar=one.sidecar, estimator="inverse").frame.to_dicts()
+    with Target(release / "n.svg", force=False) as target:
+        pictures.distributions(rows, target)
+        publish(target)
+    assert ">null<" in (release / "n.svg").read_text()
+
+
+def test_outputs_appear_whole_or_not_at_all(release: Path, ppdm: Run) -> None:
+    (release / "old.csv").write_text("old")
+    (release / "old.svg").write_text("old")
+    before = listing(release)
+    for args, said in (
+        (("-o", "old.csv", "--plot", "new.svg"), "--force"),
+        (("-o", "new.csv", "--plot", "old.svg"), "--force"),
+        (("-o", "new.csv", "--plot", "new.gif"), "names no picture"),
+        (("-o", "new.txt", "--plot", "new.svg"), "new.txt"),
+        (("-o", "r.parquet", "--force"), "also the input"),
+        (("--joint", "age,region", "--plot", "new.svg"), "no picture"),
+        (("--attribute", "aeg"), "did you mean 'age'?"),
+        (("--attribute", "group"), "nothing to estimate"),
+        (("--joint", "age"), "two or three"),
+        (("--by", "group", "--joint", "age,region"), "--joint goes with neither"),
+        (("--estimator", "best"), "--estimator"),
+    ):
+        done = ppdm("estimate", "r.parquet", *args, code=2)
+        assert said in done.stderr.decode() and listing(release) == before, args
+    ppdm("estimate", "r.parquet", "-o", "old.csv", "--plot", "old.svg", "--force")
+    assert (release / "old.csv").read_text() != "old" != (release / "old.svg").read_text()
+
+
+def test_too_few_records_are_said_to_be_too_few(tmp_path: Path, ppdm: Run) -> None:
+    perturb(people(200), tmp_path / "few.parquet", gamma=2, keep=["group"], attributes=DOMAINS, rare="merge")
+    done = ppdm("estimate", "few.parquet", "--attribute", "age")
+    text = " ".join(done.stdout.decode().split())
+    assert "The intervals for age are wider than the counts: there are too few records" in text
+    perturb(people(ROWS), tmp_path / "many.parquet", gamma=9, keep=["group"], attributes=DOMAINS)
+    assert b"wider" not in ppdm("estimate", "many.parquet", "--attribute", "age").stdout
+
+
+def test_several_releases_are_one_and_those_of_other_plans_are_refused(release: Path, ppdm: Run) -> None:
+    ppdm("perturb", "original.parquet", "-o", "next.csv", "--like", "r.parquet")
+    said = json.loads(ppdm("estimate", "r.parquet", "next.csv", "--json").stdout)
+    parts = [json.loads(ppdm("estimate", n, "--json").stdout) for n in ("r.parquet", "next.csv")]
+    observed = [[r["observed"] for r in s["rows"]] for s in (said, *parts)]
+    assert observed[0] == [a + b for a, b in zip(*observed[1:], strict=True)]
+    ppdm("estimate", "r.parquet", "next.csv", "-o", "both.csv")
+    sidecar = read_sidecar(release / "both.csv.ppdm.json", None, "both.csv")
+    assert [p.records for p in sidecar.history] == [ROWS, ROWS]
+    kept = {"class_": "group", "keep": ["group"], "attributes": DOMAINS}
+    edges = DOMAINS | {"age": {"domain": [0, 96], "bins": 12}}
+    for name, wishes, difference in (
+        ("gamma", {**kept, "gamma": 5}, "gamma 9 and gamma 5"),
+        ("edges", {**kept, "attributes": edges}, "'age' differs in edges"),
+        ("column", {**kept, "drop": ["member"]}, "only 'r.parquet' has the column 'member'"),
+        ("class", {**kept, "class_": None}, "different classes: 'group' and none"),
+    ):
+        perturb(people(ROWS), release / f"{name}.parquet", **{"gamma": 9, **wishes})
+        stderr = ppdm("estimate", "r.parquet", f"{name}.parquet", code=3).stderr.decode()
+        assert difference in stderr and "perturb --like" in stderr and stderr.count("\n") == 1, stderr
+
+
+def test_what_does_not_fit_is_one_line_with_the_next_step(release: Path, ppdm: Run) -> None:
+    faults = damaged(release)
+    before = listing(release)
+    for command in ("estimate", "reconstruct"):
+        for fault, (args, code, words) in faults.items():
+            done = ppdm(command, *args, "-o", "new.csv", code=code)
+            said = done.stderr.decode()
+            assert words in said and said.count("\n") == 1 and "; " in said, (command, fault, said)
+            assert "inside ppdm" not in said and not seen(done.stdout + done.stderr), (fault, said)
+            assert done.stdout == b"" and listing(release) == before, (command, fault)
+
+
+def test_an_original_that_is_another_s_is_refused(release: Path, ppdm: Run) -> None:
+    people(ROWS - 1).write_parquet(release / "fewer.parquet")
+    people(ROWS).drop("age").write_parquet(release / "column.parquet")
+    people(ROWS).with_columns(age=pl.lit(float(NUMBER))).write_parquet(release / "type.parquet")
+    people(ROWS).with_columns(region=pl.lit(WORD)).write_parquet(release / "outside.parquet")
+    for name, words in (
+        ("fewer", "has 3999 records, the release 4000"),
+        ("column", "lacks the columns 'age'"),
+        ("type", "of type double"),
+        ("outside", "outside"),
+    ):
+        done = ppdm("estimate", "r.parquet", "--truth", f"{name}.parquet", code=3)
+        said = done.stderr.decode()
+        assert words in said and said.count("\n") == 1 and not seen(done.stderr), said

@@ -1,0 +1,242 @@
+"""`ppdm train-bayes` as a miner and as parties call it, and `ppdm generate --network`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ppdm_cli import perturb, train_bayes
+from ppdm_cli.errors import MismatchError
+from ppdm_cli.networks import Network, Node, load
+from ppdm_cli.networks.storing import as_bif
+from tests.conftest import Run, listing
+from tests.networks.test_networks_learning import PLAN, THREE, drawn, truth
+
+ROWS = 6000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Records of three nodes: one release of all, and one of each party's columns, all with identifiers."""
+    original = drawn(THREE, ROWS, 1).with_columns(who=pl.int_range(ROWS) + 1000)
+    original.write_csv(tmp_path / "original.csv")
+    original.select("who", "a").write_csv(tmp_path / "own.csv")
+    (tmp_path / "net.bif").write_text(as_bif(THREE))
+    key = tmp_path / "key"
+    key.write_text("1" * 64)
+    key.chmod(0o600)
+    (tmp_path / "net.txt").write_text("a -> b\na -> c\nb -> c\n")
+    for name, columns, order in (("r", "abc", 1), ("ra", "a", 1), ("rbc", "bc", 1), ("mixed", "bc", -1)):
+        part = original.select("who", *columns)[::order]
+        plan = {"attributes": {n: PLAN[n] for n in columns}, "keep": ["who"]}
+        perturb(part, tmp_path / f"{name}.parquet", plan, key_file=key, id="who", keep_order=True)
+    return tmp_path
+
+
+def near(network: Network, frame: pl.DataFrame) -> bool:
+    """Return whether all parameters are where a sample of this size has them, but once in 1,000 times."""
+    known = frame.with_columns(true=truth(Network.of([THREE[n] for n in network.nodes])))
+    z = ((known["parameter"] - known["true"]) / known["std_error"]).drop_nulls()
+    return bool(z.abs().max() < 4.2)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("structure", ["net.bif", "net.txt"])
+def test_a_miner_learns_a_release(structure: str, folder: Path, ppdm: Run) -> None:
+    said = ppdm(
+        *("train-bayes", "r.parquet", "--network", structure, "-o", "l.bif", "-o", "l.json", "-o", "p.csv"),
+        *("--export", "n.svg", "--export", "n.dot", "--compare", "net.bif"),
+    ).stdout.decode()
+    assert f"{ROWS} records, 3 nodes" in said and "nats in all" in said
+    assert f"epsilon is {np.log(4 * 6 * 7.5):.4g} (gamma 180.1)" in said
+    frame = pl.read_csv(folder / "p.csv")
+    assert near(load(folder / "l.bif"), frame)
+    np.testing.assert_allclose(truth(load(folder / "l.json")), frame["parameter"].to_numpy())
+    np.testing.assert_allclose(truth(load(folder / "l.bif")), frame["parameter"].to_numpy(), atol=2e-7)
+    assert ElementTree.fromstring((folder / "n.svg").read_text()).tag.endswith("svg")
+    assert (folder / "n.dot").read_text().count("->") == 3
+
+
+def test_json_is_one_object_with_the_library_s_figures(folder: Path, ppdm: Run) -> None:
+    args = ("train-bayes", "r.parquet", "--network", "net.bif", "--prior", "1", "--compare", "original.csv")
+    said = json.loads(ppdm(*args, "--json").stdout)
+    done = train_bayes(folder / "r.parquet", folder / "net.bif", prior=1, compare=folder / "original.csv")
+    assert said["records"] == ROWS and said["remarks"] == done.remarks
+    assert said["parameters"] == done.frame.to_dicts()
+    assert said["compared"]["total"] == pytest.approx(done.distance) and 0 < done.distance < 0.05
+
+
+def test_parties_are_joined_by_row_order_or_by_identifier(folder: Path, ppdm: Run) -> None:
+    """Model II: two parties' releases, in the same order or joined by identifier in any."""
+    ppdm("train-bayes", "ra.parquet", "rbc.parquet", "--network", "net.bif", "-o", "1.json")
+    ppdm("train-bayes", "rbc.parquet", "ra.parquet", "--network", "net.bif", "--on", "who", "-o", "2.json")
+    assert (truth(load(folder / "1.json")) == truth(load(folder / "2.json"))).all()
+    done = ppdm(
+        "train-bayes", "ra.parquet", "mixed.parquet", "--network", "net.bif", "--on", "who", "-o", "p.csv"
+    )
+    assert near(THREE, pl.read_csv(folder / "p.csv"))
+    assert b"in the 2 releases, epsilon is 1.387 + 3.807 = 5.193" in done.stdout
+    assert b"order of their files" not in done.stdout
+    done = ppdm("train-bayes", "ra.parquet", "mixed.parquet", "--network", "net.bif", "-o", "q.csv")
+    assert not near(THREE, pl.read_csv(folder / "q.csv")), "the rows were not of the same people"
+    assert b"joined in the order of their files" in done.stdout
+
+
+def test_a_party_learns_its_own_nodes_and_they_are_merged(folder: Path, ppdm: Run) -> None:
+    """Model I: a is counted exactly by its owner, b and c with a's perturbed column."""
+    needs = ("train-bayes", "--network", "net.bif", "--needs", "--nodes")
+    assert json.loads(ppdm(*needs, "b,c", "--json").stdout) == {"needs": {"a": ["b", "c"]}}
+    assert b"need no other" in ppdm(*needs, "a").stdout
+    done = ppdm("train-bayes", "own.csv", "--network", "net.bif", "--nodes", "a", "-o", "a.bif")
+    assert b"1 node to a.bif" in done.stdout
+    assert b"exact, and no gamma covers them: 'a'" in done.stdout
+    pl.read_csv(folder / "original.csv").select("b", "c").write_csv(folder / "others.csv")
+    args = ("train-bayes", "others.csv", "ra.parquet", "--network", "net.bif", "--nodes", "b,c", "-o", "bc.bif")
+    assert b"The tables of 'b', 'c' have original columns too, which no gamma covers" in ppdm(*args).stdout
+    done = ppdm(
+        "train-bayes", "--merge", "a.bif", "bc.bif", "-o", "all.bif", "-o", "p.csv", "--compare", "net.bif"
+    )
+    whole = load(folder / "all.bif")
+    assert near(whole, pl.read_csv(folder / "p.csv")) and [n.exact for n in whole] == [True, False, False]
+    assert b"exact, and no gamma covers them: 'a'" in done.stdout and b"epsilon is 1.387" in done.stdout
+    counted = pl.read_csv(folder / "original.csv")["a"].value_counts(sort=True)["count"][0] / ROWS
+    assert np.asarray(whole["a"].parameters)[0, 0] == pytest.approx(counted, abs=1e-7)
+    assert '"exact": true' in (folder / "all.bif").read_text()
+
+
+def test_generated_records_have_the_network_s_distribution(folder: Path, ppdm: Run) -> None:
+    for name in ("g.parquet", "h.parquet"):
+        ppdm("generate", "--network", "net.bif", "--records", "70000", "--seed", "2", "-o", name)
+    assert (folder / "g.parquet").read_bytes() == (folder / "h.parquet").read_bytes()
+    done = train_bayes(folder / "g.parquet", folder / "net.bif")
+    assert near(done.network, done.frame)
+    for args in ((), ("--network", "net.bif", "--function", "1"), ("--network", "net.bif", "--balanced")):
+        ppdm("generate", *args, "--records", "5", "-o", "x.csv", code=2)
+    assert (
+        b"no parameters for 'a', 'b', 'c'"
+        in ppdm("generate", "--network", "net.txt", "--records", "5", "-o", "x.csv", code=2).stderr
+    )
+
+
+def test_numbers_bins_and_nulls_are_states(tmp_path: Path, ppdm: Run) -> None:
+    rng = np.random.default_rng(1)
+    age, flu = rng.integers(0, 80, 4000), rng.random(4000) < 0.3
+    original = pl.DataFrame({"age": age, "flu": flu}).with_columns(
+        flu=pl.when(pl.col("age") < 5).then(None).otherwise("flu")
+    )
+    original.write_parquet(tmp_path / "o.parquet")
+    (tmp_path / "net.txt").write_text("age -> flu\n")
+    settings: Any = {"age": {"domain": [0, 80], "bins": 4}, "flu": {"categories": [False, True], "nulls": True}}
+    perturb(original, tmp_path / "r.parquet", gamma=19, attributes=settings, keep_order=True)
+    ppdm("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", "--compare", "o.parquet")
+    network = load(tmp_path / "l.bif")
+    assert network["age"].states == ("[0, 20)", "[20, 40)", "[40, 60)", "[60, 80]")
+    assert network["flu"].states == ("False", "True", "null")
+    assert "{ s0, s1, s2, s3 }" in (tmp_path / "l.bif").read_text()
+    named = original.select(flu=pl.when("flu").then(pl.lit("null")).otherwise(pl.col("flu").cast(str)))
+    domain = {"flu": {"categories": ["false", "null"], "nulls": True}}
+    done = perturb(named, gamma=9, attributes=domain, keep_order=True)
+    with pytest.raises(MismatchError, match="or a value twice: 'null'"):
+        train_bayes([(done.frame, done.sidecar)], Network.of([Node("flu", (), ())]))
+    raw = train_bayes(tmp_path / "o.parquet", tmp_path / "l.bif").network
+    assert np.asarray(raw["flu"].parameters)[0, 2] == pytest.approx((age < 5).sum() / (age < 20).sum())
+
+
+WRONG: dict[str, tuple[str, int, str]] = {
+    "no structure": ("r.parquet", 2, "no network is named"),
+    "no data": ("--network net.bif", 2, "no files are named"),
+    "no such node": ("r.parquet --network net.bif --nodes a,d", 2, "--nodes names the column 'd'"),
+    "a node missing": (
+        "rbc.parquet --network net.bif", 3, "the node 'a', but no party gives a column of that name",
+    ),
+    "two columns": ("ra.parquet r.parquet --network net.bif", 3, "'a' has two columns, in 'ra.parquet'"),
+    "a cycle": ("r.parquet --network cycle.txt", 3, "has a cycle: 'a' -> 'b' -> 'a'"),
+    "unknown states": ("r.parquet --network other.bif", 3, "no states of its node, or a value twice: 'yes'"),
+    "values outside": ("original.csv --network other.bif", 3, "'a' has a value outside its domain in row"),
+    "too few records": (
+        "ra.parquet short.csv --network net.bif", 3, "different numbers of records: 'ra.parquet'",
+    ),
+    "other people": ("ra.parquet others.csv --network net.bif --on who", 3, "5999 identifiers are in both"),
+    "twice the same": ("ra.parquet twice.csv --network net.bif --on who", 3, "null, or there twice"),
+    "no identifier": ("ra.parquet short.csv --network net.bif --on id", 2, "--on for 'ra.parquet' names"),
+    "a perturbed identifier": (
+        "ra.parquet pid.parquet --network net.bif --on who", 2, "'who' was perturbed in",
+    ),
+    "a reconstruction": ("d.parquet --network net.bif", 3, "its records were drawn from estimates"),
+    "too large": ("wide.csv --network wide.txt", 2, "'z' and its parents have 4100625 combinations"),
+    "a release to compare": (
+        "r.parquet --network net.bif --compare r.parquet", 3, "is a release, not an original",
+    ),
+    "another structure": ("r.parquet --network net.bif --compare chain.bif", 3, "or gives it other parents"),
+    "a suffix": ("r.parquet --network net.bif -o l.txt", 2, "'l.txt' names no format of a network"),
+    "an export": ("r.parquet --network net.bif --export l.png", 2, "name a file that ends in .dot, .svg"),
+    "needs of none": ("--network net.bif --needs", 2, "--needs is about some nodes"),
+    "merge of one": ("--merge net.bif", 2, "nothing to merge with"),
+    "merge and train": ("--merge net.bif net.bif --network net.bif", 2, "--network is for training"),
+    "parameters differ": ("--merge net.bif shifted.bif", 3, "differ on 'a': its parameters"),
+    "states differ": ("--merge net.bif other.bif", 3, "differ on 'a': its states"),
+    "nobody's node": ("--merge net.txt net.txt", 3, "no party learnt the parameters of 'a', 'b', 'c'"),
+    "standard input": ("- --network net.bif", 2, "standard input"),
+    "absent": ("r.parquet --network absent.bif", 1, "'absent.bif' cannot be read"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def troubles(folder: Path) -> Path:
+    (folder / "cycle.txt").write_text("a -> b\nb -> a\na -> c\n")
+    text = (folder / "net.bif").read_text()
+    plain = "\n".join(line for line in text.splitlines() if not line.startswith("//"))
+    (folder / "other.bif").write_text(plain.replace("variable a {\n  type discrete [ 2 ] { no, yes }",
+                                                    "variable a {\n  type discrete [ 2 ] { no, maybe }")
+                                      .replace("(yes", "(maybe"))  # fmt: skip
+    shifted = drawn(THREE, 50, 3)
+    (folder / "shifted.bif").write_text(as_bif(train_bayes(shifted, THREE).network))
+    chain = Network.of([THREE["a"], THREE["b"], Node("c", ("b",), ("no", "yes"))])
+    (folder / "chain.bif").write_text(as_bif(train_bayes(shifted, chain).network))
+    original = pl.read_csv(folder / "original.csv")
+    rest = original.select("who", "b", "c")
+    rest[1:].write_csv(folder / "short.csv")
+    rest.with_columns(who=pl.col("who") + 1).write_csv(folder / "others.csv")
+    rest.with_columns(who=pl.lit(7)).write_csv(folder / "twice.csv")
+    perturb(rest, folder / "pid.parquet", gamma=9, attributes={"b": PLAN["b"], "c": PLAN["c"]}, keep_order=True)
+    wide = pl.DataFrame({n: [f"v{(7 * i + 3 * k) % 45:02}" for i in range(90)] for k, n in enumerate("wxyz")})
+    wide.write_csv(folder / "wide.csv")
+    (folder / "wide.txt").write_text("w -> z\nx -> z\ny -> z\n")
+    return folder
+
+
+def test_what_is_wrong_is_told_in_a_line(troubles: Path, ppdm: Run) -> None:
+    ppdm("reconstruct", "r.parquet", "--method", "global", "-o", "d.parquet")
+    before = listing(troubles)
+    for name, (args, code, said) in WRONG.items():
+        done = ppdm("train-bayes", *args.split(), *([] if "-o" in args else ["-o", "l.json"]), code=code)
+        lines = done.stderr.decode().splitlines()
+        assert len(lines) == 1 and said in lines[0], (name, lines)
+        assert listing(troubles) == before, name
+
+
+def test_a_singular_matrix_is_refused_unless_em_is_asked_for(tmp_path: Path, ppdm: Run) -> None:
+    rng = np.random.default_rng(1)
+    original = pl.DataFrame({"x": rng.normal(50, 10, 3000), "y": rng.integers(0, 2, 3000)})
+    settings: Any = {
+        "x": {"domain": [0, 100], "bins": 50, "sd": "40%"},
+        "y": {"categories": [0, 1], "sd": "1%"},
+    }
+    perturb(
+        original,
+        tmp_path / "r.parquet",
+        scheme="additive",
+        noise="normal",
+        attributes=settings,
+        keep_order=True,
+    )
+    (tmp_path / "net.txt").write_text("y -> x\n")
+    done = ppdm("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", code=4)
+    assert b"the matrix of 'x' is as good as singular" in done.stderr and b"--estimator em" in done.stderr
+    said = ppdm("train-bayes", "r.parquet", "--network", "net.txt", "-o", "l.bif", "--estimator", "em").stdout
+    assert b"No standard errors for 'x' where y = 0" in said

@@ -1,0 +1,333 @@
+"""The speed table of the design, measured: `make bench`.
+
+Every time is a ratio of two things run alternately in this one run, whole processes on the same
+files, the median of several; it prints the machine and writes nothing into the repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppdm_cli.channels.base import substitute
+from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
+from ppdm_cli.coins import Coins
+from ppdm_cli.estimating import maximum_likelihood
+from tests.experiments.bench_trees import LEARNERS
+
+PPDM = [sys.executable, "-m", "ppdm_cli"]
+ROWS, MANY = 10_000_000, 50_000_000
+CSV_ROWS = 2_000_000
+REPEATS = 5
+AS_INSTALLED = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+"""Where modules are compiled anew at each start, as no installed package is, ours would take longer."""
+PLAN = """\
+gamma = 9
+bins = 20
+class = "group"
+keep = ["group"]
+[attributes]
+salary.domain = [20000, 150000]
+commission.domain = [0, 75000]
+age.domain = [20, 80]
+elevel.domain = [0, 4]
+car.domain = [1, 20]
+zipcode.domain = [0, 8]
+hvalue.domain = [50000, 1350000]
+hyears.domain = [1, 30]
+loan.domain = [0, 500000]
+"""
+
+
+def run(command: Sequence[object]) -> tuple[float, float]:
+    """Seconds and peak MiB of a process."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=AS_INSTALLED
+    )
+    assert process.stderr is not None
+    said = process.stderr.read().decode()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.stderr.close()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{command}: {said}")
+    return time.perf_counter() - began, usage.ru_maxrss / 1024
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def compare(
+    ours: Sequence[object], theirs: Sequence[object], repeats: int = REPEATS
+) -> tuple[float, float, float]:
+    """The median ratio of our seconds to theirs, run alternately, and both medians."""
+    run(ours), run(theirs)
+    pairs = [(run(ours)[0], run(theirs)[0]) for _ in range(repeats)]
+    return (
+        statistics.median(a / b for a, b in pairs),
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+    )
+
+
+def line(what: str, bound: str, measured: str) -> None:
+    print(f"| {what} | {bound} | {measured} |", flush=True)
+
+
+def parquet(folder: Path) -> None:
+    data, plan = folder / "f2.parquet", folder / "plan.toml"
+    plan.write_text(PLAN)
+    run([*PPDM, "generate", "--function", 2, "--records", ROWS, "--seed", 7, "-o", data])
+    perturb = [*PPDM, "perturb", data, "-o", folder / "release.parquet", "--plan", plan, "--force"]
+    # the class is declared by nobody: --like makes it one pass, as a plan with everything in it does
+    run(perturb)
+    like = [
+        *PPDM,
+        "perturb",
+        data,
+        "-o",
+        folder / "next.parquet",
+        "--like",
+        folder / "release.parquet",
+        "--force",
+    ]
+    copy = python(
+        f"import polars; polars.scan_parquet({str(data)!r}).sink_parquet({str(folder / 'copy.parquet')!r})"
+    )
+    ratio, ours, theirs = compare(like, copy)
+    line(
+        f"`perturb` {ROWS // 10**6}M x 10 Parquet, plan given, to polars' copy",
+        "1 (aim 0.7)",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+    line(f"... peak memory at {ROWS // 10**6}M rows", "1,024 MiB", f"{run(like)[1]:.0f} MiB")
+    many = folder / "many.parquet"
+    run([*PPDM, "generate", "--function", 2, "--records", MANY, "--seed", 8, "-o", many])
+    seconds, memory = run(
+        [*PPDM, "perturb", many, "-o", folder / "next.parquet", "--like", folder / "release.parquet", "--force"]
+    )
+    line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
+    many.unlink()
+    miner(folder, like)
+    whole_records(folder, data, like)
+
+
+def whole_records(folder: Path, data: Path, perturb: Sequence[object]) -> None:
+    """Two attributes a record by one coin, and what a miner's tree takes to be learnt from it."""
+    plan, release = folder / "records.toml", folder / "records.parquet"
+    plan.write_text(PLAN.replace("gamma = 9", "record_epsilon = 2\npublish = 2"))
+    run([*PPDM, "perturb", data, "-o", release, "--plan", plan, "--force"])
+    like = [*PPDM, "perturb", data, "-o", folder / "next.parquet", "--like", release, "--force"]
+    ratio, ours, theirs = compare(like, perturb)
+    line(
+        f"`perturb --publish 2` {ROWS // 10**6}M x 10 Parquet to `perturb`",
+        "1",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+    for records, bound in ((100_000, "2"), (1_000_000, "5")):
+        some, tree = folder / "some.parquet", folder / "tree.json"
+        for way in (["--publish", "2"], ["--rounds", "3"]):
+            seconds = 0.0
+            for function in (2, 4):
+                generate = ["generate", "--function", function, "--records", records, "--seed", 7, "--force"]
+                run([*PPDM, *generate, "-o", some])
+                domains = [o for row in PLAN.splitlines() if ".domain" in row for o in _domain(row)]
+                asked = ["--record-epsilon", 4, *way, "--class", "group", "--keep", "group", "--bins", 24]
+                run([*PPDM, "perturb", some, "-o", release, *asked, *domains, "--force"])
+                train = [*PPDM, "train-tree", release, "-o", tree, "--force"]
+                seconds = max(seconds, statistics.median(run(train)[0] for _ in range(3)))
+            line(
+                f"`train-tree RELEASE` of {records:,} records, {' '.join(way)}, F2 and F4",
+                f"{bound} s",
+                f"{seconds:.2f} s at most, with the command's start",
+            )
+
+
+def _domain(row: str) -> list[str]:
+    """Return an option from a line of the plan."""
+    name, values = row.split(".domain = ")
+    return ["--domain", f"{name}={values.strip('[]').replace(', ', ':')}"]
+
+
+def miner(folder: Path, perturb: Sequence[object]) -> None:
+    """The miner's half, on the release and on a large one."""
+    release, large = folder / "release.parquet", folder / "next.parquet"
+    names = [line.split(".")[0] for line in PLAN.splitlines() if ".domain" in line]
+    counts = python(
+        f"import polars; lazy = polars.scan_parquet({str(release)!r})\n"
+        f"polars.collect_all([lazy.group_by(n).len() for n in {names!r}])"
+    )
+    estimate = [*PPDM, "estimate", release, "-o", folder / "estimates.csv", "--force"]
+    ratio, ours, theirs = compare(estimate, counts)
+    line(
+        f"`estimate` {ROWS // 10**6}M x {len(names)} Parquet to polars' group_by counts",
+        "2",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+    answers(release, large)
+    many_reconstruct = [*PPDM, "reconstruct", large, "-o", folder / "usable.parquet", "--force"]
+    seconds, memory = run(many_reconstruct)
+    line(
+        f"`reconstruct` {MANY // 10**6}M rows: peak memory ({seconds:.1f} s)", "1,024 MiB", f"{memory:.0f} MiB"
+    )
+    reconstruct = [*PPDM, "reconstruct", release, "-o", folder / "usable.parquet", "--force"]
+    for how, bound in (("by-class", "2"), ("joint", "-")):
+        ratio, ours, theirs = compare([*reconstruct, "--method", how], perturb)
+        line(
+            f"`reconstruct --method {how}` {ROWS // 10**6}M x 10 Parquet to `perturb`, plan given",
+            bound,
+            f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+        )
+
+
+def answers(release: Path, large: Path) -> None:
+    """A mean by group: as a command, and in a session that has begun, as polars' is."""
+    import polars as pl
+
+    from ppdm_cli import query
+
+    asked, question = query(release), 'select mean(salary) group by "group"'
+    lazy = pl.scan_parquet(release).group_by("group").agg(pl.col("salary").mean())
+    pairs = []
+    for _ in range(2 * REPEATS):
+        began = time.perf_counter()
+        asked.select(question)
+        middle = time.perf_counter()
+        lazy.collect()
+        pairs.append((middle - began, time.perf_counter() - middle))
+    ratio = statistics.median(a / b for a, b in pairs[REPEATS:])
+    ours, theirs = (statistics.median(p[i] for p in pairs[REPEATS:]) for i in (0, 1))
+    line(
+        f"`query()`, a mean by group over {ROWS // 10**6}M rows, to polars' group_by",
+        "2",
+        f"{ratio:.2f} ({ours:.3f} s to {theirs:.3f} s)",
+    )
+    grouped = python(
+        f"import polars; lazy = polars.scan_parquet({str(release)!r})\n"
+        "lazy.group_by('group').agg(polars.col('salary').mean()).collect()"
+    )
+    command = [*PPDM, "query", release, question, "-q"]
+    ratio, ours, theirs = compare(command, grouped)
+    line(
+        "... as a command, start included", "-", f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s); "
+        f"{run(command)[1]:.0f} MiB",
+    )
+    seconds, memory = run([*PPDM, "query", large, question, "-q"])
+    line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
+
+
+def csv(folder: Path) -> None:
+    data = folder / "f2.csv"
+    run([*PPDM, "generate", "--function", 2, "--records", CSV_ROWS, "--seed", 7, "-o", data])
+    perturb = [
+        *PPDM,
+        "perturb",
+        data,
+        "-o",
+        folder / "release.csv",
+        "--like",
+        folder / "release.parquet",
+        "--force",
+    ]
+    copy = python(f"import polars; polars.read_csv({str(data)!r}).write_csv({str(folder / 'copy.csv')!r})")
+    ratio, ours, theirs = compare(perturb, copy)
+    line(
+        f"`perturb` {CSV_ROWS // 10**6}M x 10 CSV, plan given, to polars' read and write",
+        "1.5",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
+    )
+
+
+def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
+    """Training beside scikit-learn and LightGBM: cold fits of fresh processes, and the best of later ones."""
+    for n in rows:
+        for function in (2, 4):
+            train, test = folder / "train.parquet", folder / "test.parquet"
+            for path, records, seed in ((train, n, 7), (test, 20_000, 8)):
+                generate = ["generate", "--function", function, "--records", records, "--seed", seed]
+                run([*PPDM, *generate, "-o", path, "--force"])
+            found: dict[str, list[dict[str, Any]]] = {name: [] for name in LEARNERS}
+            for _ in range(3):
+                for name, runs in found.items():
+                    command = [sys.executable, "-m", "tests.experiments.bench_trees", name, str(train), str(test)]
+                    runs.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+            cold = {k: statistics.median(r["times"][0] for r in v) for k, v in found.items()}
+            best = {k: min(t for r in v for t in r["times"][1:]) for k, v in found.items()}
+            for peer, bound in (("scikit-learn", "0.5"), ("LightGBM", "aim 1")):
+                line(
+                    f"training a tree on F{function}, {n:,} rows, to {peer}",
+                    bound,
+                    f"{best['ppdm'] / best[peer]:.2f} ({best['ppdm']:.3f} s to {best[peer]:.3f} s); "
+                    f"cold {cold['ppdm'] / cold[peer]:.2f} ({cold['ppdm']:.3f} s to {cold[peer]:.3f} s)",
+                )
+            right = ", ".join(f"{k} {v[0]['accuracy']:.4f}" for k, v in found.items())
+            line("... accuracy on 20,000 test records", "the peers'", right)
+
+
+def startup() -> None:
+    for arguments in (["--help"], ["perturb", "--help"]):
+        _, ours, theirs = compare([*PPDM, *arguments], python("import click"), 15)
+        line(f"`ppdm {' '.join(arguments)}` over `import click`", "150 ms", f"{1000 * (ours - theirs):.0f} ms")
+
+
+def sampler() -> None:
+    n = 1 << 22
+    codes = np.random.default_rng(1).integers(0, 20, n).astype(np.uint8)
+    out, addresses = np.empty_like(codes), np.arange(n, dtype=np.uint64)
+    seconds = fastest(
+        lambda: substitute(GammaDiagonal(Decimal(9), 20), Coins(bytes(32)), addresses, codes, out)
+    )
+    line("the substitution alone, coins included, one core", "-", f"{seconds / n * 1e9:.1f} ns a cell")
+
+
+def likelihood() -> None:
+    """Maximum likelihood over a large domain, as `estimate` does it for each attribute."""
+    N = 3000
+    weights = np.random.default_rng(1).dirichlet(np.full(N, 0.1))
+    observed = np.random.default_rng(2).multinomial(1_000_000, weights * 0.01 + 0.99 / N).astype(float)
+    matrix = GammaDiagonal(Decimal(9), N)
+    seconds = fastest(lambda: maximum_likelihood(observed, [matrix]))
+    line(f"the `ml` estimate at N = {N}", "10 ms", f"{1000 * seconds:.2f} ms")
+
+
+def fastest(work: Callable[[], None]) -> float:
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def main() -> None:
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; medians of "
+        f"{REPEATS} alternating runs of whole processes\n"
+    )
+    line("work", "bound", "measured")
+    line("---", "---", "---")
+    sampler()
+    likelihood()
+    startup()
+    with tempfile.TemporaryDirectory() as folder:
+        trees(Path(folder))
+        parquet(Path(folder))
+        csv(Path(folder))
+
+
+if __name__ == "__main__":
+    main()

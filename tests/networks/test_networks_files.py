@@ -1,0 +1,282 @@
+"""Networks in files: what we write is read back, by us and by other tools; what is broken is told in a line."""
+
+from __future__ import annotations
+
+import tempfile
+from importlib.util import find_spec
+from itertools import product
+from math import log
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppdm_cli import MismatchError
+from ppdm_cli.networks import Network, Node, load
+from ppdm_cli.networks.bif import GRID, on_grid
+from ppdm_cli.networks.comparing import distances, marginal
+from ppdm_cli.networks.network import Source
+from ppdm_cli.networks.storing import as_bif, as_json
+from tests.networks.test_networks_learning import DATA, THREE
+
+HOSTILE = ["self employed", "[20, 23)", 'say "x"', "a,b", "table", "Probability", "}", "//", "*/", "\u00e9"]
+labels = st.sampled_from([*HOSTILE, "", "null", "yes", "no", "s0", "n1", "A", "a"]) | st.text(
+    min_size=1, max_size=5
+)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    nodes: list[Node] = []
+    for i, name in enumerate(draw(st.lists(labels.filter(bool), min_size=1, max_size=4, unique=True))):
+        parents = tuple(n.name for n in nodes[: draw(st.integers(0, min(i, 2)))])
+        states = tuple(draw(st.lists(labels, min_size=1, max_size=3, unique=True)))
+        rows = int(np.prod([len(n.states) for n in nodes if n.name in parents], dtype=int))
+        cells = rows * len(states)
+        table = np.array(draw(st.lists(st.integers(0, 9), min_size=cells, max_size=cells)), float)
+        shares = table.reshape(rows, -1) + np.eye(len(states))[0] * 1e-9
+        shares /= shares.sum(axis=1, keepdims=True)
+        error = None if draw(st.booleans()) else np.where(shares > 0.5, np.nan, 0.25)
+        records = None if error is None else np.full(rows, 7.0)
+        raw = (name,) if draw(st.booleans()) else ()
+        nodes.append(Node(name, parents, states, shares, error, records, raw))
+    return Network.of(nodes, [Source("0" * 36, draw(st.sampled_from([None, 2.5, float("inf")])))])
+
+
+def read(text: str, name: str) -> Network:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_text(text, "utf-8")
+        return load(path)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_the_order_is_by_generation_and_then_that_of_the_file(data: st.DataObject) -> None:
+    names = [f"n{i}" for i in range(data.draw(st.integers(1, 8)))]
+    before = data.draw(st.permutations(names))
+    parents = {n: tuple(p for p in before[: before.index(n)] if data.draw(st.booleans())) for n in names}
+    done: list[str] = []
+    while len(done) < len(names):
+        done += [n for n in names if n not in done and all(p in done for p in parents[n])]
+    assert Network.of([Node(n, parents[n]) for n in names]).order == done
+
+
+@pytest.mark.parametrize("turned", [1, -1])
+def test_a_long_chain_takes_no_longer_than_it_is(turned: int) -> None:
+    """Thirty thousand nodes took hours where each generation looked at all of them."""
+    chain = [Node(f"n{i}", (f"n{i - 1}",) if i else ()) for i in range(30_000)]
+    assert Network.of(chain[::turned]).order == [n.name for n in chain]
+    ring = [*chain[1:], Node("n0", ("n29999",))]
+    with pytest.raises(ValueError, match="it has a cycle"):
+        Network.of(ring)
+
+
+def bif_of(parents: int, rows: str) -> str:
+    names = [f"p{i}" for i in range(parents)]
+    lines = [f"variable {n} {{ type discrete [ 2 ] {{ a, b }}; }}" for n in [*names, "x"]]
+    lines += [f"probability ( {n} ) {{ table .5, .5; }}" for n in names]
+    return "\n".join([*lines, f"probability ( x | {', '.join(names)} ) {{ {rows} }}"])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("parents", "rows", "said"),
+    [
+        (20, "default .5, .5;", "line 42: with the 2.097e\\+06 parameters of 'x' there are more than"),
+        (63, "default .5, .5;", "there are more than 1,048,576"),
+        (2, "default .5, .5; default .5, .5;", "the table of 'x' has two default rows"),
+        (1, "(a) inf, 1e308; (b) .5, .5;", "parameters that do not sum to 1"),
+        (1, "(a) 1e308, 1e308; (b) .5, .5;", "parameters that do not sum to 1"),
+        (1, "(a) nan, 1; (b) .5, .5;", "the table of 'x' lacks a row"),
+        (1, "(a) -inf, inf; (b) .5, .5;", "parameters that do not sum to 1"),
+    ],
+)
+def test_large_tables_and_numbers_are_one_line(parents: int, rows: str, said: str) -> None:
+    with pytest.raises(MismatchError, match=said):
+        read(bif_of(parents, rows), "n.bif")
+
+
+@settings(max_examples=30, deadline=None)
+@given(networks())
+def test_what_is_written_is_read_back(network: Network) -> None:
+    for text, name, off in ((as_bif(network), "n.bif", 3 / GRID), (as_json(network), "n.json", 1e-15)):
+        assert text.isascii()
+        found = read(text, name)
+        assert (list(found.nodes), found.sources) == (list(network.nodes), network.sources)
+        for a, b in zip(network, found, strict=True):
+            assert (a.parents, a.states, a.raw) == (b.parents, b.states, b.raw)
+            assert a.parameters is not None and b.parameters is not None
+            assert np.abs(a.parameters - b.parameters).max() <= off
+            assert ((a.parameters > 0) == (b.parameters > 0)).all()
+            for one, other in ((a.std_error, b.std_error), (a.records, b.records)):
+                np.testing.assert_array_equal(one, other)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8).filter(lambda v: sum(v) > 0))
+def test_parameters_in_a_bif_are_the_same_in_single_precision_and_sum_to_1(values: list[float]) -> None:
+    shares = np.array(values) / sum(values)
+    found = np.array(on_grid(shares))
+    assert found.sum() == 1 and (found.astype(np.float32) == found).all()
+    assert ((found > 0) == (shares > 0)).all()
+
+
+needs_readers = pytest.mark.skipif(
+    not (find_spec("pgmpy") and find_spec("pyagrum")),
+    reason="pgmpy and pyagrum are heavy, and not among the development tools: pip install pgmpy pyagrum",
+)
+
+
+@needs_readers
+@pytest.mark.parametrize("name", ["asia", "alarm", "hostile"])
+@pytest.mark.filterwarnings("ignore")
+def test_pgmpy_and_pyagrum_read_it_and_infer_the_same(name: str, tmp_path: Path) -> None:
+    import pyagrum
+    from pgmpy.inference import VariableElimination
+    from pgmpy.readwrite import BIFReader
+
+    names = {n: n for n in "abc"}
+    network = THREE
+    if name == "hostile":
+        names = dict(zip("abc", ["is it, so?", "Probability", "probability"], strict=True))
+        states = dict(zip("abc", [("[0, 1)", "[1, 2]"), ("a b", '"', "}"), ("yes", "no")], strict=True))
+        nodes = [Node(names[n.name], tuple(names[p] for p in n.parents), states[n.name], n.parameters)
+                 for n in THREE]  # fmt: skip
+        network = Network.of(nodes)
+    else:
+        whole = load(DATA / f"{name}.bif")
+        rng = np.random.default_rng(1)  # parameters with all their digits, as learnt ones have
+        tables = {n.name: np.asarray(n.parameters) * rng.uniform(0.5, 1, np.shape(n.parameters)) for n in whole}
+        nodes = [Node(n.name, n.parents, n.states, tables[n.name] / tables[n.name].sum(1, keepdims=True))
+                 for n in whole]  # fmt: skip
+        network = Network.of(nodes)
+    path = tmp_path / "n.bif"
+    path.write_text(as_bif(network))
+    network = load(path)
+    theirs, other = pyagrum.loadBN(str(path)), BIFReader(str(path)).get_model()
+    assert theirs.size() == len(other.nodes()) == len(network.nodes)
+    inferred, elimination = pyagrum.LazyPropagation(theirs), VariableElimination(other)
+    inferred.makeInference()
+    written = list(other.nodes()) if name == "hostile" else list(network.nodes)
+    for node, called in zip(network, written, strict=True):
+        one = np.array(inferred.posterior(called).tolist())
+        found = elimination.query([called], show_progress=False)
+        assert np.abs(found.values - one).max() < 1e-9
+        assert np.abs(marginal(network, [node.name]) - one).max() < 1e-9
+
+
+def test_a_joint_distribution_is_that_of_all_combinations() -> None:
+    network = load(DATA / "asia.bif")
+    names = ("tub", "dysp", "smoke")
+    expected = np.zeros((2, 2, 2))
+    for states in product(range(2), repeat=8):
+        codes = dict(zip(network.nodes, states, strict=True))
+        chance = 1.0
+        for node in network:
+            row = int(np.ravel_multi_index([codes[p] for p in node.parents], [2] * len(node.parents))) \
+                if node.parents else 0  # fmt: skip
+            chance *= np.asarray(node.parameters)[row, codes[node.name]]
+        expected[tuple(codes[n] for n in names)] += chance
+    np.testing.assert_allclose(marginal(network, names), expected, rtol=1e-12)
+
+
+def test_the_distance_is_that_of_the_paper() -> None:
+    def two(a: float, b: float, order: tuple[str, ...] = ("no", "yes")) -> Network:
+        rows = np.array([[a, 1 - a], [b, 1 - b]])
+        root = Node("p", (), order, np.array([[0.25, 0.75]]))
+        return Network.of([root, Node("c", ("p",), ("x", "y"), rows)])
+
+    found = distances(two(0.5, 0.2), two(0.4, 0.2))
+    expected = 0.25 * (0.5 * log(0.5 / 0.4) + 0.5 * log(0.5 / 0.6))
+    assert [d.node for d in found] == ["p", "c"] and found[1].nats == pytest.approx(expected)
+    (_, infinite) = distances(two(0.5, 0.2), two(0.5, 0.0))
+    assert infinite.nats == float("inf") and infinite.where == ("p = yes",)
+    (root, same) = distances(two(0.5, 0.2), two(0.2, 0.5, ("yes", "no")))
+    assert root.nats > 0 and same.nats == 0
+    with pytest.raises(MismatchError):
+        distances(two(0.5, 0.2), two(0.5, 0.2, ("no", "perhaps")))
+
+
+EDGES = "# a diagnosis\nsmoke -> lung -> xray\nasia\nsmoke ->  bronchitis\n"
+XML = """<?xml version="1.0"?><!DOCTYPE BIF [<!ELEMENT BIF (NETWORK)*>]><BIF VERSION="0.3"><NETWORK>
+<NAME>n</NAME>
+<VARIABLE TYPE="nature"><NAME>a</NAME><OUTCOME>no</OUTCOME><OUTCOME>y e s</OUTCOME></VARIABLE>
+<VARIABLE TYPE="nature"><NAME>b</NAME><OUTCOME>x</OUTCOME><OUTCOME>y</OUTCOME></VARIABLE>
+<DEFINITION><FOR>b</FOR><GIVEN>a</GIVEN><TABLE>0.1 0.9 0.3 0.7</TABLE></DEFINITION>
+<DEFINITION><FOR>a</FOR><TABLE>0.25 0.75</TABLE></DEFINITION></NETWORK></BIF>"""
+BIF = """network "a b" { property author "x; y" ; }
+/* declared */ variable a { type discrete [ 2 ] { no, "y e s" }; property position = (1, 2); }
+variable b { type discrete[2] { x y }; }
+probability ( a ) { table 0.25 0.75; } // the root
+probability ( b | a ) { default 0.1, 0.9; ("y e s") 0.3, 0.7; }
+"""
+
+
+def test_all_formats_are_read() -> None:
+    edges = read(EDGES, "net.txt")
+    assert {n.name: n.parents for n in edges} == {
+        "smoke": (), "lung": ("smoke",), "xray": ("lung",), "asia": (), "bronchitis": ("smoke",)
+    }  # fmt: skip
+    table = "probability ( b | a ) { table 0.1, 0.3, 0.9, 0.7; }"
+    for text, name in ((XML, "n.xml"), (BIF, "n.bif"), (BIF.partition("probability ( b")[0] + table, "n.bif")):
+        network = read(text, name)
+        assert (network["a"].states, network["b"].parents) == (("no", "y e s"), ("a",))
+        assert np.asarray(network["a"].parameters).tolist() == [[0.25, 0.75]]
+        assert np.asarray(network["b"].parameters).tolist() == [[0.1, 0.9], [0.3, 0.7]]
+
+
+BROKEN = {
+    "cycle": ("n.txt", "a -> b\nb -> c\nc -> a\n", "it has a cycle: 'a' -> 'b' -> 'c' -> 'a'"),
+    "no edge": ("n.txt", "a - b\nx <- y\n", "line 2 is not of the form A -> B"),
+    "graphviz": ("n.txt", "digraph { a -> b; }\n", "line 1 is not of the form A -> B"),
+    "an arrow": ("n.txt", "a \u2192 b\n", "line 1 is not of the form A -> B"),
+    "continuous": ("n.bif", BIF.replace("discrete [ 2 ] { no, \"y e s\" }", "continuous"), "'a' lacks a line"),
+    "nothing": ("n.txt", "\n", "it has no nodes"),
+    "own parent": ("n.txt", "a -> a\n", "has a parent or a state twice, or is its own parent"),
+    "space": ("n.bif", BIF.replace('"y e s"', "y e s"), "line 2: a list is broken"),
+    "comma": ("n.bif", BIF.replace("x y", "x, y, z"), "line 3: 'b' says 2 states and lists 3"),
+    "bracket": (
+        "n.bif", BIF.replace("x y", "[0, 1)"), "a list is broken: labels with spaces, commas or brackets",
+    ),
+    "quote": ("n.bif", BIF.replace('"y e s"', '"y e s'), "line 2: a quote is not closed"),
+    "twice": ("n.bif", BIF.replace("variable b", "variable a"), "line 3: the node 'a' is there twice"),
+    "unknown state": (
+        "n.bif", BIF.replace('("y e s")', "(perhaps)"), "line 5: a row of 'b' names something else",
+    ),
+    "no parent": ("n.bif", BIF.replace("b | a", "b | c"), "'b' has the parent 'c', which is no node"),
+    "short row": ("n.bif", BIF.replace("0.3, 0.7", "0.3"), "line 5: a row of 'b' has 1 numbers for 2 states"),
+    "no number": ("n.bif", BIF.replace("0.3, 0.7", "0.3, x"), "something else than numbers"),
+    "no sum": ("n.bif", BIF.replace("0.3, 0.7", "0.3, 0.8"), "'b' has parameters that do not sum to 1"),
+    "negative": ("n.bif", BIF.replace("0.3, 0.7", "-0.3, 1.3"), "do not sum to 1"),
+    "nan": ("n.bif", BIF.replace("0.3, 0.7", "nan, nan"), "lacks a row"),
+    "no row": ("n.bif", BIF.replace("default 0.1, 0.9; ", ""), "line 5: the table of 'b' lacks a row"),
+    "cut": ("n.bif", BIF[:150], "a block has no braces, or is not closed"),
+    "no block": ("n.bif", "hello { }", "line 1: 'hello' begins no block"),
+    "not ours": ("n.bif", '// ppdm a {"x": 1}\n' + BIF, "unknown field `x`"),
+    "entities": ("n.xml", '<!DOCTYPE a [<!ENTITY b "c">]><a/>', "declares entities"),
+    "no XML": ("n.xml", "<BIF>", "no element found"),
+    "no table": ("n.xml", XML.replace("<TABLE>0.25 0.75</TABLE>", ""), "a table is missing"),
+    "wrong table": ("n.xml", XML.replace("0.1 0.9 ", ""), "not a row of parameters for each configuration"),
+    "no JSON": ("n.json", "{", "it is not JSON"),
+    "another JSON": ("n.json", '{"format": "ppdm-tree"}', 'it does not say "format": "ppdm-network"'),
+    "a field": ("n.json", as_json(THREE).replace('"name"', '"nom"'), "unknown field"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_told_in_a_line(case: str) -> None:
+    name, text, said = BROKEN[case]
+    with pytest.raises(MismatchError) as told:
+        read(text, name)
+    assert said in told.value.what and "\n" not in str(told.value) and len(told.value.what) < 500
+
+
+def test_no_cut_of_a_file_is_anything_but_a_network_or_a_line() -> None:
+    for text, name in ((as_bif(THREE), "n.bif"), (XML, "n.xml"), (as_json(THREE), "n.json"), (EDGES, "n.txt")):
+        for end in range(0, len(text), max(1, len(text) // 60)):
+            try:
+                read(text[:end], name)
+            except MismatchError as error:
+                assert "not a valid network" in error.what

@@ -1,0 +1,49 @@
+"""Accuracy, its interval, the confusion matrix and importance, against figures by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from ppdm_cli.stats import wilson
+from ppdm_cli.trees.measuring import Measured, importance
+from ppdm_cli.trees.tree import Tree
+from tests.tree_strategies import trees
+from tests.trees.test_tree_exporting import chain
+
+
+@given(st.integers(1, 5000), st.data())
+def test_the_interval_is_wilsons(records: int, data: st.DataObject) -> None:
+    right = data.draw(st.integers(0, records))
+    low, high = wilson(right, records)
+    expected = binomtest(right, records).proportion_ci(method="wilson")
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert 0 <= low <= right / records <= high <= 1
+
+
+def test_counts_add_up() -> None:
+    one = Measured.of(("A", "B"), np.array([0, 0, 1, -1, -2]), np.array([0, 1, 1, 1, 0]))
+    assert one.confusion.tolist() == [[1, 1], [0, 1]]
+    found = (one + one).figures()
+    assert (found["records"], found["accuracy"]) == (8, 0.5), "an unknown label is wrong, none is not counted"
+    assert (found["unknown_labels"], found["unlabelled"]) == (2, 2)
+    none = Measured.of(("A",), np.array([-2]), np.array([0])).figures()
+    assert (none["records"], none["accuracy"], none["low"], none["high"]) == (0, None, 0.0, 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(trees())
+def test_importance_is_a_share(tree: Tree) -> None:
+    shares = importance(tree)
+    assert set(shares) == {f.name for f in tree.features}
+    assert all(0 <= s <= 1 for s in shares.values())
+    assert sum(shares.values()) == pytest.approx(1) or not any(shares.values())
+
+
+def test_the_test_that_gains_has_all() -> None:
+    tree = chain(1)
+    tree.counts[:] = [[2, 2], [2, 0], [0, 2]]
+    assert importance(tree) == {"age": 1.0}

@@ -1,0 +1,192 @@
+"""The grower: tests chosen as a brute-force reference chooses them, and what options do."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli.errors import DataError, UsageError
+from ppdm_cli.trees.exporting import text
+from tests.conftest import Run
+from tests.trees.test_tree_portable import in_duckdb, in_sqlite
+
+
+def plogp(x: np.ndarray) -> float:
+    x = x[x > 0]
+    return float((x * np.log2(x)).sum())
+
+
+def best_threshold(x: np.ndarray, y: np.ndarray, mdl: bool) -> tuple[float, float] | None:
+    """One attribute's (gain ratio, threshold) by trying every cut, record by record."""
+    n, classes = len(x), int(y.max()) + 1
+    least = 0.1 * n / classes
+    least = 2 if least <= 2 else min(least, 25)
+    tried = []
+    for low in np.unique(x)[:-1]:
+        sides = [np.bincount(y[side], minlength=classes) for side in (x <= low, x > low)]
+        if min(s.sum() for s in sides) >= least:
+            before = plogp(np.array([n])) - plogp(np.bincount(y))
+            after = sum(plogp(np.array([s.sum()])) - plogp(s) for s in sides)
+            spread = plogp(np.array([n])) - sum(plogp(np.array([s.sum()])) for s in sides)
+            tried.append(((before - after) / n, float(low), spread / n))
+    if not tried:
+        return None
+    top = max(t[0] for t in tried)
+    gain, low, spread = next(t for t in tried if t[0] >= top - 1e-6)
+    gain -= np.log2(len(tried)) / n if mdl else 0
+    return (gain / spread, low) if gain >= 1e-6 else None
+
+
+@pytest.mark.parametrize("mdl", [True, False])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_root_is_what_brute_force_finds(seed: int, mdl: bool) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 80))
+    x = rng.integers(0, int(rng.integers(2, 30)), n)
+    y = np.where(rng.random(n) < 0.7, x > x.mean(), rng.random(n) < 0.5).astype(int)
+    if len(set(y.tolist())) < 2:
+        y[0] = 1 - y[0]
+    tree = train_tree(pl.DataFrame({"x": x, "y": y}), "y", max_depth=1, prune=False, mdl=mdl).tree
+    wanted = best_threshold(x, y, mdl)
+    if tree.feature[0] >= 0:
+        assert wanted is not None
+        above = x[x > wanted[1]].min()
+        assert tree.threshold[0] == (wanted[1] + above) // 2, "halfway, the last whole number of it"
+    elif wanted is not None:  # collapsed: the split saves no error
+        right = sum(np.bincount(y[s]).max() for s in (x <= wanted[1], x > wanted[1]))
+        assert right == np.bincount(y).max()
+
+
+def test_categories_give_a_branch_each_and_booleans_too() -> None:
+    data = pl.DataFrame({"k": ["a", "b", "c"] * 10, "y": [0, 1, 2] * 10})
+    fitted = train_tree(data, "y")
+    assert (
+        fitted.tree.leaves == 3
+        and fitted.accuracy == 1
+        and fitted.tree.features[0].categories == ("a", "b", "c")
+    )
+    assert predict(fitted, data)["predicted"].to_list() == [0, 1, 2] * 10
+
+
+def test_depth_and_least_records_are_kept() -> None:
+    rng = np.random.default_rng(0)
+    data = pl.DataFrame({"x": rng.random(500), "y": rng.integers(0, 2, 500)})
+    shallow = train_tree(data, "y", max_depth=2, prune=False, mdl=False).tree
+    assert shallow.depth <= 2
+    wide = train_tree(data, "y", min_records=60, prune=False, mdl=False).tree
+    assert wide.counts.sum(axis=1).min() >= 25
+    assert train_tree(data, "y", max_depth=0).tree.size == 1
+
+
+def test_many_values_are_cut_and_said() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random(70_000)
+    fitted = train_tree(pl.DataFrame({"x": x, "y": x > 0.5}), "y")
+    assert "'x'" in fitted.remarks[0] and fitted.accuracy > 0.999
+    assert fitted.tree.threshold[0] in x
+
+
+def one_cut(values: Any, dtype: Any = None) -> tuple[Any, pl.DataFrame]:
+    """A tree with one test between the two values, and its training records; a label each."""
+    column = pl.Series("x", [values[0], values[1]] * 10, dtype=dtype)
+    data = pl.DataFrame({"x": column, "y": ["low", "high"] * 10})
+    return train_tree(data, "y", mdl=False).tree, data
+
+
+HALFWAY: list[tuple[Any, Any, Any, str]] = [
+    ((22.5, 27.5), pl.Float64, 25.0, "<= 25"),
+    ((0.1, 0.2), pl.Float64, 0.15, "<= 0.15"),
+    ((98765.43, 98770.12), pl.Float64, 98767.775, "<= 98767.775"),
+    ((22.5, 27.5), pl.Float32, 25.0, "<= 25"),
+    ((3, 4), pl.Int64, 3.0, "<= 3"),
+    ((24, 34), pl.UInt8, 29.0, "<= 29"),
+    ((-4, -1), pl.Int16, -3.0, "<= -3"),
+    ((datetime.date(2024, 1, 15), datetime.date(2024, 2, 14)), None, 19752.0, "<= 2024-01-30"),
+    ((datetime.time(8), datetime.time(9)), None, 8.5 * 3600e9, "<= 08:30:00"),
+    ((datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 3)), None, 1704153600e6, "<= 2024-01-02T00"),
+    ((decimal.Decimal("1.10"), decimal.Decimal("1.30")), pl.Decimal(10, 2), 120.0, "<= 1.20"),
+    ((False, True), pl.Float64, 0.5, "<= 0.5"),
+]
+
+
+@pytest.mark.parametrize(("values", "dtype", "threshold", "shown"), HALFWAY)
+def test_a_cut_lies_halfway_between_neighbours(
+    values: Any, dtype: Any, threshold: float, shown: str
+) -> None:
+    tree, data = one_cut(values, dtype)
+    assert tree.threshold[0] == threshold and shown in text(tree)
+    assert predict(tree, data)["predicted"].to_list() == data["y"].to_list()
+
+
+HUGE = 1.7976931348623157e308
+NEXT_TO_EACH_OTHER: list[tuple[Any, Any]] = [
+    ((1.0, np.nextafter(1.0, 2)), pl.Float64), ((np.nextafter(1.0, 0), 1.0), pl.Float64),
+    ((0.0, 5e-324), pl.Float64), ((1e-323, 1.5e-323), pl.Float64), ((-5e-324, 0.0), pl.Float64),
+    ((-HUGE, HUGE), pl.Float64), ((np.nextafter(HUGE, 0), HUGE), pl.Float64),
+    ((-HUGE, np.nextafter(-HUGE, 0)), pl.Float64), ((0.1, 0.1 + 1e-16), pl.Float64),
+    ((100.0, float("inf")), pl.Float64), ((float("-inf"), float("inf")), pl.Float64),
+    ((2**53, 2**53 + 2), pl.Int64), ((2**62, 2**62 + 1024), pl.Int64), ((-(2**63), 2**63 - 1), pl.Int64),
+    ((0, 2**64 - 1), pl.UInt64), ((2**60 + 1, 2**60 + 257), pl.Int64),
+    ((np.float32(0.1), np.nextafter(np.float32(0.1), np.float32(1))), pl.Float32),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("values", "dtype"), NEXT_TO_EACH_OTHER)
+def test_a_cut_separates_neighbours_however_near_or_far(values: Any, dtype: Any) -> None:
+    tree, data = one_cut(values, dtype)
+    tree.validate()
+    assert tree.size == 3 and np.isfinite(tree.threshold[0])
+    assert predict(tree, data)["predicted"].to_list() == data["y"].to_list()
+    assert in_duckdb(tree, data.to_arrow()) == data["y"].to_list()
+    if dtype != pl.UInt64:
+        assert in_sqlite(tree, data.to_arrow()) == data["y"].to_list()
+
+
+def test_a_plain_table_of_bin_middles_teaches_as_well_as_with_its_sidecar(ppdm: Run, tmp_path: Path) -> None:
+    """The middles of a reconstruction say where its bins end, in a frame, a file and a classifier."""
+    people, clean = (pl.DataFrame(pa.Table.from_batches(synthetic.generate(2, n, n))) for n in (20_000, 5_000))
+    domains = {"age": {"domain": [20, 80], "bins": 6}}
+    release = perturb(people, gamma=19, class_="group", keep=["group"], attributes=domains, seed=1)
+    usable = reconstruct(release.frame, sidecar=release.sidecar)
+    plain, told = (train_tree(usable.frame, "group", sidecar=s) for s in (None, usable.sidecar))
+
+    def right(tree: Any) -> float:
+        return float((predict(tree, clean)["predicted"] == clean["group"]).mean())
+
+    assert right(told) > 0.85 and abs(right(plain) - right(told)) < 0.01
+    ages = plain.tree.threshold[plain.tree.feature == [f.name for f in plain.tree.features].index("age")]
+    assert len(ages) and np.isin(ages, [30, 40, 50, 60, 70]).all()
+    usable.frame.write_csv(tmp_path / "plain.csv")
+    ppdm("train-tree", "plain.csv", "--class", "group", "-o", "tree.json")
+    from ppdm_cli.trees import load
+
+    assert np.array_equal(load(tmp_path / "tree.json").threshold, plain.tree.threshold, equal_nan=True)
+
+
+def test_dates_keep_their_text_in_a_stored_tree(ppdm: Run, tmp_path: Path) -> None:
+    days = ["2024-01-01", "2024-01-04"] * 20
+    pl.DataFrame({"day": days, "y": ["a", "b"] * 20}).write_csv(tmp_path / "days.csv")
+    ppdm("train-tree", "days.csv", "--class", "y", "-o", "tree.json", "--type", "day=date", "--no-mdl")
+    nodes = json.loads((tmp_path / "tree.json").read_text())["nodes"]
+    assert nodes[0]["cut"] == "2024-01-02"
+
+
+def test_a_null_class_and_bad_calls_are_refused() -> None:
+    data = pl.DataFrame({"x": [1, 2], "y": ["a", None]})
+    with pytest.raises(DataError, match="the class 'y' is null in row 2"):
+        train_tree(data, "y")
+    with pytest.raises(UsageError):
+        train_tree(data, "z")
+    with pytest.raises(UsageError):
+        train_tree(data, "y", confidence=0.0)
+    with pytest.raises(DataError):
+        train_tree(data.clear(), "y")
