@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/installed
 READY := $(VENV)/ready
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # The tests on a cluster are run where there is Java, and say so where there is none.
@@ -9,7 +10,7 @@ WITHOUT_SPARK := $(if $(shell command -v java),,/the tests on a cluster/,$$d)
 
 .PHONY: demo test long bench faults fuzz papers peers docs clean
 
-demo: $(READY)
+demo: $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
 
 test: $(READY)
@@ -64,10 +65,17 @@ docs: $(READY)
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-$(READY): pyproject.toml constraints.txt
+# ppdm and what it needs: enough for the demo
+$(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	sed '$(WITHOUT_SPARK)' constraints.txt > $(VENV)/requirements.txt
+	sed '/^# For the tests/,$$d' constraints.txt > $(VENV)/requirements.txt
 	$(PIP) install --require-hashes -r $(VENV)/requirements.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What the tests need too
+$(READY): $(INSTALLED)
+	sed '$(WITHOUT_SPARK)' constraints.txt > $(VENV)/requirements.txt
+	$(PIP) install --require-hashes -r $(VENV)/requirements.txt
 	$(PIP) check
 	@touch $@

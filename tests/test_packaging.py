@@ -102,3 +102,14 @@ def test_the_constraints_pin_what_the_project_names() -> None:
     for requirement in map(Requirement, [*project["dependencies"], *(r for extra in extras for r in extra)]):
         if requirement.name != "ppdm-cli":
             assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)]), requirement
+
+
+def test_the_demo_installs_no_test_tools() -> None:
+    """`make demo` installs the first part of the constraints: what the package and its build need."""
+    first, *rest = (ROOT / "constraints.txt").read_text("utf-8").split("\n# For the tests")
+    assert len(rest) == 2
+    names = {canonicalize_name(n) for n in re.findall(r"^([\w.-]+)==", first, re.MULTILINE)}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {canonicalize_name(Requirement(r).name) for r in project["dependencies"]}
+    extra = {canonicalize_name(Requirement(r).name) for r in project["optional-dependencies"]["dev"]}
+    assert needed < names and names & extra <= {"editables", "hatch-fancy-pypi-readme", "hatchling"}
