@@ -61,7 +61,7 @@ def front(function: Callable[P, R]) -> Callable[P, R]:
                 given.arguments[name] = names(name, given.arguments[name])
             return function(*given.args, **given.kwargs)
         except PpdmError as error:
-            raise type(error)(spoken(error.what), spoken(error.next_step)) from None
+            raise type(error)(error.id, spoken(error.what), spoken(error.next_step)) from None
 
     called.__module__ = "ppdm_cli"  # where pickle finds it
     return called

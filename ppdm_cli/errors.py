@@ -4,17 +4,19 @@ Every error says what was wrong (column, file, row) and the next step, and never
 private column: a message is published more easily than data. Names of columns and files are
 quoted, so that whatever characters they have stay on one line.
 
-A message names an argument with `argument("gamma", 9)`, which is text for neither door yet. The
-command line prints `in_shell(message)`, "--gamma 9"; Python shows `in_python(message)`, "gamma=9".
+A message names an argument with `argument("gamma", 9)`: that is "--gamma 9" while a command runs, and
+"gamma=9" for whoever calls the library.
 """
 
 from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
-from typing import NamedTuple
+from pathlib import PurePath
+from typing import Self
 
 
 class Exit(IntEnum):
@@ -31,8 +33,8 @@ class Exit(IntEnum):
 class PpdmError(Exception):
     """An error that a person can act on.
 
-    Its `id` is what tests and programs go by, and never changes with the words. `what` happened, where (column,
-    file, row), and the `next_step` may name arguments with examples; `arguments` lists those.
+    Its `id` is what tests and programs go by, and never changes with the words. Both `what` happened and where
+    (column, file, row), and the `next_step`, name arguments by `argument`.
     """
 
     title = "ppdm failed"
@@ -44,12 +46,11 @@ class PpdmError(Exception):
         super().__init__(id, self.what, self.next_step)
 
     def __str__(self) -> str:
-        return in_python(f"{self.title}: {self.what}; {self.next_step}")
+        return f"{self.title}: {self.what}; {self.next_step}"
 
-    @property
-    def arguments(self) -> list[Argument]:
-        """Return the arguments that the message names, in its order."""
-        return [p for p in _parts(self.what + self.next_step) if isinstance(p, Argument)]
+    def at(self, where: str) -> Self:
+        """Return the same error, which says first where it arose."""
+        return type(self)(self.id, f"{where}: {self.what}", self.next_step)
 
 
 class DataError(PpdmError):
@@ -80,90 +81,86 @@ class RefusedError(PpdmError):
     exit_code = Exit.REFUSED
 
 
-_START, _NEXT, _END = "\ue000", "\ue001", "\ue002"
-"""What stands around an argument in a message until a door words it; `quoted` writes them out in a name."""
+Options = Mapping[str, tuple[str, bool]]
+"""The options of a command by the library's names of them, each with whether it may be repeated."""
+_OPTIONS: Options | None = None
 
 
-class Argument(NamedTuple):
-    """An argument of the library, or an option of the command line, that a message names."""
-
-    name: str
-    """As the library calls it, such as record_epsilon."""
-    example: str
-    """A value that would work; empty where only the name is meant."""
-    column: str
-    """The column that the value is for, such as age in --domain age=0:120; else empty."""
-
-    def in_shell(self) -> str:
-        """Return the option of the command line, with a value that can be pasted."""
-        option = "--" + _OPTIONS.get(self.name, self.name).removesuffix("_").replace("_", "-")
-        if self.example == "True":
-            return option
-        if self.column:
-            return f"{option} {word(self.column, f'={self.example}' if self.example else '')}"
-        return f"{option} {shlex.quote(self.example)}" if self.example else option
-
-    def in_python(self) -> str:
-        """Return the keyword of the library, with a value that can be pasted."""
-        if self.column and self.example:
-            return f"{self.name}={{{quoted(self.column)}: {self.example!r}}}"
-        if self.column:
-            return f"{self.name}=[{quoted(self.column)}]"
-        return f"{self.name}={_literal(self.example)}" if self.example else self.name
+def options_in_use() -> Options | None:
+    """Return the options of the command that runs; None in Python."""
+    return _OPTIONS
 
 
-_OPTIONS = {"attacks": "with", "attributes": "attribute"}
-"""Arguments of the library that the command line calls otherwise."""
+@contextmanager
+def worded_by(options: Options | None) -> Iterator[None]:
+    """Name arguments as these options in all messages that are made inside, on whichever thread."""
+    global _OPTIONS
+    before, _OPTIONS = _OPTIONS, options
+    try:
+        yield
+    finally:
+        _OPTIONS = before
 
 
 def argument(name: str, example: object = "", column: str = "") -> str:
-    """Return what stands for an argument in a message, for each door to word.
+    """Return an argument of the library with a value that can be pasted, as whoever called writes it.
 
-    `argument("shuffle", True)` is --shuffle and shuffle=True; `argument("domain", "0:120", "age")` is
-    --domain age=0:120 and domain={'age': '0:120'}.
+    `argument("gamma", 9)` is gamma=9, and --gamma 9 while a command runs; `argument("shuffle", True)` is
+    shuffle=True and --shuffle; `argument("drop", ["age", "sex"])` is drop=['age', 'sex'] and --drop age --drop
+    sex. A setting of one column, such as `argument("bins", 24, "age")`, is --attribute age:bins=24, and
+    attributes={'age': {'bins': 24}}. Call it where the message is made, never when a module is imported.
     """
-    return f"{_START}{name}{_NEXT}{_inner(example)}{_NEXT}{_inner(column)}{_END}"
+    field = _CSV.get(name)
+    if _OPTIONS is not None:
+        return _option(field or name, example, column)
+    if field:
+        value = f"{{{quoted(column)}: {_literal(example)}}}" if column else _literal(example)
+        return f"csv=CsvOptions({field}={value})"
+    if column:
+        return f"attributes={{{quoted(column)}: {{{name!r}: {_literal(example)}}}}}"
+    return f"{name}={'' if example == '' else _literal(example)}"
 
 
-def in_shell(message: str) -> str:
-    """Return a message with the options of the command line."""
-    return "".join(p if isinstance(p, str) else p.in_shell() for p in _parts(message))
+_CSV = {"type": "types", "date_format": "formats", "null": "nulls"}
+_CSV |= {n: n for n in ("types", "formats", "nulls", "delimiter", "decimal", "encoding", "header")}
+"""How a CSV is read: by fields of CsvOptions in Python, for which some options have shorter names."""
+_SHORT = {"types": "type", "formats": "date-format", "nulls": "null"}
 
 
-def in_python(message: str) -> str:
-    """Return a message with the arguments of the library."""
-    return "".join(p if isinstance(p, str) else p.in_python() for p in _parts(message))
+def _option(name: str, example: object, column: str) -> str:
+    if example is False:
+        name, example = f"no_{name}", True
+    if column and name not in (*_SHORT, "domain"):
+        return f"--attribute {word(column, f':{name}={example}')}"
+    assert _OPTIONS is not None
+    plain = "--" + _SHORT.get(name, name).removesuffix("_").replace("_", "-")
+    option, repeated = _OPTIONS.get(name, (plain, False))
+    if example is True or example == "":
+        return option
+    if column:
+        return f"{option} {word(column, f'={example}')}"
+    if isinstance(example, range):
+        return f"{option} {example[0]}:{example[-1]}"
+    values = [str(v) for v in example] if isinstance(example, (list, tuple)) else [str(example)]
+    return " ".join(f"{option} {word(v)}" for v in (values if repeated else [",".join(values)]))
 
 
-def _parts(message: str) -> Iterator[str | Argument]:
-    head, *rest = message.split(_START)
-    yield head
-    for piece in rest:
-        inside, _, after = piece.partition(_END)
-        yield Argument(*inside.split(_NEXT))
-        yield after
-
-
-def _inner(value: object) -> str:
-    return "".join(c for c in one_line(str(value)) if c not in _MARKS)
-
-
-def _literal(example: str) -> str:
-    plain = example in ("True", "False", "None") or example.replace(".", "", 1).isdigit()
-    return example if plain else repr(example)
-
-
-_MARKS = (_START, _NEXT, _END)
+def _literal(example: object) -> str:
+    if isinstance(example, (list, tuple)):
+        return f"[{', '.join(map(_literal, example))}]"
+    if isinstance(example, str):
+        return example if example.replace(".", "", 1).isdigit() else quoted(example)
+    return quoted(example) if isinstance(example, PurePath) else repr(example)
 
 
 def one_line(text: str) -> str:
     """Return the text with every control character written out: no name can forge a second line."""
-    return "".join(c if c.isprintable() or c in _MARKS else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def quoted(name: object) -> str:
     """Return a column or file name as messages show it."""
-    return f"'{_inner(name)}'"
+    return f"'{one_line(str(name))}'"
 
 
 def word(name: str, rest: str = "") -> str:
@@ -201,15 +198,19 @@ def unknown(what: str, name: object, known: Iterable[str], of: str = "") -> Usag
     """Return the error for a word that a closed list lacks: names the nearest one, or lists all."""
     known = list(known)
     step = near(str(name), known) or f"use one of {some(map(quoted, known))}"
-    return UsageError(f"unknown {what} {quoted(name)}{of}", step)
+    return UsageError(f"unknown-{what.replace(' ', '-')}", f"unknown {what} {quoted(name)}{of}", step)
 
 
 def unknown_column(name: str, known: Iterable[str], where: str) -> UsageError:
-    """Return the error for a column that is not there; lists those that are, nearest first."""
-    known = list(known)
-    several = name.split(",")
-    if len(several) > 1 and set(several) <= set(known) and where.startswith("--"):
-        step = "repeat the option: " + " ".join(f"{where} {word(n)}" for n in several)
+    """Return the error for a column that is not there; lists those that are, nearest first.
+
+    What names it is an argument, such as "drop", or else said in words, such as "the question".
+    """
+    known, several = list(known), name.split(",")
+    by = argument(where) if where.isidentifier() else where
+    if len(several) > 1 and set(several) <= set(known) and where.isidentifier():
+        step = f"name them one by one: {argument(where, several)}"
     else:
         step = f"{near(name, known)} columns: {listed(known)}".lstrip()
-    return UsageError(f"{where} names the column {quoted(name)}, which the data does not have", step)
+    what = f"{by} names the column {quoted(name)}, which the data does not have"
+    return UsageError("unknown-column", what, step)

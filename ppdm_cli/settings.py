@@ -14,7 +14,7 @@ def named(key: str, reader: Callable[[Any], Any], value: Any) -> Any:
     try:
         return reader(value)
     except PpdmError as error:
-        raise type(error)(f"{key}: {error.what}", error.next_step) from None
+        raise error.at(key) from None
 
 
 def decimal(value: Any) -> Decimal:

@@ -89,8 +89,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "estimate release.csv --attribute age sex": (2, "repeat the option: --attribute age --attribute sex"),
     "estimate release.csv --by sex smoker": (2, "--by takes one column"),
     "train-tree patients.csv --class sex --drop patient age -o tree.json": (2, "--drop patient --drop age"),
-    f"{P} --gamma 9 --drop patient,age": (2, "repeat the option: --drop patient --drop age"),
-    f"{P} --gamma 9 --keep sex,smoker": (2, "repeat the option: --keep sex --keep smoker"),
+    f"{P} --gamma 9 --drop patient,age": (2, "name them one by one: --drop patient --drop age"),
+    f"{P} --gamma 9 --keep sex,smoker": (2, "name them one by one: --keep sex --keep smoker"),
     f"{P} --gamma 9 --drop patients": (2, "did you mean 'patient'?"),
     f"{P} --gamma 9 --drop PATIENT": (2, "did you mean 'patient'?"),
     # settings

@@ -16,7 +16,7 @@ import click
 
 from ppdm_cli.commands.streams import standard_streams
 from ppdm_cli.commands.surroundings import fail, misused, quietened, surroundings
-from ppdm_cli.errors import Exit, PpdmError, near
+from ppdm_cli.errors import Exit, PpdmError, near, worded_by
 from ppdm_cli.files import Run, one_run
 from ppdm_cli.version import __version__
 
@@ -55,7 +55,10 @@ class Subcommands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
+            params = [] if command is None else [p for p in command.params if isinstance(p, click.Option)]
+            ctx.with_resource(worded_by({str(p.name): (p.opts[0], p.multiple) for p in params}))
+            return name, command, rest
         except click.UsageError as error:
             hint = near(args[0], SUBCOMMANDS).capitalize()
             names = f"Commands: {', '.join(SUBCOMMANDS)}."
@@ -96,7 +99,7 @@ def _troubled(trouble: OSError, run: Run) -> int:
 def _code(run: Run) -> int:
     """Run a subcommand and return its exit code; if it fails, say why."""
     try:
-        with surroundings():
+        with worded_by({}), surroundings():
             return int(cli.main(standalone_mode=False, prog_name="ppdm") or 0)
     except PpdmError as error:
         return fail(error.title, error.what, error.next_step, error.exit_code)

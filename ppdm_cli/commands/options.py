@@ -102,7 +102,7 @@ def formulas_option(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **settings)
         except ComputedTextError as error:
             ways = "add --formulas text to put an apostrophe before it, or --formulas keep"
-            raise RefusedError(error.what, f"{error.next_step}, or {ways}") from None
+            raise RefusedError(error.id, error.what, f"{error.next_step}, or {ways}") from None
         finally:
             FORMULAS.reset(before)
 

@@ -22,7 +22,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, Made
 from ppdm_cli.engine.spark_files import HERE, Rows, arrow_type, spark_type
-from ppdm_cli.errors import DataError, PpdmError, quoted
+from ppdm_cli.errors import DataError, Options, PpdmError, options_in_use, quoted, worded_by
 from ppdm_cli.tables import RowTrouble
 
 STATES = StructType(
@@ -74,6 +74,7 @@ class _Trouble(NamedTuple):
     """An error that a person can act on, which no other attempt would mend."""
 
     kind: type[PpdmError]
+    id: str
     what: str
     next_step: str
 
@@ -117,6 +118,7 @@ class Work:
     merge: Callable[[Any, Any], Any] | None
     told: Any = None
     physical: Physical | None = None
+    options: Options | None = field(default_factory=options_in_use)
     key: bytes = field(default_factory=lambda: Key.fresh().secret, repr=False)
     """What states are sealed with on their way: of an original they hold values."""
 
@@ -170,14 +172,15 @@ class Work:
                 HERE[:] = [brought]
                 of = Batch if self.known.value.loose is None else Loose
                 batch = of(part.load(), index, first, quoted(part.file), part.first)
-                done = self.task(batch)
+                with worded_by(self.options):
+                    done = self.task(batch)
                 yield index, done if handed is None else (handed(done), done.told)
         except RowTrouble as trouble:
             row = "a row" if self.known.value.loose else f"row {part.first + trouble.row + 1}"
             what = f"{row} of {quoted(part.file)}: {trouble.what}"
-            yield -1 - index, _Trouble(DataError, what, trouble.next_step)
+            yield -1 - index, _Trouble(DataError, "unreadable-row", what, trouble.next_step)
         except PpdmError as error:
-            yield -1 - index, _Trouble(type(error), error.what, error.next_step)
+            yield -1 - index, _Trouble(type(error), error.id, error.what, error.next_step)
         except Exception as error:  # never its message, which may quote a cell and would be in Spark's logs
             raise RuntimeError(f"ppdm task: {type(error).__name__} at {_where(error)}") from None
         finally:
@@ -195,7 +198,7 @@ class Work:
         """Raise the first trouble that there was, if any."""
         if states and min(states) < 0:
             trouble = self.unsealed(states[max(i for i in states if i < 0)])
-            raise trouble.kind(trouble.what, trouble.next_step)
+            raise trouble.kind(trouble.id, trouble.what, trouble.next_step)
 
     def unsealed(self, sealed: bytes) -> Any:
         return pickle.loads(AESGCM(self.key).decrypt(sealed[:12], sealed[12:], None))

@@ -24,7 +24,7 @@ MOST_KEPT = 1000
 
 def check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: Sequence[str]) -> None:
     """Check that what is asked for exists, and means something."""
-    for option, asked in (("--attribute", names), ("--joint", joint), ("--by", [by] if by else [])):
+    for option, asked in (("attributes", names), ("joint", joint), ("by", [by] if by else [])):
         for name in asked:
             if name not in sidecar.by_name:
                 raise unknown_column(name, sidecar.by_name, option)

@@ -150,5 +150,5 @@ def _network(given: Any) -> Network:
 def _named(structure: Network, nodes: Sequence[str]) -> list[str]:
     for name in nodes:
         if name not in structure.nodes:
-            raise unknown_column(name, structure.nodes, "--nodes")
+            raise unknown_column(name, structure.nodes, "nodes")
     return [n for n in structure.nodes if not nodes or n in nodes]

@@ -23,7 +23,7 @@ from msgspec import UNSET
 from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import MismatchError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import Source
 from ppdm_cli.releases import open_data
@@ -225,7 +225,7 @@ def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], o
     for party, own in zip(parties, columns, strict=True):
         schema, name = party.table.schema, quoted(party.table.name)
         if on not in schema.names:
-            raise unknown_column(on, schema.names, f"--on for {name}")
+            raise unknown_column(on, schema.names, f"{argument('on')} for {name}")
         if party.sidecar.spec(on) is not None:
             raise UsageError(
                 f"{quoted(on)} was perturbed in {name}, so it identifies no record",

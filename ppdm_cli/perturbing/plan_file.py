@@ -64,7 +64,7 @@ def locating(path: Path) -> Iterator[None]:
     except UsageError as error:
         if quoted(path) in error.what:
             raise
-        raise UsageError(f"{quoted(path)}{_line(path, error.what)}: {error.what}", error.next_step) from None
+        raise error.at(f"{quoted(path)}{_line(path, error.what)}") from None
 
 
 def _line(path: Path, what: str) -> str:

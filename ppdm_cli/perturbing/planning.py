@@ -107,7 +107,7 @@ def check(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | 
     """Check what is asked of a table, as far as no look at the data is needed."""
     check_publishing(asked)  # of a plan file and the options together
     if identifier is not None and identifier not in table.schema.names:
-        raise unknown_column(identifier, table.schema.names, "--id")
+        raise unknown_column(identifier, table.schema.names, "id")
     if earlier is None:
         check_columns(table.schema, asked, identifier)
     else:

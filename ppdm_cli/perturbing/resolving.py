@@ -111,13 +111,13 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
     """Check that every named column exists, and that every column that takes part can."""
     known = {*schema.names}
     for option, names in (
-        ("--keep", plan.keep),
-        ("--drop", plan.drop),
-        ("--class", [plan.class_] if plan.class_ else []),
-        ("--attribute", list(plan.attributes)),
-        ("--together", [n for several in plan.together for n in several]),
-        ("--id", [identifier] if identifier else []),
-        ("--person", [plan.person] if plan.person else []),
+        ("keep", plan.keep),
+        ("drop", plan.drop),
+        ("class_", [plan.class_] if plan.class_ else []),
+        ("attributes", list(plan.attributes)),
+        ("together", [n for several in plan.together for n in several]),
+        ("id", [identifier] if identifier else []),
+        ("person", [plan.person] if plan.person else []),
     ):
         for name in names:
             if name not in known:
@@ -315,7 +315,7 @@ class naming:  # noqa: N801 - reads as a statement
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, PpdmError):
-            raise type(error)(f"the column {quoted(self.name)}: {error.what}", error.next_step) from None
+            raise error.at(f"the column {quoted(self.name)}") from None
 
 
 def described(

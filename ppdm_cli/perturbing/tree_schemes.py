@@ -106,7 +106,7 @@ class NoisePlan:
         """Check that the columns are the tree's, or are kept or dropped by name."""
         tree = self.tree
         known = [f.name for f in tree.features] + [tree.class_name]
-        for option, asked in (("--keep", self.keep), ("--drop", self.drop)):
+        for option, asked in (("keep", self.keep), ("drop", self.drop)):
             for name in asked:
                 if name not in schema.names:
                     raise unknown_column(name, schema.names, option)
@@ -118,7 +118,7 @@ class NoisePlan:
         if self.class_scheme and tree.class_name in self.keep:
             raise UsageError(f"the class is kept, and {self.class_scheme} noise alters it", "leave out --keep")
         if tree.class_name not in schema.names:
-            raise unknown_column(tree.class_name, schema.names, "--tree")
+            raise unknown_column(tree.class_name, schema.names, "tree")
         strange = [n for n in schema.names if n not in {*known, *self.keep, *self.drop}]
         if strange:
             raise UsageError(

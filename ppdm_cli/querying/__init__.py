@@ -131,7 +131,7 @@ class Query(Shown):
         try:
             return where_the_data_are(answers)(self.data, text, **self.settings)
         except PpdmError as error:
-            raise type(error)(spoken(error.what), spoken(error.next_step)) from None
+            raise type(error)(error.id, spoken(error.what), spoken(error.next_step)) from None
 
     def count(self, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
         return self._one("count()", "count", by, where)

@@ -175,7 +175,7 @@ class CsvTable:
         self._parse = _Parser(self._names, options, name)
         for column in options.types:
             if column not in self._names:
-                raise unknown_column(column, self._names, "--type")
+                raise unknown_column(column, self._names, "types")
         only = frozenset(self._names) if options.only is None else options.only
         self._unread = options.unread | (frozenset(self._names) - only)
         known = {n: pa.string() for n in self._unread} | dict(options.known) | dict(options.types)

@@ -105,7 +105,7 @@ def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
     """Return the axis of the class: as named, else the sidecar's."""
     name = named_class(class_, sidecar)
     if name not in sidecar.by_name:
-        raise unknown_column(name, list(sidecar.by_name), "--class")
+        raise unknown_column(name, list(sidecar.by_name), "class_")
     label = sidecar.by_name[name]
     if not label.has_domain or label.N == 1:
         raise UsageError(

@@ -104,8 +104,8 @@ def read(
 ) -> Records:
     """Return the table's columns as codes; `nominal` names numbers that are categories."""
     known = table.schema.names
-    asked = [("--class", class_), *(("--drop", d) for d in drop), *(("--nominal", n) for n in nominal)]
-    for option, name in [*asked, *([("--weights", weights)] if isinstance(weights, str) else [])]:
+    asked = [("class_", class_), *(("drop", d) for d in drop), *(("nominal", n) for n in nominal)]
+    for option, name in [*asked, *([("weights", weights)] if isinstance(weights, str) else [])]:
         if name not in known:
             raise unknown_column(name, known, option)
     if cuts is not None and not 2 <= cuts <= MOST_VALUES:
