@@ -1,9 +1,14 @@
-"""The array types that all rooms speak of, and the smallest integer type for codes."""
+"""Numbers for every package: types of arrays, codes of combinations, and the bounds of chances.
+
+Intervals and tests are Clopper and Pearson's (1934), Wilson's (1927) and the tail of chi-square; the incomplete
+beta and gamma functions are scipy's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import prod, sqrt
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,6 +18,10 @@ Codes = npt.NDArray[np.unsignedinteger[Any]]
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint32]
 Addresses = npt.NDArray[np.uint64]
+RARELY = 1e-9
+"""A chance at which what would be chance is taken for a mistake."""
+Z = 1.959963984540054
+"""The half-width, in standard deviations, of the interval that holds 95 % of a normal distribution."""
 
 
 def code_type(size: int) -> type[np.unsignedinteger[Any]]:
@@ -37,3 +46,52 @@ def split(codes: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
         rest, above = rest // rest.dtype.type(size), rest
         found.append(above - rest * rest.dtype.type(size))
     return [rest, *reversed(found)]
+
+
+def normal_quantile(share: float) -> float:
+    """Return what a standard normal variable exceeds with a probability of 1 - `share`."""
+    return NormalDist().inv_cdf(share)
+
+
+def wilson(hits: float, trials: float) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927); all of [0, 1] where nothing is known."""
+    if trials <= 0:
+        return 0.0, 1.0
+    share, z2 = hits / trials, Z * Z / trials
+    middle = (share + z2 / 2) / (1 + z2)
+    half = Z * sqrt(max(share * (1 - share), 0.0) / trials + z2 / (4 * trials)) / (1 + z2)
+    low = 0.0 if hits <= 0 else max(0.0, middle - half)
+    high = 1.0 if hits >= trials else min(1.0, middle + half)
+    return min(low, share), max(high, share)
+
+
+def clopper_pearson(hits: int, trials: int, level: float = 0.05) -> tuple[float, float]:
+    """Return the exact interval of a chance, which fails to hold it with probability `level` at most."""
+    low = 0.0 if hits == 0 else float(_special().betaincinv(hits, trials - hits + 1, level / 2))
+    high = 1.0 if hits == trials else float(_special().betaincinv(hits + 1, trials - hits, 1 - level / 2))
+    return low, high
+
+
+def binomial_at_least(hits: int, trials: int, chance: float) -> float:
+    """Return the probability that a binomial count is `hits` or more."""
+    if hits <= 0:
+        return 1.0
+    return 0.0 if hits > trials else float(_special().betainc(hits, trials - hits + 1, chance))
+
+
+def binomial_p(hits: int, trials: int, chance: float) -> float:
+    """Return the two-sided p-value of a count: twice the smaller tail, which errs to the safe side."""
+    at_most = float(_special().betainc(trials - hits, hits + 1, 1 - chance)) if hits < trials else 1.0
+    return min(1.0, 2 * min(binomial_at_least(hits, trials, chance), at_most))
+
+
+def chi_square_tail(statistic: float, freedom: float) -> float:
+    """Return the probability that chi-square with so many degrees of freedom exceeds the statistic."""
+    return float(_special().gammaincc(freedom / 2, statistic / 2)) if statistic > 0 and freedom > 0 else 1.0
+
+
+def _special() -> Any:
+    """Return scipy's special functions, imported on first use: they cost every command a tenth of a second."""
+    from scipy import special
+
+    return special

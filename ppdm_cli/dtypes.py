@@ -295,7 +295,7 @@ def _ticks(text: str, digits: int) -> int:
     return ((hours * 60 + minutes) * 60 + seconds) * 10**digits + int(fraction.ljust(digits, "0") or 0)
 
 
-def normalised(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+def normal_column(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     """Return a column as its normal type; dictionaries are kept where the caller can use them."""
     if pa.types.is_dictionary(array.type):
         if normal(array.type, name) == kind and pa.types.is_string(kind):

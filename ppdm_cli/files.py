@@ -31,7 +31,7 @@ class Run:
     writes: dict[Identity, str] = field(default_factory=dict)
     watched: dict[tuple[Any, ...], tuple[str, object]] = field(default_factory=dict)
     """What must stay as it was when it was first read: how to look at it, its name, and what was seen."""
-    published: bool = False
+    committed: bool = False
     """Whether its outputs are in their places: what happens afterwards is not a failure of the run."""
 
 
@@ -85,7 +85,7 @@ def watching(name: str, look: Callable[..., object], *about: Hashable) -> None:
 def check_unchanged() -> None:
     """Refuse if anything that the run reads has changed since it was first looked at."""
     run = _RUN.get()
-    if run is None or run.published:
+    if run is None or run.committed:
         return
     for (look, *about), (name, before) in run.watched.items():
         if look(*about) != before:
@@ -167,11 +167,11 @@ def claim(file: Path | int, name: str = "") -> None:
     run.writes |= dict.fromkeys(identities, name)
 
 
-def published() -> None:
+def committed() -> None:
     """Say that the outputs are in their places."""
     run = _RUN.get()
     if run is not None:
-        run.published = True
+        run.committed = True
 
 
 def _both(output: str, source: str) -> UsageError:

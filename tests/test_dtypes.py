@@ -154,14 +154,14 @@ def test_relatives_of_a_type_are_read_as_it() -> None:
     ]
     for array, kind in pairs:
         assert dtypes.normal(array.type, "x") == kind
-        found = dtypes.normalised(array, kind, "x")
+        found = dtypes.normal_column(array, kind, "x")
         assert found.type == kind
         assert [str(v) for v in found.to_pylist()] == [str(v) for v in array.cast(kind).to_pylist()]
     text = pa.array(["a", "b", "a"]).dictionary_encode()
-    assert dtypes.normalised(text, pa.string(), "x") is text, "dictionaries of text are used as they are"
+    assert dtypes.normal_column(text, pa.string(), "x") is text, "dictionaries of text are used as they are"
 
 
 def test_a_cast_that_fails_says_the_column_and_not_the_value() -> None:
     with pytest.raises(DataError, match="'where'") as error:
-        dtypes.normalised(pa.array([1, 70_000]), pa.int16(), "where")
+        dtypes.normal_column(pa.array([1, 70_000]), pa.int16(), "where")
     assert "70000" not in str(error.value)

@@ -29,7 +29,7 @@ from ppdm_cli.door import spoken
 from ppdm_cli.estimating import fill
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.shown import SHOWN_CHARACTERS, Shown
-from ppdm_cli.tables import Output, publish
+from ppdm_cli.tables import Output, commit
 from ppdm_cli.trees import Against, FromRelease, train
 from tests.conftest import Run, people
 
@@ -189,7 +189,7 @@ def test_a_reconstruction_is_data_with_its_edges_and_results_are_not(folder: Pat
     with ExitStack() as stack:
         results = Output(stack, tmp_path / "e.parquet")
         fill(ppdm_cli.estimate(folder / "r.parquet"), results)
-        publish(results)
+        commit(results)
     for call in (ppdm_cli.train_tree, lambda d: ppdm_cli.predict(by_file, d), ppdm_cli.estimate):
         with pytest.raises(MismatchError, match="is at stage 'estimated'"):
             call(tmp_path / "e.parquet")

@@ -123,7 +123,7 @@ def test_the_entry_comes_before_the_release(folder: Path, ppdm: Run, monkeypatch
         assert len(lines(folder)) == 2
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(atomic.Target, "place", dies)
+    monkeypatch.setattr(atomic.PendingFile, "place", dies)
     publish(ppdm, "a.parquet", 2, code=130)
     assert len(lines(folder)) == 2 and not (folder / "a.parquet").exists()
     people(300).sort("age").write_parquet(folder / "in.parquet")

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ppdm_cli import dtypes
-from ppdm_cli.tables import publish
+from ppdm_cli.tables import commit
 from ppdm_cli.trees.storing import TreeFile
 from ppdm_cli.trees.tree import Feature, Tree
 from tests import strategies as ours
@@ -101,4 +101,4 @@ def write(tree: Tree, path: Path, force: bool = False) -> None:
     with ExitStack() as stack:
         file = TreeFile(stack, path, force)
         file.fill(tree)
-        publish(file.into)
+        commit(file.into)

@@ -19,10 +19,9 @@ from ppdm_cli.attacks.run import ATTACKS, Passes
 from ppdm_cli.attacks.withheld import Withheld
 from ppdm_cli.errors import UsageError, unknown
 from ppdm_cli.files import one_run
-from ppdm_cli.grouping import Groups
 from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import OPENING, CsvOptions, Output, is_stream
+from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, is_stream
 
 __all__ = ["EVERY", "OF_RECIPES", "TESTED", "Attacked", "attack", "fill", "sentences"]
 

@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import RARELY, Floats
 from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.attacks.law import Placed, Places
 from ppdm_cli.channels import Channel
 from ppdm_cli.errors import listed
-from ppdm_cli.stats import RARELY
 
 LEVEL = 1e-4
 """The probability that an honest release is rejected, over all tests together."""

@@ -14,8 +14,7 @@ from math import inf, log, pi
 import numpy as np
 from scipy.special import gammaln
 
-from ppdm_cli.arrays import Floats
-from ppdm_cli.stats import binomial_at_least, clopper_pearson
+from ppdm_cli.arrays import Floats, binomial_at_least, clopper_pearson
 
 POWER = 0.95
 """The probability of detection for which the smallest visible deviations are stated."""

@@ -17,14 +17,13 @@ from uuid import UUID
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, binomial_p, clopper_pearson
 from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.attacks.numbers import Level, Numbers
 from ppdm_cli.channels import Channel, Matrix, Noisy
 from ppdm_cli.coins import Coins, uniform
 from ppdm_cli.domain import Domain
-from ppdm_cli.stats import binomial_p, clopper_pearson
 
 GROUPS = 64
 """The most groups of published codes that are distinguished, and the number of cells for noise."""

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, chi_square_tail
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.scoring import expected_error
-from ppdm_cli.stats import chi_square_tail
 
 CONSTANT = 1e-3
 """The p-value above which an attribute is taken to be constant."""

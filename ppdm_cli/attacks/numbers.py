@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, binomial_at_least
 from ppdm_cli.attacks import evidence
-from ppdm_cli.stats import binomial_at_least
 
 _SHARES = 2.0 ** -np.arange(1, 17)
 _FACTORS = np.exp(np.outer([1.0, -1.0], 2.0 ** np.arange(-9, 3))).ravel()

@@ -26,11 +26,8 @@ UNPAIRED = (
 )
 
 
-class Paired:
+class Paired(Table):
     """Both tables as one."""
-
-    rewindable = True
-    sidecar: bytes | None = None
 
     def __init__(self, release: Table, original: Table | None, sidecar: Sidecar) -> None:
         self._release, self._original, self._sidecar = release, original, sidecar

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, binomial_p
 from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.attacked_attribute import Truth
 from ppdm_cli.attacks.law import GROUPS, LEAST_KEPT, Grouped, Placed, Places, cells
@@ -22,7 +22,6 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.estimating import Recipes, Way
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.sidecar_recipes import Dealt
-from ppdm_cli.stats import binomial_p
 
 COIN, RECIPE = "the record's coin", "the recipe"
 _MOST_KINDS = 16

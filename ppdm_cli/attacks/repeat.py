@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Addresses, Codes, code_type
+from ppdm_cli.arrays import Addresses, Codes, code_type, wilson
 from ppdm_cli.attacks.attacked_attribute import Rows, Target
 from ppdm_cli.channels import Substitution
 from ppdm_cli.repeatable import hashed, mixed
-from ppdm_cli.stats import wilson
 
 TIMES = 8
 

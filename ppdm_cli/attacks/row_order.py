@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, chi_square_tail
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.perturbing import OrderSample, telling
-from ppdm_cli.stats import chi_square_tail
 
 BLOCK_ROWS = 1000
 FALSE_ALARM = 1e-6

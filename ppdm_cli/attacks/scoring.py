@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, Z, wilson
 from ppdm_cli.attacks.attacked_attribute import Guess, Target, Truth
-from ppdm_cli.stats import Z, wilson
 
 SUMS = (
     "n", "exact", "exact_2", "exact_prior", "exact_differs", "near", "near_2", "near_prior", "near_differs",

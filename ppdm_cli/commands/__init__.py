@@ -89,7 +89,7 @@ def main() -> None:
 def _troubled(trouble: OSError, run: Run) -> int:
     """Return the exit code of a command that did its work, but could not print all of its output."""
     if isinstance(trouble, BrokenPipeError):  # whoever read has read enough
-        return int(Exit.DONE if run.published else Exit.FAILED)
+        return int(Exit.DONE if run.committed else Exit.FAILED)
     from ppdm_cli.tables import unwritable
 
     error = unwritable("standard output", trouble)
@@ -113,10 +113,10 @@ def _code(run: Run) -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one would only hide the code
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)  # over the ^C that the terminal shows
-        done = "its output is in place" if run.published else "nothing was written"
+        done = "its output is in place" if run.committed else "nothing was written"
         return fail("interrupted", done, "", Exit.INTERRUPTED)
     except SystemExit as left:  # click's, where a pipe broke
-        return int(Exit.DONE if run.published else left.code or 0)
+        return int(Exit.DONE if run.committed else left.code or 0)
     except OSError as error:
         what = f"{error.strerror or 'a file cannot be used'} ({_where(error)})"
         return fail("failed", what, "check disk and rights", Exit.FAILED)

@@ -79,7 +79,7 @@ def command(
     from ppdm_cli.attacks import attack, fill
     from ppdm_cli.commands import show, show_attack
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.tables import Output, commit
 
     for path in (output, recovered):
         if str(path) == "-":
@@ -99,7 +99,7 @@ def command(
         fill(done, table)
     if picture is not None and done.rows:
         pictures.attacks(done.rows, picture)
-    publish(*(o for o in (table, picture) if o is not None and done.rows))
+    commit(*(o for o in (table, picture) if o is not None and done.rows))
     if as_json:
         click.echo(display_json(show_attack.figures(done)))
     else:

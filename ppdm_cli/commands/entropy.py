@@ -149,7 +149,7 @@ def command(
     from ppdm_cli import entropies, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.tables import Output, commit
 
     of_record = _asked_of_record(settings, (release, gamma, bins, prior))
     if of_record is not None:
@@ -176,7 +176,7 @@ def command(
         entropies.fill(done.rows, done.sidecar, table)
     if picture is not None:
         pictures.entropy(done.rows, picture)
-    publish(*(o for o in (table, picture) if o is not None))
+    commit(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json({"rows": done.rows}))
     elif output is None:
@@ -220,11 +220,11 @@ def _for_record(
     from ppdm_cli import entropies, pictures
     from ppdm_cli.commands import show
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, Target, publish
+    from ppdm_cli.tables import Output, PendingFile, commit
 
     stack = click.get_current_context().with_resource(ExitStack())
     as_plan = output is not None and output.suffix == ".toml"
-    plan = stack.enter_context(Target(output, force)) if output is not None and as_plan else None
+    plan = stack.enter_context(PendingFile(output, force)) if output is not None and as_plan else None
     table = Output(stack, output, force=force) if output is not None and not as_plan else None
     picture = pictures.opened(stack, plot, force) if plot is not None else None
     with show.progress():
@@ -235,7 +235,7 @@ def _for_record(
         entropies.fill(done.rows, None, table)
     if picture is not None:
         pictures.designs(done.curve, picture)
-    publish(*(o for o in (plan, table, picture) if o is not None))
+    commit(*(o for o in (plan, table, picture) if o is not None))
     if as_json:
         click.echo(display_json({"rows": done.rows, "plan": done.plan, "sentences": done.sentences}))
         return

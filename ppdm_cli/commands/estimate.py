@@ -114,7 +114,7 @@ def command(
     from ppdm_cli.commands import show
     from ppdm_cli.estimating import estimate, fill
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.tables import Output, commit
 
     if as_json and str(output) == "-":
         raise UsageError("--json and -o - would both write to standard output", "name an output file")
@@ -130,7 +130,7 @@ def command(
         fill(done, table)
     if picture is not None:
         pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level, settings["by"])
-    publish(*(o for o in (table, picture) if o is not None))
+    commit(*(o for o in (table, picture) if o is not None))
     if as_json:
         click.echo(display_json(_figures(done)))
     else:

@@ -52,7 +52,7 @@ def command(
     from ppdm_cli import synthetic
     from ppdm_cli.commands import show
     from ppdm_cli.engine import step
-    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.tables import Output, commit
 
     seed = secrets.randbits(63) if seed is None else seed
     if function is not None and network is None:
@@ -71,4 +71,4 @@ def command(
         to_file = str(output) != "-"  # otherwise rows pass to the terminal as they are made
         with show.progress() if to_file else nullcontext(), step("generating", records) as advance:
             target.fill(show.advancing(batches, advance), schema)
-        publish(target)
+        commit(target)

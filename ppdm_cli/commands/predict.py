@@ -61,7 +61,7 @@ def command(
     from ppdm_cli.commands import show
     from ppdm_cli.engine import destination
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import publish
+    from ppdm_cli.tables import commit
     from ppdm_cli.trees import classify, load, open_records
 
     if as_json and str(output) == "-":
@@ -71,7 +71,7 @@ def command(
     with ExitStack() as stack, show.progress():
         labelled = destination(stack, output, None, force, to)
         measured = classify(loaded, table, labelled, heaviest)
-        publish(labelled)
+        commit(labelled)
     if as_json:
         click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))
     elif measured is not None:

@@ -91,7 +91,7 @@ def command(
     from ppdm_cli.commands import show
     from ppdm_cli.querying import answers, fill
     from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, publish
+    from ppdm_cli.tables import Output, commit
 
     _check_order(release, question)
     if as_json and str(output) == "-":
@@ -102,7 +102,7 @@ def command(
         done = answers([str(r) for r in release], question, against=against, **settings)
     if table is not None:
         fill(done, table)
-        publish(table)
+        commit(table)
     if as_json:
         click.echo(display_json(_figures(done)))
     else:

@@ -94,7 +94,7 @@ def command(
     """
     from ppdm_cli import networks
     from ppdm_cli.commands import show
-    from ppdm_cli.tables import publish
+    from ppdm_cli.tables import commit
 
     own = tuple(nodes.split(",")) if nodes else ()
     _check(data, network, own, needs, merge, settings)
@@ -112,7 +112,7 @@ def command(
             done = networks.train_bayes(list(data), network, nodes=own, **settings)
     for file in files:
         file.fill(done.network, done.sidecar)
-    publish(*(f.into for f in files))
+    commit(*(f.into for f in files))
     _show(done, [*outputs, *exports], in_file=bool(outputs), as_json=as_json)
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -26,9 +26,10 @@ from ppdm_cli.tables import (
     Footer,
     ParquetTable,
     Partition,
+    Table,
     check_text,
+    normal_batch,
     normal_schema,
-    normalised,
     rows_per_partition,
 )
 
@@ -157,12 +158,10 @@ class SparkTable(ParquetTable):
                 first += length
 
 
-class FrameTable:
+class FrameTable(Table):
     """A DataFrame that is not files: its rows have no numbers, and come in any order."""
 
-    rewindable, sidecar, rows, name = True, None, None, "the DataFrame"
-    numbered = False
-    files: tuple[Path, ...] = ()
+    name, numbered = "the DataFrame", False
     roots: Mapping[str, bool] = {}
     size = 0
 
@@ -236,7 +235,7 @@ def _loaded(
     brought = HERE[-1]
     chosen = brought.select(list(names))
     check_text(chosen, text, label)
-    batch = normalised(chosen, schema)
+    batch = normal_batch(chosen, schema)
     if not keys:
         return batch
     own = [pa.repeat(pa.scalar(value, kind), brought.num_rows) for value, kind in keys.values()]

@@ -99,7 +99,7 @@ class Physical:
 
     def batch(self, made: Made[Any]) -> pa.RecordBatch:
         columns = [
-            dtypes.normalised(dtypes.plain(c), arrow_type(t), n)
+            dtypes.normal_column(dtypes.plain(c), arrow_type(t), n)
             for n, t, c in zip(self.names, self.types, made.rows.columns, strict=True)
         ]
         names = list(self.names)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ppdm_cli.arrays import Z
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import counted, quoted, unknown
 from ppdm_cli.estimating.counts import (
@@ -45,13 +46,11 @@ from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.files import one_run
-from ppdm_cli.grouping import Groups
 from ppdm_cli.releases import OWN, open_original, open_releases, other_rows
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.stats import Z
-from ppdm_cli.tables import CsvOptions, Table
+from ppdm_cli.tables import CsvOptions, Groups, Table
 
 if TYPE_CHECKING:
     import polars as pl

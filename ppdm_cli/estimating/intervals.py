@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, normal_quantile
 from ppdm_cli.errors import UsageError, counted
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood, perturbed_axes
 from ppdm_cli.estimating.simultaneous import largest_error
 from ppdm_cli.shown import Shown
-from ppdm_cli.stats import normal_quantile
 
 FEWEST = 8.0
 """The least number of changed records that an error must be made of, as `tests.experiments.intervals` measures.

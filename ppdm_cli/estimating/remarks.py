@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ppdm_cli.arrays import RARELY
 from ppdm_cli.domain import Bins
 from ppdm_cli.errors import MismatchError, some
 from ppdm_cli.estimating.estimators import inverse
 from ppdm_cli.releases import OWN
-from ppdm_cli.stats import RARELY
 
 if TYPE_CHECKING:
     from ppdm_cli.estimating import Estimated

@@ -7,9 +7,8 @@ from math import prod
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, normal_quantile
 from ppdm_cli.estimating.estimators import Matrices, perturbed_axes
-from ppdm_cli.stats import normal_quantile
 
 DRAWS = 20_000
 MOST_CELLS_TOGETHER = 1 << 10

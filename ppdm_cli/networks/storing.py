@@ -21,14 +21,13 @@ from msgspec import Meta
 
 from ppdm_cli import files
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, Z
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.networks import bif
 from ppdm_cli.networks.drawing import dot, svg
 from ppdm_cli.networks.network import Network, Node, Source
 from ppdm_cli.sidecar import Sidecar, explained
-from ppdm_cli.stats import Z
-from ppdm_cli.tables import Output, Target, suffixes
+from ppdm_cli.tables import Output, PendingFile, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -141,8 +140,8 @@ class NetworkFile:
                 f"name a file that ends in {', '.join(among)}",
             )
         self._way = _WAYS.get(path.suffix.lower())
-        self.into: Output | Target = (
-            stack.enter_context(Target(path, force)) if self._way else Output(stack, path, force=force)
+        self.into: Output | PendingFile = (
+            stack.enter_context(PendingFile(path, force)) if self._way else Output(stack, path, force=force)
         )
 
     def fill(self, network: Network, sidecar: Sidecar) -> None:

@@ -54,7 +54,7 @@ from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Table, has_numbers, open_table, publish, suffixes
+from ppdm_cli.tables import CsvOptions, Output, Table, commit, open_table, suffixes
 from ppdm_cli.trees import Tree
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def perturb(
             review = Review(table, settled, keep_order, strict, left, clip, earlier is not None, copies)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
-        publish(*kept, *shared, *targets)
+        commit(*kept, *shared, *targets)
     found = review.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "shuffled": shuffle}
     return Release(filled[0], targets[0].frame, **found)
 
@@ -269,7 +269,7 @@ def _noisy(
         where.ledger.check(made)
         filled = _fill(target, work, made, review, shuffle)
         where.ledger.enter(filled)
-        publish(target)
+        commit(target)
     told, account = report(work, review.checks), where.ledger.account
     found = review.found(None)
     return Release(filled, target.frame, **found, shuffled=shuffle, sized=False, noise=told, account=account)
@@ -332,7 +332,7 @@ def _original(
 ) -> Table:
     """Open an original, whose rows have numbers unless coins and places hang on identifiers alone."""
     table = open_table(data, csv=csv, standard_format=from_)
-    if not by_identifier and not has_numbers(table):
+    if not by_identifier and not table.numbered:
         raise UsageError(
             "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
             "add --key-file and --id and --shuffle, or write it as Parquet and give that",

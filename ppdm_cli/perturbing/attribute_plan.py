@@ -14,10 +14,10 @@ from ppdm_cli.channels import KINDS, checked_gamma, checked_kind
 from ppdm_cli.domain import CALENDAR, MOST_VALUES, Representative
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown
 from ppdm_cli.files import content
-from ppdm_cli.grouping import Groups, Mapped, Prefixed, Rule, read_mapping
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, named, real, truth, whole
 from ppdm_cli.sidecar_attributes import LONGEST_PREFIX, Group
+from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
 
 Scale = Literal["log", "sqrt", "month", "quarter", "year", "decade"]
 _DOMAIN = ("interval", "categories", "edges", "scale", "core")

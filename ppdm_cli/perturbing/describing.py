@@ -16,7 +16,7 @@ from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.planning import check, csv_options, resolved, sidecar_of
 from ppdm_cli.sidecar import SUFFIX, Sidecar
-from ppdm_cli.tables import CsvOptions, Target, open_table, publish, sidecar_path
+from ppdm_cli.tables import CsvOptions, PendingFile, commit, open_table, sidecar_path
 
 
 @files.one_run()
@@ -40,7 +40,7 @@ def describe(
     if output is not None and isinstance(data, (str, Path)):
         files.rewriting(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
     with ExitStack() as stack:
-        target = None if output is None else stack.enter_context(Target(Path(output), force))
+        target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
         check(table, asked, None, None)
         settled = resolved(table, asked, None, None)
         if settled.dropped:
@@ -61,7 +61,7 @@ def describe(
         sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
         if target is not None:
             target.put(sidecar.encode())
-            publish(target)
+            commit(target)
     return sidecar
 
 

@@ -15,7 +15,7 @@ from ppdm_cli import files
 from ppdm_cli.coins import Key, key_from_file
 from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 
 
 @dataclass
@@ -54,7 +54,7 @@ class KeyFile:
         key, design = key_from_file(path)
         return cls(key, path, design, lock)
 
-    def kept(self, stack: ExitStack, plan: ResolvedPlan) -> list[Target]:
+    def kept(self, stack: ExitStack, plan: ResolvedPlan) -> list[PendingFile]:
         """Return the file, where it is new or is to remember the design; it comes before the release.
 
         Another design would show other attributes of the same people, and cost them as much again.
@@ -75,7 +75,7 @@ class KeyFile:
         if there:
             files.rewriting(path, str(path))
         try:
-            target = stack.enter_context(Target(path, there, mode=0o600))
+            target = stack.enter_context(PendingFile(path, there, mode=0o600))
         except (DataError, UsageError) as error:
             if not there or "also the input" in error.what:
                 raise

@@ -20,7 +20,7 @@ from ppdm_cli import files
 from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, key_from_file
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.tables import Table, Target
+from ppdm_cli.tables import PendingFile, Table
 
 
 def order_digest(table: Table, identifier: str, key: Key) -> str:
@@ -48,7 +48,7 @@ def _merged(a: tuple[int, np.ndarray], b: tuple[int, np.ndarray]) -> tuple[int, 
 
 def with_order(
     stack: ExitStack, table: Table, path: str | Path | None, key: Key, identifier: str | None, moved: bool
-) -> tuple[str | UnsetType, list[Target]]:
+) -> tuple[str | UnsetType, list[PendingFile]]:
     """Return the digest by the key in a file, and the file where it is new; `key` is that of the coins."""
     if path is None:
         return UNSET, []
@@ -60,7 +60,7 @@ def with_order(
         shared = key_from_file(path)[0]
     else:
         shared = Key.fresh("key-file")
-        new = [stack.enter_context(Target(path, False, mode=0o600))]
+        new = [stack.enter_context(PendingFile(path, False, mode=0o600))]
         new[0].put(shared.secret.hex().encode() + b"\n")
     if shared.secret == key.secret:
         raise RefusedError(

@@ -11,9 +11,8 @@ from typing import Any
 
 from ppdm_cli.errors import UsageError, listed, quoted, unknown, word
 from ppdm_cli.files import content
-from ppdm_cli.grouping import Groups, read_mapping
 from ppdm_cli.perturbing.attribute_plan import FROM_DATA
-from ppdm_cli.tables import CsvOptions
+from ppdm_cli.tables import CsvOptions, Groups, read_mapping
 
 QUESTION = "?"
 """What a plan says where only its owner knows the answer."""

@@ -17,7 +17,6 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.coins import Key
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
-from ppdm_cli.grouping import Grouped, like_release
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.bin_count import number_of_records, sized
 from ppdm_cli.perturbing.domain_from_data import declared_type
@@ -38,13 +37,12 @@ from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import CoinsOrigin, Copy, Sidecar
 from ppdm_cli.sidecar_recipes import in_rounds
-from ppdm_cli.tables import OPENING, CsvOptions, Table, open_table, sidecar_path
+from ppdm_cli.tables import OPENING, CsvOptions, GroupedTable, Table, like_release, open_table, sidecar_path
 
 
 def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
     """Return the sidecar of an earlier release, named by itself or by its data file."""
-    named = isinstance(like, (str, Path)) and not str(like).endswith(".json")
-    if named and OPENING.get() is not None:
+    if isinstance(like, (str, Path)) and OPENING.get() is not None and not str(like).endswith(".json"):
         table = open_table(like)
         return read_sidecar(None, table.sidecar, table.name)
     if isinstance(like, (str, Path)):
@@ -100,7 +98,7 @@ def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
         mappings = [w.mapping for w in asked.attributes.values() if w.mapping is not None]
         return like_release(table, earlier.attributes, mappings, moved=False)
     rules = {n: [r] for n, w in asked.attributes.items() if (r := w.rule(n)) is not None}
-    return Grouped(table, rules) if rules else table
+    return GroupedTable(table, rules) if rules else table
 
 
 def check(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> None:

@@ -103,7 +103,7 @@ class Review:
             "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
             "identifying": self._identifying(),
             "typed": list(self.plan.typed),
-            "padded": list(getattr(self.table, "padded", ())),
+            "padded": list(self.table.padded),
         }
 
     def _shares(self, counts: Mapping[str, int]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ppdm_cli.pictures.drawing import altair, save
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 
 MOST_ATTRIBUTES = 30
 """The most attributes that have bars of their own; the others are averaged."""
@@ -15,7 +15,7 @@ _PRIOR = "#c8102e"
 _BAR, _WIDTH = 9, 440
 
 
-def attacks(rows: list[dict[str, Any]], target: Target) -> None:
+def attacks(rows: list[dict[str, Any]], target: PendingFile) -> None:
     """Draw each attack's exact guesses beside the prior's; otherwise the errors."""
     alt = altair()
     exact = any(r.get("exact") is not None for r in rows)

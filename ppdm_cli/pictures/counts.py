@@ -8,7 +8,7 @@ from typing import Any
 
 from ppdm_cli.percentages import percent
 from ppdm_cli.pictures.drawing import altair, save
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 
 MOST_VALUES, MOST_PANELS = 30, 60
 """The most categories of a panel, the commonest, and the most panels of a picture."""
@@ -26,7 +26,7 @@ _APART = " "
 
 
 def distributions(
-    rows: list[dict[str, Any]], target: Target, level: float = 0.95, by: str | None = None
+    rows: list[dict[str, Any]], target: PendingFile, level: float = 0.95, by: str | None = None
 ) -> None:
     """Draw observed, estimated (with intervals) and, if known, true counts, one panel per attribute.
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ppdm_cli.errors import DataError, UsageError, one_line, quoted
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
-def opened(stack: ExitStack, path: Path, force: bool) -> Target:
+def opened(stack: ExitStack, path: Path, force: bool) -> PendingFile:
     """Open a picture before anything is computed: check its suffix, the extra, and that it may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
@@ -21,7 +21,7 @@ def opened(stack: ExitStack, path: Path, force: bool) -> Target:
             f"name a file that ends in {', '.join(_SUFFIXES)}",
         )
     altair()
-    return stack.enter_context(Target(path, force))
+    return stack.enter_context(PendingFile(path, force))
 
 
 def altair() -> Any:
@@ -36,8 +36,8 @@ def altair() -> Any:
     return found
 
 
-def save(chart: Any, target: Target) -> None:
-    """Fill the file with the chart, in the format of its suffix; `publish` puts it in its place."""
+def save(chart: Any, target: PendingFile) -> None:
+    """Fill the file with the chart, in the format of its suffix; `commit` puts it in its place."""
     import vl_convert
 
     form = target.named.suffix.lower()[1:]

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from ppdm_cli.pictures.drawing import altair, save
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 
 MOST_LINES = 6
 """The most lines of a picture; each has a colour of its own."""
 
 
-def entropy(rows: list[dict[str, Any]], target: Target) -> None:
+def entropy(rows: list[dict[str, Any]], target: PendingFile) -> None:
     """Draw the paper's Fig. 3: H(M) over N, one line per gamma; for a release, one bar per attribute."""
     alt = altair()
     data = alt.Data(values=rows)
@@ -74,7 +74,7 @@ def _decision(alt: Any, rows: list[dict[str, Any]]) -> Any:
     return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")
 
 
-def designs(rows: list[dict[str, Any]], target: Target) -> None:
+def designs(rows: list[dict[str, Any]], target: PendingFile) -> None:
     """Draw what designs tell of a pair over a record's epsilon, a line for each way to publish."""
     alt = altair()
     chart = (

@@ -33,7 +33,7 @@ from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.record_design import Design, Setting
 from ppdm_cli.releases import is_promised
 from ppdm_cli.shown import Shown
-from ppdm_cli.tables import CsvOptions, Target, format_of, is_stream, open_table, parts_of, publish
+from ppdm_cli.tables import CsvOptions, PendingFile, commit, format_of, is_stream, open_table, parts_of
 
 __all__ = ["Proposal", "plan"]
 
@@ -91,11 +91,11 @@ def plan(
     privacy = {k: getattr(asked, k) for k, v in given.items() if v is not None}
     csv = csv or CsvOptions()
     with ExitStack() as stack:
-        target = None if output is None else stack.enter_context(Target(Path(output), force))
+        target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
         done = _declared(csv, privacy) if data is None else _proposed(data, csv, privacy, asked)
         if target is not None:
             target.put(done.text.encode())
-            publish(target)
+            commit(target)
     return done
 
 

@@ -11,7 +11,7 @@ from math import hypot, prod, sqrt
 import numpy as np
 
 from ppdm_cli import dtypes
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, chi_square_tail, normal_quantile
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown_column
@@ -47,7 +47,6 @@ from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, 
 from ppdm_cli.querying.testing import Test
 from ppdm_cli.querying.told import corrected
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.stats import chi_square_tail, normal_quantile
 from ppdm_cli.tables import Table
 
 MOST_CELLS = 1 << 21

@@ -15,9 +15,8 @@ from math import sqrt
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, chi_square_tail
 from ppdm_cli.querying.told import Told
-from ppdm_cli.stats import chi_square_tail
 
 FLOOR = 0.1
 """The least that Pearson's test divides by, as a share of the mean."""

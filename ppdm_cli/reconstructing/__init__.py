@@ -34,7 +34,7 @@ from ppdm_cli.reconstructing.withheld import stand_in
 from ppdm_cli.releases import open_releases, spooled
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import publish
+from ppdm_cli.tables import commit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -122,7 +122,7 @@ def reconstruct(
         dealer = Dealer(sidecar, planned, drawer, spread, Key.fresh().derive("shuffle") if shuffle else None)
         writing = Writing(target, schema, _described(sidecar, how), hear, lambda: rows, shuffle)
         done = write(table, dealer, writing, doing="reconstructing")
-        publish(target)
+        commit(target)
     assert done is not None
     drawn = [n for name in (drawer.names if drawer else []) for n in axis_of(sidecar, name).attributes]
     return Reconstructed(done, target.frame, how, totals, drawn, withheld)

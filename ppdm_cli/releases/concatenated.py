@@ -47,11 +47,8 @@ _COMPARED = (
 )
 
 
-class Concatenated:
+class Concatenated(Table):
     """Tables of the same columns, one after the other."""
-
-    rewindable = True
-    sidecar: bytes | None = None
 
     def __init__(self, tables: Sequence[Table]) -> None:
         self._tables = tables

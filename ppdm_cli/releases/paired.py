@@ -18,11 +18,8 @@ from ppdm_cli.tables import Partition, Table
 AGAIN = "fetch the copies again, as perturb --copies made them"
 
 
-class Paired:
+class Paired(Table):
     """Tables of the same records in the same order."""
-
-    rewindable = True
-    sidecar: bytes | None = None
 
     def __init__(self, tables: Sequence[Table], perturbed: frozenset[str]) -> None:
         self._tables, self._perturbed = tables, perturbed

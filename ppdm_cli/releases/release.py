@@ -13,19 +13,20 @@ from msgspec import UNSET
 
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, counted, listed, quoted
-from ppdm_cli.grouping import Groups, like_release
 from ppdm_cli.releases.sidecars import cut, read_sidecar
 from ppdm_cli.sidecar import SEVERAL, Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import (
     OPENING,
     CsvOptions,
+    Groups,
     Partition,
     Table,
+    WrappedTable,
     check_local,
     format_of,
-    has_numbers,
     is_stream,
+    like_release,
     open_table,
     parts_of,
     sidecar_path,
@@ -35,15 +36,12 @@ from ppdm_cli.tables import (
 OWN = "give the release's own original"
 
 
-class CountChecked:
+class CountChecked(WrappedTable):
     """A table that only reading counts, held to the number of records that its sidecar says."""
 
-    rows: int | None = None
-
     def __init__(self, table: Table, records: int) -> None:
-        self._table, self._records = table, records
-        self.schema, self.sidecar, self.files, self.name = table.schema, table.sidecar, table.files, table.name
-        self.rewindable = table.rewindable
+        super().__init__(table)
+        self.rows, self._records = None, records
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
         check, last = partial(_check_records, self.name, self._records), None
@@ -104,7 +102,7 @@ def _with_sidecar(
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
         named = isinstance(source, (str, Path))
         table = open_table(source)
-        if not has_numbers(table):
+        if not table.numbered:
             raise UsageError("a DataFrame that is not just Parquet files is no release", "give the release")
         if isinstance(sidecar, Sidecar):
             return table, sidecar

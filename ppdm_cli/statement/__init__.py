@@ -23,7 +23,7 @@ from ppdm_cli.statement.about import read_about
 from ppdm_cli.statement.content import sections
 from ppdm_cli.statement.material import Material, read_release, read_report
 from ppdm_cli.statement.registry import entry, yaml
-from ppdm_cli.tables import Target, publish
+from ppdm_cli.tables import PendingFile, commit
 
 __all__ = ["state"]
 
@@ -66,9 +66,9 @@ def state(
         report = read_report(None if attack is None else Path(attack), found, internal)
         entered = None if ledger is None else account(Path(ledger), people or "")
         material = Material(found, hashed, told, report, entered, internal, prior)
-        target = stack.enter_context(Target(path, force))
+        target = stack.enter_context(PendingFile(path, force))
         target.put(_written(material, path.suffix).encode())
-        publish(target)
+        commit(target)
 
 
 def _written(m: Material, suffix: str) -> str:

@@ -7,15 +7,16 @@ leaves this room: they quote cells.
 from __future__ import annotations
 
 from ppdm_cli.tables.arrow import ARROW, ArrowTable, from_arrow
-from ppdm_cli.tables.atomic import Target, spool, unwritable, writing
+from ppdm_cli.tables.atomic import PendingFile, spool, unwritable, writing
 from ppdm_cli.tables.base import (
     Partition,
     RowTrouble,
     Table,
-    has_numbers,
+    TableLike,
+    WrappedTable,
     loaded,
+    normal_batch,
     normal_schema,
-    normalised,
     rows_per_partition,
 )
 from ppdm_cli.tables.csv import CSV, TSV
@@ -26,6 +27,15 @@ from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.csv_types import type_of
 from ppdm_cli.tables.csv_writing import FORMULAS, ComputedTextError
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
+from ppdm_cli.tables.grouping import (
+    GroupedTable,
+    Groups,
+    Mapped,
+    Prefixed,
+    Rule,
+    like_release,
+    read_mapping,
+)
 from ppdm_cli.tables.lakes import LOGS, check_plain, logs_above, logs_among
 from ppdm_cli.tables.opening import (
     FOLDER_SIDECAR,
@@ -36,18 +46,71 @@ from ppdm_cli.tables.opening import (
     parts_of,
     sidecar_path,
 )
-from ppdm_cli.tables.output import Output, publish
+from ppdm_cli.tables.output import Output, commit
 from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable, check_text, for_spark
 from ppdm_cli.tables.shuffle import Shuffler
 
 FORMATS += [CSV, TSV, PARQUET, ARROW]
 
 __all__ = [
-    "COMMA", "FOLDER_SIDECAR", "FORMATS", "FORMULAS", "LOGS", "LOOKED_AT", "OPENING", "PARQUET",
-    "ArrowTable", "ComputedTextError", "CsvOptions", "Files", "Footer", "Format", "Output", "ParquetTable",
-    "Partition", "RowTrouble", "Shuffler", "Table", "Target", "Writer", "check_local", "check_plain",
-    "check_text", "dates", "for_spark", "format_of", "from_arrow", "has_clock", "has_numbers", "is_stream",
-    "like_below", "loaded", "logs_above", "logs_among", "looks_like_data", "normal_schema", "normalised",
-    "open_table", "opened", "parts_of", "publish", "rows_of", "rows_per_partition", "sidecar_path", "spool",
-    "stream_format", "suffixes", "type_of", "unwritable", "writing",
+    "COMMA",
+    "FOLDER_SIDECAR",
+    "FORMATS",
+    "FORMULAS",
+    "LOGS",
+    "LOOKED_AT",
+    "OPENING",
+    "PARQUET",
+    "ArrowTable",
+    "ComputedTextError",
+    "CsvOptions",
+    "Files",
+    "Footer",
+    "Format",
+    "GroupedTable",
+    "Groups",
+    "Mapped",
+    "Output",
+    "ParquetTable",
+    "Partition",
+    "PendingFile",
+    "Prefixed",
+    "RowTrouble",
+    "Rule",
+    "Shuffler",
+    "Table",
+    "TableLike",
+    "WrappedTable",
+    "Writer",
+    "check_local",
+    "check_plain",
+    "check_text",
+    "commit",
+    "dates",
+    "for_spark",
+    "format_of",
+    "from_arrow",
+    "has_clock",
+    "is_stream",
+    "like_below",
+    "like_release",
+    "loaded",
+    "logs_above",
+    "logs_among",
+    "looks_like_data",
+    "normal_batch",
+    "normal_schema",
+    "open_table",
+    "opened",
+    "parts_of",
+    "read_mapping",
+    "rows_of",
+    "rows_per_partition",
+    "sidecar_path",
+    "spool",
+    "stream_format",
+    "suffixes",
+    "type_of",
+    "unwritable",
+    "writing",
 ]  # fmt: skip

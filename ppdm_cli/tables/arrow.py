@@ -12,15 +12,13 @@ import pyarrow as pa
 
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
+from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
 from ppdm_cli.tables.formats import Format
-from ppdm_cli.tables.writers import Grouped, bared, dictionary_free
+from ppdm_cli.tables.writers import RowGroupWriter, bared, dictionary_free
 
 
-class ArrowTable:
+class ArrowTable(Table):
     """Record batches, from a file, a stream or memory; large ones in slices."""
-
-    files: tuple[Path, ...] = ()
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         batch.validate(full=True)
     except pa.ArrowException:
         raise _damaged("the Arrow data") from None
-    return normalised(batch, schema)
+    return normal_batch(batch, schema)
 
 
 def _damaged(name: str) -> DataError:
@@ -136,7 +134,7 @@ def from_arrow(data: Any) -> ArrowTable:
     return ArrowTable("the table", whole.schema, lambda: iter(whole.to_batches()), whole.num_rows, True)
 
 
-class ArrowWriter(Grouped):
+class ArrowWriter(RowGroupWriter):
     """One file or stream of record batches, its sidecar in the schema, plain values only."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None) -> None:

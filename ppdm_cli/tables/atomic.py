@@ -25,8 +25,8 @@ Steps = list[Callable[[], object]]
 """What leads back to how everything was, the last first."""
 
 
-class Target:
-    """A file to be written under its name by `publish`, and never otherwise.
+class PendingFile:
+    """A file to be written under its name by `commit`, and never otherwise.
 
     An old `sidecar` goes before the data do, whether a new one comes or not.
     """
@@ -129,7 +129,7 @@ class Target:
 
 
 @contextmanager
-def placed(*targets: Target) -> Iterator[None]:
+def placed(*targets: PendingFile) -> Iterator[None]:
     """Put all in their places, in this order; everything is as it was where a step fails, or the body."""
     files.check_unchanged()
     undo: Steps = []
@@ -144,10 +144,10 @@ def placed(*targets: Target) -> Iterator[None]:
             for step in reversed(undo):
                 step()
         raise
-    files.published()
+    files.committed()
     for target in targets:
         target.forget()
-    for folder in {t.path.parent for t in targets if isinstance(t, Target)}:
+    for folder in {t.path.parent for t in targets if isinstance(t, PendingFile)}:
         _flush_folder(folder)
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, listed, quoted
+
+if TYPE_CHECKING:
+    from polars import LazyFrame
 
 LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
@@ -45,21 +49,53 @@ class Table(Protocol):
 
     schema: pa.Schema
     """Names and normal types (`dtypes.normal`) of the columns; no metadata."""
-    rows: int | None
-    """None where only reading to the end tells."""
-    rewindable: bool
-    """Whether it can be read a second time: not a standard stream."""
-    sidecar: bytes | None
-    """What the data itself carries of a sidecar."""
-    files: tuple[Path, ...]
     name: str
+    rows: int | None = None
+    """None where only reading to the end tells."""
+    rewindable: bool = True
+    """Whether it can be read a second time: not a standard stream."""
+    sidecar: bytes | None = None
+    """What the data itself carries of a sidecar."""
+    files: tuple[Path, ...] = ()
+    numbered: bool = True
+    """Whether rows have numbers that stay the same: not those of a DataFrame that is no files."""
+    padded: Sequence[str] = ()
+    """Columns of a CSV that were read as text because digits begin with a zero somewhere."""
+    inferred: frozenset[str] = frozenset()
+    """Columns of a CSV whose types the cells decided."""
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]: ...
 
 
-def has_numbers(table: Table) -> bool:
-    """Return whether rows have numbers that stay the same: all do but those of a DataFrame that is no files."""
-    return bool(getattr(table, "numbered", True))
+class WrappedTable(Table):
+    """A table that is like another but for what its class changes."""
+
+    def __init__(self, table: Table) -> None:
+        self._table, self.schema, self.name = table, table.schema, table.name
+        self.rows, self.rewindable, self.sidecar = table.rows, table.rewindable, table.sidecar
+        self.files, self.numbered = table.files, table.numbered
+        self.padded, self.inferred = table.padded, table.inferred
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        return self._table.partitions(columns)
+
+
+class ArrowStream(Protocol):
+    """What gives its rows as Arrow: a table of polars, pandas, pyarrow or DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class SparkDataFrame(Protocol):
+    """A DataFrame of Spark, for the functions that a cluster can run."""
+
+    @property
+    def sparkSession(self) -> object: ...  # noqa: N802 - Spark's
+
+
+Named: TypeAlias = str | PathLike[str]
+TableLike: TypeAlias = "Named | Sequence[Named] | ArrowStream | LazyFrame | SparkDataFrame | Table"
+"""What `open_table` opens: a path, "-" for standard input, the paths of a table's parts, a table in memory."""
 
 
 _Loaded = tuple[str, Callable[[int], None] | None, "pa.RecordBatch | RowTrouble"]
@@ -143,7 +179,7 @@ def _is_text_view(kind: pa.DataType) -> bool:
     return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+def normal_batch(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """Return a loaded batch with columns of normal types, each in one piece."""
     columns = []
     for name, raw in zip(batch.schema.names, batch.columns, strict=True):
@@ -154,7 +190,7 @@ def normalised(batch: pa.RecordBatch | pa.Table, schema: pa.Schema) -> pa.Record
             # polars' categories: few kernels know the types of their labels
             labels = array.dictionary.cast(pa.string())
             array = pa.DictionaryArray.from_arrays(array.indices, labels)
-        columns.append(dtypes.normalised(array, schema.field(name).type, name))
+        columns.append(dtypes.normal_column(array, schema.field(name).type, name))
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, names=list(batch.schema.names))

@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 from ppdm_cli.errors import DataError, quoted, unknown_column, word
 from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_blocks
-from ppdm_cli.tables.base import Partition, RowTrouble, normal_schema, normalised
+from ppdm_cli.tables.base import Partition, RowTrouble, Table, normal_batch, normal_schema
 from ppdm_cli.tables.csv_blocks import (
     chain,
     first_record,
@@ -157,13 +157,11 @@ class _Parser:
         )
 
     def load(self, block: bytes, schema: pa.Schema) -> pa.RecordBatch:
-        return normalised(self(block, dict(zip(schema.names, schema.types, strict=True))), schema)
+        return normal_batch(self(block, dict(zip(schema.names, schema.types, strict=True))), schema)
 
 
-class CsvTable:
+class CsvTable(Table):
     """One or more CSV files of the same header, or a stream."""
-
-    sidecar: bytes | None = None
 
     def __init__(self, sources: Sequence[Path] | IO[bytes], name: str, options: CsvOptions) -> None:
         self.name, self._options = name, options

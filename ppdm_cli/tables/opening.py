@@ -16,7 +16,7 @@ from ppdm_cli import files
 from ppdm_cli.errors import DataError, UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
-from ppdm_cli.tables.base import Table
+from ppdm_cli.tables.base import Table, TableLike
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
 from ppdm_cli.tables.lakes import check_plain, logs_above
@@ -49,7 +49,7 @@ OPENING: ContextVar[Callable[[Any], Table | None] | None] = ContextVar("ppdm_ope
 
 
 def open_table(
-    source: Any,
+    source: TableLike,
     *,
     csv: CsvOptions | None = None,
     standard_format: Literal["arrow", "csv"] | None = None,
@@ -60,8 +60,7 @@ def open_table(
     What is open already stays as it is.
     """
     if hasattr(source, "rewindable"):
-        opened: Table = source
-        return opened
+        return cast(Table, source)
     elsewhere = OPENING.get()
     if elsewhere is not None and (found := elsewhere(source)) is not None:
         return found

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ppdm_cli import files
 from ppdm_cli.errors import DataError
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables.atomic import Target, placed, spool, writing
+from ppdm_cli.tables.atomic import PendingFile, placed, spool, writing
 from ppdm_cli.tables.formats import Format, format_of, stream_format
 from ppdm_cli.tables.opening import check_local, sidecar_path
 from ppdm_cli.tables.writers import Digesting, bared
@@ -42,13 +42,13 @@ class Output:
     ) -> None:
         self.frame: Any = None
         self.folder: Path | None = None
-        self.targets: list[Target] = []
+        self.targets: list[PendingFile] = []
         """The data's file, then the sidecar's."""
         self._standard: IO[bytes] | None = None
         self._form: Format | None = None
         self._file: IO[bytes] | None = None
         self._name = Path("standard output")
-        self._beside: Target | None = None
+        self._beside: PendingFile | None = None
         if output is None:
             return
         check_local(output)
@@ -62,23 +62,23 @@ class Output:
             self._name = Path(output)
             self._form = format_of(self._name)
             beside = beside or sidecar_path(self._name)
-            data = stack.enter_context(Target(self._name, force))
+            data = stack.enter_context(PendingFile(self._name, force))
             self.targets.append(data)
             self._file, self.folder = data.file, data.path.parent
         if beside is not None:
-            self._beside = stack.enter_context(Target(beside, force, sidecar=True))
+            self._beside = stack.enter_context(PendingFile(beside, force, sidecar=True))
             self.targets.append(self._beside)
 
     def write(
         self, batches: Iterable[pa.RecordBatch], schema: pa.Schema, sidecar: Sidecar, check: Callable[[], int]
     ) -> Sidecar:
-        """Write everything, check, and only then publish.
+        """Write everything, check, and only then commit it.
 
         `check` is called when all batches have passed: it raises, or says how many records there are.
         """
         filled = self.fill(batches, schema, sidecar, check)
         assert filled is not None
-        publish(self)
+        commit(self)
         return filled
 
     def fill(
@@ -88,7 +88,7 @@ class Output:
         sidecar: Sidecar | None = None,
         check: Callable[[], int] = lambda: 0,
     ) -> Sidecar | None:
-        """Write everything, and check: then `publish` puts it in its place."""
+        """Write everything, and check: then `commit` puts it in its place."""
         if self._form is None or self._file is None:
             rows = list(batches)
             records = check()
@@ -133,7 +133,7 @@ class Output:
         self.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
 
 
-def publish(*outputs: Output | Target) -> None:
+def commit(*outputs: Output | PendingFile) -> None:
     """Put all that were filled in their places, or leave everything as it was.
 
     What goes to standard output comes last, so that whoever reads it has its sidecar.

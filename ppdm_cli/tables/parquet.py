@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, PpdmError, listed, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, no_utf8, normal_schema, normalised, rows_per_partition
+from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
 from ppdm_cli.tables.formats import Format
-from ppdm_cli.tables.writers import Grouped
+from ppdm_cli.tables.writers import RowGroupWriter
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -33,10 +33,8 @@ LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
 """A row group may unpack to so many bytes, and to so many times the size of its file more."""
 
 
-class ParquetTable:
+class ParquetTable(Table):
     """One or more Parquet files of the same columns; hive keys in their paths become columns."""
-
-    rewindable = True
 
     def __init__(
         self,
@@ -120,7 +118,7 @@ class _RowGroup:
         except (pa.ArrowException, OSError, StopIteration):
             raise _damaged(self.label) from None
         check_text(batch, self.text, self.label)
-        read = normalised(batch, self.schema)
+        read = normal_batch(batch, self.schema)
         if not self.extra:
             return read
         rows = min(self.rows, self.length - place * self.rows)
@@ -278,7 +276,7 @@ def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
         )
 
 
-class ParquetWriter(Grouped):
+class ParquetWriter(RowGroupWriter):
     """Dictionary-encoded: a release has few values a column.
 
     Columns of text may come as dictionaries, which are written three times as fast; a reader sees

@@ -15,7 +15,7 @@ from ppdm_cli.tables.base import rows_per_partition
 from ppdm_cli.tables.formats import Writer
 
 
-class Grouped(Writer, ABC):
+class RowGroupWriter(Writer, ABC):
     """Takes batches of any size and writes them on in groups of one fixed size.
 
     So the bytes do not depend on how the input was cut.

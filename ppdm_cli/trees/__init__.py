@@ -21,7 +21,7 @@ from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Table, is_stream, publish
+from ppdm_cli.tables import CsvOptions, Table, commit, is_stream
 from ppdm_cli.trees.bin_edges import at_edges
 from ppdm_cli.trees.classifying import classify, figures, open_records
 from ppdm_cli.trees.comparing import Compared, as_tree, compare, compared
@@ -239,7 +239,7 @@ def train(
         for export in exports:
             export.fill(done.tree, note)
         # all is written: only now is anything put in its place
-        publish(*([] if labelled is None else [labelled]), *(e.into for e in exports), tree_file.into)
+        commit(*([] if labelled is None else [labelled]), *(e.into for e in exports), tree_file.into)
     said = note if any(e.exact for e in exports) else None
     return Trained(done, None if test is None else tested, importance(done.tree), likeness, said)
 
@@ -358,7 +358,7 @@ def predict(
         with ExitStack() as stack:
             labelled = destination(stack, output, None, force)
             classify(tree, table, labelled, heaviest)
-            publish(labelled)
+            commit(labelled)
         return None
     if ENGINE.get().keeps(table):
         raise UsageError(

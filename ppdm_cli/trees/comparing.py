@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from ppdm_cli.arrays import wilson
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.shown import Shown
-from ppdm_cli.stats import wilson
 from ppdm_cli.tables import CsvOptions, Table
 from ppdm_cli.trees.classifying import open_records
 from ppdm_cli.trees.predicting import Descent, check_columns

@@ -17,10 +17,9 @@ from typing import Literal
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, Z
 from ppdm_cli.channels import Channel
 from ppdm_cli.joint import Sample
-from ppdm_cli.stats import Z
 from ppdm_cli.trees.growing import Grown
 from ppdm_cli.trees.records import Records
 from ppdm_cli.trees.regions import regions

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 from ppdm_cli.trees.labels import attribute, cases, label, outcome, plain
 from ppdm_cli.trees.pmml import pmml
 from ppdm_cli.trees.sql import sql
@@ -90,7 +90,7 @@ class Export:
                 f"the suffix of {quoted(path.name)} names no export",
                 f"name a file that ends in {', '.join({**_WAYS, **_EXACT})}",
             )
-        self.into = stack.enter_context(Target(path, force))
+        self.into = stack.enter_context(PendingFile(path, force))
         self.exact, self._suffix = suffix in _EXACT, suffix
 
     def fill(self, tree: Tree, note: str = "") -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ppdm_cli.arrays import wilson
 from ppdm_cli.shown import Shown
-from ppdm_cli.stats import wilson
 from ppdm_cli.trees.tree import Tree
 
 

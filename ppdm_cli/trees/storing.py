@@ -22,7 +22,7 @@ from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
 from ppdm_cli.sidecar import explained
 from ppdm_cli.sidecar_attributes import LONGEST_PREFIX
-from ppdm_cli.tables import Output, Target, suffixes
+from ppdm_cli.tables import Output, PendingFile, suffixes
 from ppdm_cli.trees.columnar import as_frame, sidecar_of
 from ppdm_cli.trees.labels import cut
 from ppdm_cli.trees.tree import Feature, Tree
@@ -168,8 +168,8 @@ class TreeFile:
                 f"the suffix of {quoted(path.name)} names no format of a tree",
                 f"name a file that ends in .json, {', '.join(_TABLES)}",
             )
-        self.into: Output | Target = (
-            Output(stack, path, force=force) if table else stack.enter_context(Target(path, force))
+        self.into: Output | PendingFile = (
+            Output(stack, path, force=force) if table else stack.enter_context(PendingFile(path, force))
         )
 
     def fill(self, tree: Tree) -> None:

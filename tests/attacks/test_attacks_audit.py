@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 from ppdm_cli import perturb
+from ppdm_cli.arrays import binomial_p, chi_square_tail, clopper_pearson, wilson
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.audit import LEVEL
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.sidecar_recipes import Recipe
-from ppdm_cli.stats import binomial_p, chi_square_tail, clopper_pearson, wilson
 
 
 def test_the_chances_are_those_of_scipy() -> None:

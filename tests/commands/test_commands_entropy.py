@@ -14,7 +14,7 @@ from ppdm_cli import entropy, perturb, pictures
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import read_sidecar
-from ppdm_cli.tables import Target, publish
+from ppdm_cli.tables import PendingFile, commit
 from tests.conftest import Run, listing, people, read_table
 
 
@@ -78,9 +78,9 @@ def test_pictures_are_drawn_and_written_whole_or_not_at_all(tmp_path: Path, ppdm
     magic = {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!DOCTYPE html>"}
     grid = rows(ppdm, "--gamma", "2,9", "--bins", "5,10")
     for suffix, begins in magic.items():
-        with Target(tmp_path / f"p.{suffix}", force=False) as target:
+        with PendingFile(tmp_path / f"p.{suffix}", force=False) as target:
             pictures.entropy(grid, target)
-            publish(target)
+            commit(target)
         assert (tmp_path / f"p.{suffix}").read_bytes().startswith(begins)
     args = ("entropy", "--gamma", "2,9", "--bins", "5,10", "--plot", "p.png")
     before = listing(tmp_path)
@@ -174,9 +174,9 @@ def test_measured_accuracies_choose_as_the_paper_does(tmp_path: Path, ppdm: Run)
 
 def test_an_owner_sees_what_to_decide_by(tmp_path: Path) -> None:
     grid = entropy(gamma=range(2, 22), records=1000).rows
-    with Target(tmp_path / "p.svg", force=False) as target:
+    with PendingFile(tmp_path / "p.svg", force=False) as target:
         pictures.entropy(grid, target)
-        publish(target)
+        commit(target)
     drawn = (tmp_path / "p.svg").read_text()
     assert drawn.count(">N = ") == 6 and "5% becomes" in drawn
 

@@ -14,7 +14,7 @@ import pytest
 
 from ppdm_cli import estimate, perturb, pictures
 from ppdm_cli.releases import read_sidecar
-from ppdm_cli.tables import Target, publish
+from ppdm_cli.tables import PendingFile, commit
 from tests.conftest import Run, listing, people, read_table
 from tests.made_releases import DOMAINS, ROWS, damaged, made
 from tests.test_canary import NUMBER, WORD, seen
@@ -140,9 +140,9 @@ def test_pictures_are_drawn_in_every_case(release: Path, ppdm: Run) -> None:
     nulls = people(ROWS).with_columns(age=pl.when(pl.col("member")).then(pl.col("age")))
     one = perturb(nulls, gamma=2, drop=["since"], bins=90, attributes={"age": DOMAINS["age"] | {"nulls": True}})
     rows = estimate(one.frame, sidecar=one.sidecar, estimator="inverse").frame.to_dicts()
-    with Target(release / "n.svg", force=False) as target:
+    with PendingFile(release / "n.svg", force=False) as target:
         pictures.distributions(rows, target)
-        publish(target)
+        commit(target)
     assert ">null<" in (release / "n.svg").read_text()
 
 

@@ -6,6 +6,7 @@ with many partitions and many threads, and on both passes of a reconstruction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,19 +18,17 @@ from ppdm_cli.engine import fold
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.releases.release import CountChecked
-from ppdm_cli.tables import Partition
+from ppdm_cli.tables import Partition, Table
 from tests.conftest import Run, listing, people
 
 
-class Pieces:
+class Pieces(Table):
     """A table of many small partitions that does not say how long it is."""
 
     schema = pa.schema([("x", pa.int64())])
-    rows: int | None = None
-    rewindable, sidecar, name = True, None, "pieces"
-    files: tuple[Path, ...] = ()
+    name = "pieces"
 
-    def partitions(self, columns: object = None) -> object:
+    def partitions(self, columns: object = None) -> Iterator[Partition]:
         for i in range(50):
             batch = pa.RecordBatch.from_arrays([pa.array(range(i))], schema=self.schema)
             yield Partition("pieces", lambda batch=batch: batch)

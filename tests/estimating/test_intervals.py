@@ -15,11 +15,10 @@ from functools import cache, reduce
 import numpy as np
 import pytest
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli.arrays import Floats, Z
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood
 from ppdm_cli.estimating.intervals import Error, Interval, intervals
-from ppdm_cli.stats import Z
 
 RELEASES = 20_000
 CASES = [(N, n, gamma) for N in (5, 20, 100) for n in (1_000, 100_000) for gamma in (2, 5, 9)]

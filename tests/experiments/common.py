@@ -19,7 +19,7 @@ import pyarrow as pa
 from ppdm_cli import perturb, pictures, synthetic
 from ppdm_cli.perturbing import Release
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import Target, publish
+from ppdm_cli.tables import PendingFile, commit
 from ppdm_cli.trees import Fitted, FromRelease, predict
 
 BUILD = Path("build/papers")
@@ -117,6 +117,6 @@ class Results:
 
 def drawn(chart: Any, path: Path) -> None:
     """Save a chart over an older one."""
-    with Target(path, force=True) as target:
+    with PendingFile(path, force=True) as target:
         pictures.save(chart, target)
-        publish(target)
+        commit(target)

@@ -19,7 +19,7 @@ from ppdm_cli import estimate, perturb, query, train_tree
 from ppdm_cli.coins import Key
 from ppdm_cli.errors import DataError, PpdmError, RefusedError
 from ppdm_cli.perturbing import key_file as key_files
-from ppdm_cli.tables import Target
+from ppdm_cli.tables import PendingFile
 from tests.conftest import Run
 
 HEX = "5e" * 32
@@ -83,14 +83,14 @@ def test_a_key_that_cannot_be_written_says_what_to_add(
     folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a mount that is read-only; what it says to add is what it would have written."""
-    real = Target.__init__
+    real = PendingFile.__init__
 
-    def refuses(self: Target, path: Path, *args: object, **more: object) -> None:
+    def refuses(self: PendingFile, path: Path, *args: object, **more: object) -> None:
         if path.name == "k":
             raise DataError("'k' cannot be written: Read-only file system", "name a file elsewhere")
         real(self, path, *args, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(key_files.Target, "__init__", refuses)
+    monkeypatch.setattr(key_files.PendingFile, "__init__", refuses)
     said = ppdm(*CALL.format("r", "k", 2).split(), code=1).stderr.decode()
     found = re.search("has to remember this design .* add the line yourself: ([0-9a-f]{64})$", said.strip())
     assert found and not (folder / "r.csv").exists()
@@ -141,7 +141,7 @@ def test_a_second_design_is_refused_even_without_the_lock(
     done: list[object] = []
     real, begun = key_files.KeyFile.kept, []
 
-    def kept(self: key_files.KeyFile, *args: object) -> list[Target]:
+    def kept(self: key_files.KeyFile, *args: object) -> list[PendingFile]:
         if not begun:
             begun.append(1)
             other = threading.Thread(target=run, args=[1])

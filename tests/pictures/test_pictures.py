@@ -12,7 +12,7 @@ import pytest
 
 from ppdm_cli import attack, estimate, perturb
 from ppdm_cli.pictures import attacks, counts, distributions
-from ppdm_cli.tables import Target, publish
+from ppdm_cli.tables import PendingFile, commit
 from tests.conftest import Run
 
 pytest.importorskip("vl_convert")
@@ -23,9 +23,9 @@ PAGE = 1000
 def drawn(folder: Path, draw: Any, *args: Any) -> tuple[str, float, float]:
     """What a picture is as SVG, and its width and height."""
     path = folder / "p.svg"
-    with Target(path, force=True) as target:
+    with PendingFile(path, force=True) as target:
         draw(args[0], target, *args[1:])
-        publish(target)
+        commit(target)
     svg = path.read_text()
     size = re.search(r'width="([\d.]+)" height="([\d.]+)"', svg)
     assert size

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli import PpdmError, RefusedError, Release, UsageError, perturb, query
+from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
 from ppdm_cli.querying.told import Told
-from ppdm_cli.stats import clopper_pearson
 from tests.conftest import Run
 from tests.experiments.efficiency import of_kinds
 from tests.experiments.testing import Simulated, independent

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from ppdm_cli import PpdmError, RefusedError, perturb, query
+from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
-from ppdm_cli.stats import clopper_pearson
 from tests.experiments.regression import BINS, TRUE, sample
 
 ASKED = "select linear(y, age, sex, edu, kids, w)"

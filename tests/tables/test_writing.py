@@ -22,7 +22,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.releases import open_release
-from ppdm_cli.tables import Target, atomic, base, publish
+from ppdm_cli.tables import PendingFile, atomic, base, commit
 from tests.conftest import Run, listing, people
 
 SUFFIXES = ("parquet", "arrow", "csv", "csv.gz")
@@ -38,20 +38,20 @@ def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("either_way")
 def test_a_file_appears_when_published_and_not_before(tmp_path: Path) -> None:
     path, beside = tmp_path / "x.bin", tmp_path / "x.bin.ppdm.json"
-    with Target(path, force=False) as target, Target(beside, force=False, sidecar=True) as promise:
+    with PendingFile(path, force=False) as target, PendingFile(beside, force=False, sidecar=True) as promise:
         target.put(b"data")
         promise.put(b"promise")
         assert not path.exists()
-        publish(target, promise)
+        commit(target, promise)
     assert listing(tmp_path) == {"x.bin": b"data", "x.bin.ppdm.json": b"promise"}
     with pytest.raises(UsageError, match=r"exists.*--force"):
-        Target(path, force=False)
-    with Target(path, force=True) as target:
+        PendingFile(path, force=False)
+    with PendingFile(path, force=True) as target:
         target.file.write(b"abandoned")
     assert listing(tmp_path) == {"x.bin": b"data", "x.bin.ppdm.json": b"promise"}
-    with Target(path, force=True) as target, Target(beside, force=True, sidecar=True) as promise:
+    with PendingFile(path, force=True) as target, PendingFile(beside, force=True, sidecar=True) as promise:
         target.put(b"no promise")
-        publish(target, promise)
+        commit(target, promise)
     assert listing(tmp_path) == {"x.bin": b"no promise"}
 
 

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from ppdm_cli import Release, perturb, predict, synthetic, train_tree
+from ppdm_cli.arrays import Z
 from ppdm_cli.joint import JointTable, alone, learn, read
 from ppdm_cli.joint.sample import FOLDS
 from ppdm_cli.releases import open_releases
-from ppdm_cli.stats import Z
 from ppdm_cli.trees import FromRelease
 from ppdm_cli.trees.expected_accuracy import LEAST, OTHER_TREE, WIDEST, Evidence, Expected, expected
 from ppdm_cli.trees.from_release import label_of

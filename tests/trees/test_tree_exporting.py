@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from ppdm_cli.errors import UsageError
-from ppdm_cli.tables import publish
+from ppdm_cli.tables import commit
 from ppdm_cli.trees.exporting import Export, dot, lines, text
 from ppdm_cli.trees.labels import plain
 from ppdm_cli.trees.svg import DRAWN_ROWS, svg
@@ -127,7 +127,7 @@ def export(tree: Tree, path: Path, force: bool = False) -> None:
     with ExitStack() as stack:
         file = Export(stack, path, force)
         file.fill(tree)
-        publish(file.into)
+        commit(file.into)
 
 
 def test_suffixes_and_existing_files(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from ppdm_cli.stats import wilson
+from ppdm_cli.arrays import wilson
 from ppdm_cli.trees.measuring import Measured, importance
 from ppdm_cli.trees.tree import Tree
 from tests.tree_strategies import trees

@@ -17,7 +17,7 @@ from ppdm_cli import CsvOptions, dtypes, perturb, train_tree
 from ppdm_cli.domain import CALENDAR, OTHER, Bins, calendar_edges
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError
 from ppdm_cli.estimating import estimate
-from ppdm_cli.grouping import read_mapping
+from ppdm_cli.tables import read_mapping
 from ppdm_cli.trees import load
 from tests.conftest import Run, read_table
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain
 from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
 from ppdm_cli.files import content
 from ppdm_cli.sidecar_attributes import Attribute, Group
-from ppdm_cli.tables import Partition, RowTrouble, Table
+from ppdm_cli.tables.base import Partition, RowTrouble, Table, WrappedTable
 
 LARGEST_MAPPING = 64 << 20
 """Bytes of a file of groups that are read at most."""
@@ -135,15 +135,12 @@ class Inside:
         return pc.if_else(array.is_valid(), moved, None) if array.null_count else moved
 
 
-class Grouped:
+class GroupedTable(WrappedTable):
     """A table whose columns are loaded by their rules."""
 
     def __init__(self, table: Table, rules: Mapping[str, Sequence[Rule]]) -> None:
-        self._table, self._rules = table, {n: r for n, r in rules.items() if n in table.schema.names}
-        self.rows, self.rewindable, self.sidecar = table.rows, table.rewindable, table.sidecar
-        self.files, self.name = table.files, table.name
-        self.padded: Sequence[str] = getattr(table, "padded", ())
-        self.inferred: Iterable[str] = getattr(table, "inferred", ())
+        super().__init__(table)
+        self._rules = {n: r for n, r in rules.items() if n in table.schema.names}
         texts = {n for n, r in self._rules.items() if any(isinstance(x, Mapped) for x in r)}
         self.schema = pa.schema([f.with_type(pa.string()) if f.name in texts else f for f in table.schema])
 
@@ -188,4 +185,4 @@ def like_release(
             own.append(Inside(a.domain, a.outside))
         if own:
             rules[a.name] = own
-    return Grouped(table, rules) if rules else table
+    return GroupedTable(table, rules) if rules else table
