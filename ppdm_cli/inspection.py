@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
-from ppdm_cli.errors import UsageError, counted, listed, quoted, some
+from ppdm_cli.errors import UsageError, counted, listed, some
 from ppdm_cli.files import one_run
 from ppdm_cli.percentages import at_most, percent, up
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
@@ -178,7 +178,6 @@ def _of_recipes(sidecar: Sidecar) -> dict[str, Any]:
     return {
         "recipes": len(sidecar.dealt),
         "rounds": len(in_rounds(sidecar.dealt)),
-        "united_bins": united_bins(sidecar),
         "published_cells": cells / len(sidecar.perturbed),
     }
 
@@ -336,28 +335,12 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
             f"The records were dealt to {len(rounds)} rounds by a coin ({', '.join(shares)}). What later ones "
             f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."
         )
-    if united := united_bins(sidecar):
-        each = (f"{quoted(n)} on {u} of {sidecar.by_name[n].domain.ordinary} bins" for n, u in united.items())
-        lines.append(
-            f"Where few records were, bins were united in some recipes: {', '.join(each)}. What stays there is "
-            "the union, and estimates of single bins come from the other recipes."
-        )
     if record["unit"] == "record":
         lines.append(
             "The promise is for a record: of a person with several records it is their product, unless "
             "--person limits them."
         )
     return lines
-
-
-def united_bins(sidecar: Sidecar) -> dict[str, int]:
-    """Return on how few unions of bins an attribute is published, of those that are on any."""
-    found: dict[str, int] = {}
-    for spec in (c.spec for d in sidecar.dealt for c in d.channels if c.spec is not None):
-        for name, starts in zip(spec.attributes, spec.united, strict=True):
-            if starts:
-                found[name] = min(len(starts), found.get(name, len(starts)))
-    return found
 
 
 def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:

@@ -132,8 +132,6 @@ class Sidecar(
     class_: Name | UnsetType = msgspec.field(default=UNSET, name="class")
     privacy: Privacy | UnsetType = UNSET
     copy: Copy | UnsetType = UNSET
-    order: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
-    """A keyed digest of which record is in which row, for parties that share the key."""
     scheme: Annotated[list[Scheme], Meta(min_length=1, max_length=4)] | UnsetType = UNSET
     blake2b: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
     evaluated: Evaluated | UnsetType = UNSET
@@ -343,7 +341,7 @@ class Sidecar(
 
 _ENCODER = msgspec.json.Encoder()
 _ORDER = (
-    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "order", "scheme",
+    "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "scheme",
     "blake2b", "evaluated", "reconstruction", "history", "attributes", "recipes",
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -122,20 +122,12 @@ class Attribute(
         """Return what is published beyond the domain, read once."""
         return UNSET if self.beyond is UNSET else beyond_values(self.domain, self.beyond)
 
-    def reaching(self, count: int, united: Sequence[int] = ()) -> Domain:
-        """Return the domain with so many bins or values beyond it, or of its united bins, made once."""
-        known: dict[tuple[int, ...], Domain] = self.__dict__.setdefault("_reaching", {})
-        if (key := (count, *united)) not in known:
-            whole = within(self.domain, self._beyond, count)
-            if united and isinstance(whole, Bins):
-                whole = whole.united(self._starts(count, united))
-            known[key] = whole
-        return known[key]
-
-    def _starts(self, count: int, united: Sequence[int]) -> list[int]:
-        """Return where what is published begins, counted from `count` bins or values before the domain."""
-        size, first = self.domain.ordinary, united or range(self.domain.ordinary)
-        return [*range(count), *(count + f for f in first), *range(count + size, 2 * count + size)]
+    def reaching(self, count: int) -> Domain:
+        """Return the domain with so many bins or values beyond it, made once."""
+        known: dict[int, Domain] = self.__dict__.setdefault("_reaching", {})
+        if count not in known:
+            known[count] = within(self.domain, self._beyond, count)
+        return known[count]
 
     @cached_property
     def column(self) -> Domain:
@@ -144,7 +136,7 @@ class Attribute(
         return self.reaching(beyond).with_null
 
     def places(self, channel: Channel) -> np.ndarray:
-        """Return the code of `column` that shows each code of a channel: of a union its middle bin."""
+        """Return the code of `column` that shows each code of a channel."""
         return self._shown(channel)[0]
 
     def own_codes(self, channel: Channel) -> np.ndarray:
@@ -152,21 +144,20 @@ class Attribute(
         return self._shown(channel)[1]
 
     def _shown(self, channel: Channel) -> tuple[np.ndarray, np.ndarray]:
-        count, united, place = 0, list[int](), channel.attributes.index(self.name)
+        count = 0
         if channel.spec is not None and channel.spec.reach is not None:
-            count, united = channel.spec.reach[place], channel.spec.united[place]
-        known: dict[Any, Any] = self.__dict__.setdefault("_places", {})
-        if (key := (count, *united)) not in known:
-            starts = np.array([*self._starts(count, united), self.domain.ordinary + 2 * count])
-            starts += (self.column.ordinary - starts[-1]) // 2
-            places, nulls = (starts[:-1] + starts[1:] - 1) // 2, self.domain.nulls
-            own = np.searchsorted(starts[1:-1], np.arange(self.column.size), side="right")
-            if nulls:
+            count = channel.spec.reach[channel.attributes.index(self.name)]
+        known: dict[int, tuple[np.ndarray, np.ndarray]] = self.__dict__.setdefault("_places", {})
+        if count not in known:
+            size = self.domain.ordinary + 2 * count
+            first = (self.column.ordinary - size) // 2
+            places = np.arange(size) + first
+            own = (np.arange(self.column.size) - first).clip(0, size - 1)
+            if self.domain.nulls:
                 places = np.append(places, self.column.null_code)
-                own[self.column.null_code] = len(places) - 1
-            known[key] = places, own
-        found: tuple[np.ndarray, np.ndarray] = known[key]
-        return found
+                own[self.column.null_code] = size
+            known[count] = places, own
+        return known[count]
 
     @property
     def as_kept(self) -> Channel:
@@ -183,6 +174,6 @@ def channel(spec: Spec, known: Mapping[str, Attribute]) -> Channel:
     if spec.reach is None:
         published = spec.published(domain, matrix, own[0].beyond)
     else:
-        parts = [a.reaching(b, u) for a, b, u in zip(own, spec.reach, spec.united, strict=True)]
+        parts = [a.reaching(b) for a, b in zip(own, spec.reach, strict=True)]
         published = Product(parts) if several else parts[0]
     return Channel(" x ".join(spec.attributes), domain, published, spec, matrix, several)

@@ -19,13 +19,12 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.channels import KINDS, Channel, Name, Recorded, Spec
-from ppdm_cli.errors import quoted
 from ppdm_cli.sidecar_attributes import Attribute, channel, named
 
 MOST_RECIPES = 1 << 12
 MOST_ROUNDS = 16
 MOST_CODES = 1 << 21
-"""The most codes that recipes publish of all attributes, those of each half-width and union counted apart."""
+"""The most codes that recipes publish of all attributes, those of each half-width counted apart."""
 LARGEST_TOTAL = 1 << 62
 """The largest sum of weights that a coin is drawn below."""
 COLUMN = "ppdm_recipe"
@@ -158,7 +157,6 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
                 raise ValueError("a recipe names an attribute twice, or one that the release does not have")
             channels = tuple(_in_use(s, known) for s in specs)
             found.append(Dealt(len(found), weight, channels, 1 if recipe.round is UNSET else recipe.round))
-    _check_unions(found)
     if sum(d.weight for d in found) > LARGEST_TOTAL:
         raise ValueError("the weights of the recipes are too large")
     return found
@@ -166,28 +164,18 @@ def dealt(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> list[Dea
 
 def _check_codes(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> None:
     """Check that attributes are not published in very many ways: each is a domain and a law of its own."""
-    ways: dict[tuple[str, int, tuple[int, ...]], int] = {}
+    ways: dict[tuple[str, int], int] = {}
     for recipe in recipes:
         specs = [recipe.pattern] if recipe.channel is not UNSET else recipe.specs
         for spec in (s for s in specs if s.reach is not None):
-            for name, reach, united in zip(spec.attributes, spec.reach or [], spec.united, strict=True):
+            for name, reach in zip(spec.attributes, spec.reach or [], strict=True):
                 if name in known:
-                    ways[name, reach, tuple(united)] = (len(united) or known[name].domain.ordinary) + 2 * reach
+                    ways[name, reach] = known[name].domain.ordinary + 2 * reach
     if sum(ways.values()) > MOST_CODES:
         raise ValueError(
             f"its recipes publish attributes in so many ways that there are {sum(ways.values()):,} codes, more "
             f"than {MOST_CODES:,}"
         )
-
-
-def _check_unions(recipes: Sequence[Dealt]) -> None:
-    """Check that whatever is published united is published bin by bin too: else nothing tells its values."""
-    whole, united = set[str](), set[str]()
-    for spec in (c.spec for d in recipes for c in d.channels if c.spec is not None):
-        for name, starts in zip(spec.attributes, spec.united, strict=True):
-            (united if starts else whole).add(name)
-    if alone := sorted(united - whole):
-        raise ValueError(f"{quoted(alone[0])} is published on united bins alone")
 
 
 def in_rounds(recipes: Sequence[Dealt]) -> list[list[Dealt]]:

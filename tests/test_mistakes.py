@@ -176,7 +176,6 @@ MISTAKES: dict[str, tuple[int, str]] = {
     f"{P} --gamma 9 --id patient --key-file release.csv.ppdm.json": (2, "is not a key file"),
     f"{P} --gamma 9 --id patient --key-file keeps.toml": (2, "is not a key file"),
     f"{P} --gamma 9 --id patient --key-file key.txt": (2, "is not a key file"),
-    f"{P} --gamma 9 --id patient --order-key release.csv": (2, "is not a key file"),
     # questions
     "query release.csv": (2, "is not a question; end with a question: ppdm query release.csv 'select count()'"),
     "query release.csv usable.csv": (2, "'usable.csv' is not a question"),

@@ -96,11 +96,6 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """Return how many bins past its domain each attribute is published; None where `published` says."""
         return None
 
-    @property
-    def united(self) -> list[list[int]]:
-        """Return for each attribute the first bin of each of its unions; none where nothing is united."""
-        return [[] for _ in self.attributes]
-
     def of_some(self, places: Sequence[int]) -> Spec:
         """Return the same channel of some of its attributes."""
         return msgspec.structs.replace(self, attributes=[self.attributes[p] for p in places])

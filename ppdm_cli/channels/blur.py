@@ -1,8 +1,7 @@
 """One attribute of a box: the outputs that each of its values is blurred to, all alike.
 
-Of N ordered codes, value k is blurred to the outputs k..k+2b of N + 2b; without an order b is 0. Where codes
-are united, k is the number of a code's union and N that of the unions. Null is one more input with 2b+1 outputs
-of its own, which are shown as one (maths 11).
+Of N ordered codes, value k is blurred to the outputs k..k+2b of N + 2b; without an order b is 0. Null is one
+more input with 2b+1 outputs of its own, which are shown as one (maths 11).
 """
 
 from __future__ import annotations
@@ -23,39 +22,22 @@ class Blur:
     ordered: int
     half_width: int = 0
     nulls: bool = False
-    starts: tuple[int, ...] = ()
-    """The first code of each union; none where every code is one of its own."""
 
     def __post_init__(self) -> None:
         if self.inputs < 2:
             raise RefusedError(
                 "a domain of one value has nothing to perturb", "drop the column, or keep it if it is public"
             )
-        if self.starts and not (self.starts[0] == 0 < self.starts[-1] < self.ordered):
-            raise ValueError("unions begin with the first code, and there are two or more")
-        if not 0 <= self.half_width <= self.unions // 2:
+        if not 0 <= self.half_width <= self.ordered // 2:
             raise UsageError(
-                f"the half-width must be from 0 to half the values, here {self.unions // 2}",
+                f"the half-width must be from 0 to half the values, here {self.ordered // 2}",
                 "leave it out, to get the one that tells the miner most",
             )
 
     @property
     def plain(self) -> bool:
         """Return whether each value is published as itself."""
-        return not self.half_width and not self.starts
-
-    @property
-    def unions(self) -> int:
-        """Return how many there are; of codes of their own each is one."""
-        return len(self.starts) or self.ordered
-
-    @cached_property
-    def _union(self) -> np.ndarray:
-        """Return the union of each code; null, which is in none, has the first."""
-        found = np.zeros(self.inputs, np.int64)
-        starts = self.starts or range(self.ordered)
-        found[: self.ordered] = np.searchsorted(starts, np.arange(self.ordered), side="right") - 1
-        return found
+        return not self.half_width
 
     @property
     def width(self) -> int:
@@ -65,7 +47,7 @@ class Blur:
     @property
     def place_of_null(self) -> int:
         """Return the output that shows null; the ordered ones come before it."""
-        return self.unions + self.width - 1
+        return self.ordered + self.width - 1
 
     @property
     def all_outputs(self) -> int:
@@ -83,8 +65,8 @@ class Blur:
 
     @cached_property
     def unchanged(self) -> np.ndarray:
-        """Return for each input the output that shows the same value, or its union."""
-        places = self._union + self.half_width
+        """Return for each input the output that shows the same value."""
+        places = np.arange(self.inputs) + self.half_width
         places[self.ordered :] = self.place_of_null
         return places
 
@@ -99,12 +81,10 @@ class Blur:
         """Return U X along one axis."""
         moved = np.moveaxis(original, axis, 0)
         sums = np.zeros((self.outputs, *moved.shape[1:]))
-        own = moved[: self.ordered]
-        own = np.add.reduceat(own, self.starts, axis=0) if self.starts else own
-        running = np.cumsum(own, axis=0)
-        sums[: self.unions] = running
-        sums[self.unions : self.place_of_null] = running[-1]
-        sums[self.width : self.place_of_null] -= running[: self.unions - 1]
+        running = np.cumsum(moved[: self.ordered], axis=0)
+        sums[: self.ordered] = running
+        sums[self.ordered : self.place_of_null] = running[-1]
+        sums[self.width : self.place_of_null] -= running[: self.ordered - 1]
         sums /= self.width
         if self.nulls:
             sums[-1] = moved[-1]
@@ -116,8 +96,7 @@ class Blur:
         running = np.zeros((self.place_of_null + 1, *moved.shape[1:]))
         np.cumsum(moved[: self.place_of_null], axis=0, out=running[1:])
         sums = np.empty((self.inputs, *moved.shape[1:]))
-        near = (running[self.width :] - running[: self.unions]) / self.width
-        sums[: self.ordered] = near[self._union[: self.ordered]] if self.starts else near
+        sums[: self.ordered] = (running[self.width :] - running[: self.ordered]) / self.width
         if self.nulls:
             sums[-1] = moved[-1]
         return np.moveaxis(sums, 0, axis)
@@ -128,7 +107,7 @@ class Blur:
 
     def near(self, codes: Codes, offsets: np.ndarray) -> np.ndarray:
         """Return the offset-th output of each code; whatever is null's is shown as one."""
-        places = (self._union.take(codes) if self.starts else codes.astype(np.int64)) + offsets.astype(np.int64)
+        places = codes.astype(np.int64) + offsets.astype(np.int64)
         if self.nulls:
             places[codes == self.ordered] = self.place_of_null
         return places

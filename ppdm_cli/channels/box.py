@@ -3,8 +3,7 @@
 Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products. With chance lam
 every value becomes one of its own w_j outputs, else every one any of the T_j: M = lam prod U_j + (1-lam)/T
 (maths 11). An entry is gamma c or c with c = 1/((gamma-1) w + T), so the amplification over all attributes is
-gamma. Codes of several attributes are those of the product of their domains, the last one fastest. Neighbouring
-bins of an attribute may be united: what is blurred and published is then a union.
+gamma. Codes of several attributes are those of the product of their domains, the last one fastest.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from itertools import pairwise
 from math import prod
 from typing import Annotated, Any
 
@@ -29,16 +27,13 @@ from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, unifo
 from ppdm_cli.channels.half_widths import best_widths
 from ppdm_cli.channels.matrix import Blocks, Matrix
 from ppdm_cli.channels.mixture import Drawn
-from ppdm_cli.domain import MOST_VALUES, Bins, Domain
+from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 
 MOST_NAMED = 1 << 11
 """The most attributes that are listed; those of one box have at most so many combinations."""
 LARGEST_PRODUCT = 1 << 32
 """The most combinations of values: a cell's coins depend on which it has, and have 32 bits for it."""
-MOST_UNIONS = 1 << 10
-Starts = Annotated[list[Annotated[int, Meta(ge=0, le=MOST_VALUES)]], Meta(max_length=MOST_UNIONS)]
-"""The first bin of each union, counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -112,56 +107,39 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         list[Annotated[int, Meta(ge=0, le=MOST_ORDERED // 2)]], Meta(min_length=1, max_length=MOST_NAMED)
     ]
 
-    unions: Annotated[list[Starts], Meta(min_length=1, max_length=MOST_NAMED)] | UnsetType = UNSET
-    """For each attribute the first bin of each union; none where every bin is one of its own."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        rising = all(a < b for u in self.united for a, b in pairwise(u))
-        nothing = self.unions is not UNSET and not any(self.unions)
-        if len(self.united) != len(self.attributes) or not rising or nothing:
-            raise ValueError("unions are a rising list for each attribute of a box, and not all are empty")
         if len(self.half_width) != len(self.attributes) or len(set(self.attributes)) != len(self.attributes):
             raise ValueError("a box has one half-width for each of its attributes, and each attribute once")
 
     def matrix(self, domain: Domain) -> Box:
         if len(domain.parts) != len(self.half_width):
             raise ValueError("a box has one half-width for each of its attributes")
-        parts = list(zip(domain.parts, self.half_width, self.united, strict=True))
-        if any(b and not d.ordered for d, b, _ in parts):
+        parts = list(zip(domain.parts, self.half_width, strict=True))
+        if any(b and not d.ordered for d, b in parts):
             raise ValueError("values without an order have a half-width of 0")
-        if any(u and not isinstance(d, Bins) for d, _, u in parts):
-            raise ValueError("nothing but bins can be united")
-        return Box(self.exact, tuple(Blur(d.ordinary, b, d.nulls, tuple(u)) for d, b, u in parts))
+        return Box(self.exact, tuple(Blur(d.ordinary, b, d.nulls) for d, b in parts))
 
     @property
     def reach(self) -> list[int]:
         return self.half_width
-
-    @property
-    def united(self) -> list[list[int]]:
-        return super().united if self.unions is UNSET else self.unions
 
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         return within(domain, beyond, self.half_width[0])
 
     def of_some(self, places: Sequence[int]) -> BoxSpec:
         names, widths = ([of[p] for p in places] for of in (self.attributes, self.half_width))
-        return msgspec.structs.replace(
-            self, attributes=names, half_width=widths, unions=_unions([self.united[p] for p in places])
-        )
+        return msgspec.structs.replace(self, attributes=names, half_width=widths)
 
     @property
     def decides(self) -> dict[str, Any]:
-        law: dict[str, Any] = {"kind": self.kind, "gamma": self.gamma, "half_width": self.half_width}
-        return law if self.unions is UNSET else law | {"unions": self.unions}
+        return {"kind": self.kind, "gamma": self.gamma, "half_width": self.half_width}
 
     def short(self) -> str:
         return f"{self.kind} of {len(self.attributes)}"
 
     def described(self) -> str:
-        how = "box" if self.unions is UNSET else "box, of united bins"
-        return f"gamma {self.gamma} over {', '.join(self.attributes)} ({how})"
+        return f"gamma {self.gamma} over {', '.join(self.attributes)} (box)"
 
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
@@ -180,26 +158,17 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         gamma: Decimal | float,
         widths: Sequence[int] | None = None,
         riding: int = 0,
-        unions: Sequence[Sequence[int]] | None = None,
     ) -> BoxSpec:
         """Return a box of these attributes; a float gamma was derived, and is rounded down.
 
         Without half-widths it gets those that tell most; the last `riding` attributes are labels, which take
         part in whatever is to be learnt.
         """
-        unions = [() for _ in names] if unions is None else unions
-        sizes = [(len(u) or d.ordinary, o) for d, o, u in zip(domains, ordered, unions, strict=True)]
+        sizes = [(d.ordinary, o) for d, o in zip(domains, ordered, strict=True)]
         widths = best_widths(float(gamma), sizes, riding) if widths is None else widths
-        each = zip(domains, widths, unions, strict=True)
-        sides = tuple(Blur(d.ordinary, b, d.nulls, tuple(u)) for d, b, u in each)
+        sides = tuple(Blur(d.ordinary, b, d.nulls) for d, b in zip(domains, widths, strict=True))
         if not isinstance(gamma, Decimal):
             T, w = prod(s.all_outputs for s in sides), prod(s.width for s in sides)
             gamma = rounded_down(gamma, T, w, LARGEST_WIDE_RANGE)
         Box(gamma, sides)  # refuses what cannot be drawn exactly
-        return cls(
-            attributes=list(names), gamma=json_gamma(gamma), half_width=list(widths), unions=_unions(unions)
-        )
-
-
-def _unions(each: Sequence[Sequence[int]]) -> list[list[int]] | UnsetType:
-    return [list(u) for u in each] if any(each) else UNSET
+        return cls(attributes=list(names), gamma=json_gamma(gamma), half_width=list(widths))

@@ -45,11 +45,6 @@ class Mixture(Matrix):
         return prod(s.all_outputs for s in self.sides)
 
     @property
-    def invertible(self) -> bool:  # type: ignore[override]
-        """Return whether what is published tells values apart: united ones it does not."""
-        return not any(s.starts for s in self.sides)
-
-    @property
     def inputs(self) -> int:
         return prod(self.shape_in)
 

@@ -104,7 +104,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     multiple=True,
     metavar="COL:KEY=V,...",
     help="Settings of one column: gamma, rho1, rho2, bins, domain, scale, core, nulls, representative, matrix, "
-    "half_width, sd, unite; repeatable.",
+    "half_width, sd; repeatable.",
 )
 @click.option(
     "--together",
@@ -217,11 +217,6 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 )
 @click.option(
     "--id", "identifier", metavar="COL", help="The column that identifies a record; dropped unless kept."
-)
-@file_option(
-    "--order-key",
-    help="With --id: a secret that parties share, created if absent; the sidecar gets a digest of the order of "
-    "the records, by which whoever joins the parties' columns sees that they agree.",
 )
 @file_option(
     "--ledger",

@@ -6,7 +6,6 @@ edges settle it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -54,11 +53,6 @@ class Bins(Domain):
 
     def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Bins:
         return Bins(kind, [*below, *self.edges.tolist(), *above], self.nulls, self.representative)
-
-    def united(self, starts: Sequence[int]) -> Bins:
-        """Return the domain of unions of bins, by the first of each."""
-        edges = [*self.edges[list(starts)].tolist(), self.edges[-1].item()]
-        return Bins(self.kind, edges, self.nulls, self.representative)
 
     @property
     def ordinary(self) -> int:

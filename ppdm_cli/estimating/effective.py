@@ -6,7 +6,7 @@ counts also hear the records that show only some of the attributes.
 
 Where there are rounds this is so of the last that shows a table, given what earlier rounds published: its
 recipes were chosen by that, and records that chose them are no fair sample any more. So intervals and unbiased
-estimates are from that round alone, or the last that unites no bins; the likelihood is that of all records.
+estimates are from that round alone; the likelihood is that of all records.
 """
 
 from __future__ import annotations

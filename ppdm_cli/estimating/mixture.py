@@ -134,7 +134,7 @@ class Mixture:
     @property
     def whole(self) -> bool:
         """Return whether the kind shows all values of all attributes."""
-        return len(self.kind.axes) == len(self.sizes) and not self.kind.unites
+        return len(self.kind.axes) == len(self.sizes)
 
     @property
     def outputs(self) -> int:

@@ -89,11 +89,6 @@ class Way:
         """Return whether each value is published as itself where the coin tells."""
         return self.law.plain if isinstance(self.law, Blur) else isinstance(self.law, Same)
 
-    @cached_property
-    def unites(self) -> bool:
-        """Return whether several values are published as one, so that the shares of each stay unknown."""
-        return len(np.unique(self.unchanged)) < self.inputs
-
 
 @dataclass(frozen=True, eq=False)
 class Ways:
@@ -153,10 +148,6 @@ class Kind:
     def shape(self) -> tuple[int, ...]:
         return tuple(w.outputs for w in self.ways)
 
-    @property
-    def unites(self) -> bool:
-        return any(w.unites for w in self.ways)
-
     def codes(self, columns: Sequence[Codes], start: np.ndarray) -> np.ndarray:
         """Return one code for each combination that is shown, after those of `start`."""
         for axis, first, size in zip(self.axes, self.first, self.shape, strict=True):
@@ -170,7 +161,7 @@ def fair(kinds: Sequence[Kind], attributes: int) -> list[int]:
     Earlier rounds had a say in what the last one shows: given them, it is a fair sample. What all records show,
     as they do a class inside the budget, nothing had a say in: then all kinds are.
     """
-    whole = [i for i, k in enumerate(kinds) if len(k.axes) == attributes and not k.unites]
+    whole = [i for i, k in enumerate(kinds) if len(k.axes) == attributes]
     if len(whole) == len(kinds):
         return whole
     last = max((kinds[i].round for i in whole), default=0)

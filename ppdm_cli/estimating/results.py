@@ -81,7 +81,6 @@ def fill(done: Result, output: Output) -> None:
         tool=sidecars.TOOL,
         privacy=msgspec.UNSET,
         blake2b=msgspec.UNSET,
-        order=msgspec.UNSET,
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
     output.fill_frame(done.frame, sidecar)

@@ -15,16 +15,13 @@ from math import sqrt
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import TINY, Way
-from ppdm_cli.joint.attribute_search import fitted
+from ppdm_cli.estimating import Way
 from ppdm_cli.joint.recipes import Seen
 from ppdm_cli.joint.sample import Sample
 
 COSINES = 3
 FEW_VALUES = 12
 """Values without an order, or fewer than so many, are compared each by itself."""
-STEPS, TOLD_A_VALUE = 60, 30
-"""How a spread is estimated: after so many steps, from so many records for each value whose coin told."""
 FEWEST_EXPECTED = 5.0
 """A function is left out that fewer records than this decide, in the smallest class."""
 FEWEST, FEWEST_TOLD = 20, 5.0
@@ -42,8 +39,6 @@ class Tells:
     alone: dict[str, float]
     together: dict[tuple[str, str], float]
     """What two attributes tell beyond what each tells alone, where some records show both."""
-    shares: dict[str, Floats]
-    """How records are spread over the values of some attributes, null left out, where enough of them told."""
 
     def ranked(self) -> tuple[list[str], dict[str, float]]:
         """Return the attributes, those that tell most first, and what each tells, alone or with another."""
@@ -54,8 +49,8 @@ class Tells:
         return sorted(told, key=lambda n: -(told[n] + 1e-3 * self.alone[n])), told
 
 
-def screened(sample: Sample, spread: Sequence[str] = ()) -> Tells:
-    """Return what the records of a sample tell of their class, and how they are spread over some attributes."""
+def screened(sample: Sample) -> Tells:
+    """Return what the records of a sample tell of their class."""
     names = [c.name for c in sample.channels]
     shares = sample.shares(sample.label_counts.sum(axis=0))
     alone, together = {}, {}
@@ -70,22 +65,7 @@ def screened(sample: Sample, spread: Sequence[str] = ()) -> Tells:
         ordered = [sample.channels[p].domain.ordered > 0 for p in (a, b)]
         penalty = 2.0 if len(tables) == 1 else 1.4
         together[names[a], names[b]] = _sum([_told(s, ordered, shares, penalty) for s in tables])
-    spreads = {n: _spread(sample, p, shares) for p, n in enumerate(names) if n in spread}
-    return Tells(alone, together, {n: s for n, s in spreads.items() if s is not None})
-
-
-def _spread(sample: Sample, place: int, shares: Floats) -> Floats | None:
-    """Return the shares of an attribute's values, by a few steps of EM: run to its end it is jagged.
-
-    None where so few records tell them that chance alone would make some values rare.
-    """
-    seen, values = sample.seen([place]), sample.matrices[place].shape[1]
-    if sum(float(s.counts.sum() * np.mean(s.lam)) for s in seen) < TOLD_A_VALUE * values:
-        return None
-    start = shares[:, None] * np.full(values, 1 / values)
-    found = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, STEPS).sum(axis=0)
-    found = found[: sample.channels[place].domain.ordinary]
-    return np.asarray(found / max(found.sum(), TINY))
+    return Tells(alone, together)
 
 
 def _sum(told: Sequence[float | None]) -> float:

@@ -33,9 +33,10 @@ from ppdm_cli.sidecar_recipes import Recipe
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
 
 SAME = "each party must give the same records, in the same order or with an identifier (--on)"
-BY_ORDER = "The parties' rows were joined in the order of their files, which have the same number of records; "
-CONFIRMED = "the keyed digests in their sidecars agree on the order."
-UNCONFIRMED = "nothing else shows that they are the same people in the same order (--order-key would)."
+BY_ORDER = (
+    "The parties' rows were joined in the order of their files, which have the same number of records; nothing "
+    "else shows that they are the same people in the same order."
+)
 _INTERVAL = re.compile(r"\[(.+), (.+)[)\]]")
 
 
@@ -110,20 +111,7 @@ def join(
     else:
         table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
     table, sidecar = with_kept(table, sidecar, names, None, stack)
-    return Joined(table, sidecar, [] if on is not None or len(tables) == 1 else [_order_told(used)])
-
-
-def _order_told(parties: Sequence[Party]) -> str:
-    """Return what is known of the order of the parties' rows; refuse those that are known to differ."""
-    digests = {p.sidecar.order for p in parties} - {UNSET}
-    if len(digests) > 1:
-        raise MismatchError(
-            "the sidecars' keyed digests differ: the rows are not of the same records in the same order, or "
-            "the parties' keys are not the same",
-            SAME,
-        )
-    known = digests and all(p.sidecar.order is not UNSET for p in parties)
-    return BY_ORDER + (CONFIRMED if known else UNCONFIRMED)
+    return Joined(table, sidecar, [] if on is not None or len(tables) == 1 else [BY_ORDER])
 
 
 def _owner(name: str, parties: Sequence[Party]) -> Party:

@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import pyarrow as pa
-from msgspec import UnsetType
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.coins import Key
@@ -29,7 +27,6 @@ from ppdm_cli.perturbing.key_file import KeyFile
 from ppdm_cli.perturbing.noise_report import NoiseReport, report
 from ppdm_cli.perturbing.order import Sample as OrderSample
 from ppdm_cli.perturbing.order import in_order, telling
-from ppdm_cli.perturbing.order_digest import with_order
 from ppdm_cli.perturbing.persons import Published, left_out
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml, without_questions
@@ -152,7 +149,6 @@ def perturb(
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
-    order_key: str | Path | None = None,
     ledger: str | Path | None = None,
     people: str | None = None,
     sidecar: str | Path | None = None,
@@ -170,7 +166,7 @@ def perturb(
     entering = Entering(ledger, people)
     _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     with ExitStack() as stack:
-        key = (keys := KeyFile.of(stack, seed, key_file, id, order_key)).key
+        key = (keys := KeyFile.of(stack, seed, key_file, id)).key
         if tree is not None or named(settings.get("scheme")):
             settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
             noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
@@ -186,15 +182,14 @@ def perturb(
         publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
         settled = in_all_rounds(table, settled, key, publishing)
         kept = keys.kept(stack, settled)
-        order, shared = with_order(stack, table, order_key, key, id, moved=shuffle or out is not None)
-        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle, id), copies, order)
+        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle, id), copies)
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
             review = Review(table, settled, keep_order, strict, left, clip, earlier is not None, copies)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
-        commit(*kept, *shared, *targets)
+        commit(*kept, *targets)
     found = review.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "shuffled": shuffle}
     return Release(filled[0], targets[0].frame, **found)
 
@@ -214,7 +209,6 @@ def _sidecars(
     left: int,
     also: dict[str, Any],
     copies: int,
-    order: str | UnsetType,
 ) -> list[Sidecar]:
     """Return the sidecar of each copy, of a table of which so many rows are left out."""
     if plan.several and copies > 1:
@@ -224,7 +218,7 @@ def _sidecars(
     for number in range(1, copies + 1):
         copy, name = Copy(copies, number, group) if copies > 1 else None, release_id(key, plan, number)
         made.append(sidecar_of(plan, key.origin, name, rows, copy, also))
-    return [msgspec.structs.replace(m, order=order) for m in made]
+    return made
 
 
 def _published(

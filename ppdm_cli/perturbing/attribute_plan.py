@@ -84,8 +84,6 @@ class AttributePlan(Settings):
     """The group that each value goes to."""
     other: bool = False
     """Whether its domain has a group for text that it does not have, and for rare text."""
-    unite: bool = False
-    """Whether later rounds may publish its bins united, where few records have been."""
 
     @property
     def declares_domain(self) -> bool:
@@ -245,5 +243,4 @@ _READERS = SHARED | {
     "prefix": whole,
     "mapping": read_mapping,
     "other": truth,
-    "unite": truth,
 }

@@ -30,18 +30,15 @@ class KeyFile:
 
     @classmethod
     def of(
-        cls, stack: ExitStack, seed: int | None, path: str | Path | None, identifier: str | None, other: object
+        cls, stack: ExitStack, seed: int | None, path: str | Path | None, identifier: str | None
     ) -> KeyFile:
-        """Return the key of a run, locked until the stack ends where it comes from a file.
-
-        `other` says that the identifier has another use than this key.
-        """
+        """Return the key of a run, locked until the stack ends where it comes from a file."""
         if seed is not None and path is not None:
             raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
-        if (path is None and other is None) != (identifier is None):
+        if (path is None) != (identifier is None):
             raise UsageError(
-                f"{'--order-key' if other else '--key-file'} and --id go together: without identifiers the "
-                "same person would be another row the next time",
+                "--key-file and --id go together: without identifiers the same person would be another row the "
+                "next time",
                 "such as --key-file release.key --id patient",
             )
         if path is None:

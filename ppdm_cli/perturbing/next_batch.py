@@ -189,7 +189,7 @@ def _left_open(earlier: Sidecar, asked: Plan) -> dict[str, AttributePlan]:
 def _asks_for_laws(asked: Plan) -> bool:
     """Return whether a matrix, a budget or what records publish is asked for."""
     some = (asked.gamma, asked.rho1, asked.record_epsilon, asked.matrix, asked.publish, asked.rounds)
-    own = any(w.asks_for_channel or w.unite for w in asked.attributes.values())
+    own = any(w.asks_for_channel for w in asked.attributes.values())
     several = asked.scheme != SUBSTITUTION or asked.class_in_budget or bool(asked.together or asked.options)
     return own or several or some != (None,) * len(some)
 

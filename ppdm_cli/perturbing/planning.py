@@ -173,7 +173,7 @@ def in_all_rounds(
             )
         work, label = publishing(plan), axis_of(sidecar, str(plan.class_))
         sample = read(table, sidecar, label, (work.so_far, work.columns))
-        plan = plan.with_round(screened(sample, [*plan.rounds.publisher.united]))
+        plan = plan.with_round(screened(sample))
     return plan
 
 

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.channels import SUBSTITUTION, Beyond, BoxSpec, continued
-from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.domain import Domain
+from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.record_design import Setting, recommended
 from ppdm_cli.settings import whole
 from ppdm_cli.sidecar import MOST_ROWS
@@ -80,11 +80,6 @@ def check_publishing(plan: Plan) -> None:
                 "rounds find the few attributes that tell most of a class, under a budget for the record",
                 "add --record-epsilon 4 and --class beside --rounds, or leave it out",
             )
-    if plan.rounds is None and any(w.unite for w in plan.attributes.values()):
-        raise UsageError(
-            "bins are united by what earlier rounds have published, and there are no rounds",
-            "add --rounds 3, or leave out unite",
-        )
     if plan.rows_per_person is not None and not 1 <= plan.rows_per_person <= MOST_ROWS:
         raise UsageError(
             f"the rows of a person must be from 1 to {MOST_ROWS:,}", "such as --rows-per-person 1"
@@ -111,19 +106,11 @@ class Publisher:
     """Domains by attribute; without an order where nothing can be published beyond them."""
     class_: str | None
     epsilon: float
-    united: Mapping[str, Sequence[int]]
-    """Of attributes whose bins may be united, the first bin of each union; none before any round tells."""
 
     @classmethod
-    def of(cls, known: Known, class_: str | None, epsilon: float, unite: Sequence[str] = ()) -> Publisher:
+    def of(cls, known: Known, class_: str | None, epsilon: float) -> Publisher:
         known = {n: (d, o and n != class_ and _has_room(d)) for n, (d, o) in known.items()}
-        for name in unite:
-            if not (known[name][1] and isinstance(known[name][0], Bins)):
-                raise UsageError(
-                    f"{quoted(name)} has no bins in order that could be united",
-                    "leave out unite for it, or give it fewer --bins than values",
-                )
-        return cls(known, class_, epsilon, dict.fromkeys(unite, ()))
+        return cls(known, class_, epsilon)
 
     @property
     def names(self) -> list[str]:
@@ -171,16 +158,13 @@ class Publisher:
             every = [*names, *self.riding]
             half_width = [widths[n].pop() for n in every]
             channel: dict[str, Any] = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
-            if any(self.united.get(n) for n in every):
-                channel["unions"] = [[*self.united.get(n, ())] for n in every]
             return [Recipe(weight=1, choose=k, of=names, with_=self.riding or UNSET, channel=channel)]
         return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]
 
     def _box(self, names: Sequence[str]) -> BoxSpec:
         domains, ordered = zip(*(self.known[n] for n in names), strict=True)
         gamma = exp(min(self.epsilon, 700.0))
-        unions = [self.united.get(n, ()) for n in names]
-        return BoxSpec.of(names, domains, ordered, gamma, riding=len(self.riding), unions=unions)
+        return BoxSpec.of(names, domains, ordered, gamma, riding=len(self.riding))
 
     def beyond(self, recipes: Sequence[Recipe]) -> dict[str, Beyond | UnsetType]:
         """Return what each attribute publishes beyond its domain, in any of the recipes."""

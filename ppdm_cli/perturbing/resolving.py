@@ -193,8 +193,7 @@ def resolve(
     rounds: Rounds | None = None
     if (number := few(plan)) is not None:
         known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
-        unite = [n for n, w in perturbed.items() if w.unite]
-        publisher = Publisher.of(known, plan.class_, plan.record_epsilon or 0.0, unite)
+        publisher = Publisher.of(known, plan.class_, plan.record_epsilon or 0.0)
         if plan.rounds is None:
             made = publisher.recipes([*combinations(publisher.names, publisher.number(number, records))])
         else:

@@ -7,13 +7,11 @@ given what the others published, and costs its epsilon once (docs/method.md has 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, exp, lcm
+from math import comb, lcm
 
-import numpy as np
 from msgspec.structs import replace
 
 from ppdm_cli.errors import RefusedError
@@ -21,9 +19,6 @@ from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.record_design import Round, scheduled
 from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
-
-FITTING = 0.75
-"""Bins are united where as few, each with as many records, would tell as much as this share of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,23 +69,7 @@ class Rounds:
         """Return the recipes with those of one round more, by what was published in the rounds before."""
         done = 1 + max(r.round for r in recipes if isinstance(r.round, int))
         before = [[r for r in recipes if r.round == n] for n in range(1, done)]
-        publisher = dataclasses.replace(self.publisher, united=self._united(tells))
-        return self._joined([*before, publisher.recipes(self._sets(self.schedule[done - 1], tells))])
-
-    def _united(self, tells: Tells) -> dict[str, Sequence[int]]:
-        """Return the first bins of unions that fit how records are spread, of attributes that may be united.
-
-        There are as many as exp of the entropy, and each has about as many records: blurring one of a uniform
-        attribute's bins costs as much as one of these.
-        """
-        found: dict[str, Sequence[int]] = dict.fromkeys(self.publisher.united, ())
-        for name, shares in tells.shares.items():
-            number = max(2, round(exp(-float((shares * np.log(shares + 1e-12)).sum()))))
-            middles = np.cumsum(shares) - shares / 2
-            starts = {0, *np.searchsorted(middles, np.arange(1, number) / number).tolist()} - {len(shares)}
-            if number < FITTING * len(shares) and len(starts) > 1:
-                found[name] = sorted(starts)
-        return found
+        return self._joined([*before, self.publisher.recipes(self._sets(self.schedule[done - 1], tells))])
 
     def _sets(self, asked: Round, tells: Tells) -> list[tuple[str, ...]]:
         ranked, told = tells.ranked()

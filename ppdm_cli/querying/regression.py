@@ -268,8 +268,6 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
         first = [0] * len(sources)
         for axis, way, start in zip(kind.axes, kind.ways, kind.first, strict=True):
             place = len(plain) + axis
-            if way.unites:
-                continue  # it shows no numbers of its own: as if it were withheld
             shown[place], first[place] = Scores.shown(sources[place], way, lam), start
         found.append(Kind(lam, kind.round, shown, first))
     return Reader(sources, found, showing, which)

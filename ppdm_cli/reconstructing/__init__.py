@@ -163,7 +163,6 @@ def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:
         stage="reconstructed",
         tool=sidecars.TOOL,
         blake2b=UNSET,
-        order=UNSET,
         history=past,
         reconstruction=how,
     )

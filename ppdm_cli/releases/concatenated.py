@@ -151,7 +151,6 @@ def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
         records=total,
         privacy=(seeded or sidecars)[0].privacy,
         blake2b=msgspec.UNSET,
-        order=msgspec.UNSET,
         history=[Past.of(s) for s in sidecars],
     )
 

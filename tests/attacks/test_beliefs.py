@@ -127,19 +127,6 @@ def test_a_plan_states_what_its_release_promises(ppdm: Run, tmp_path: Path, gamm
     assert check([*stated, *objects(figures["budgets"]), *objects(figures["sentences"])], sidecar) >= 3
 
 
-def test_a_sidecar_with_united_bins_states_a_limit_that_holds(ppdm: Run, tmp_path: Path) -> None:
-    asked = {"town": {"domain": "a|b|c"}, "level": {"domain": [0, 8], "bins": 4}, "ill": {"domain": "no|yes"}}
-    made = perturb(table(), record_epsilon=3, publish=2, attributes=asked, drop=["id", "who"], keep_order=True)
-    raw = json.loads(made.sidecar.encode())
-    (family,) = raw["recipes"]
-    unions = [[0, 1] if n == "level" else [] for n in family["of"]]
-    united = family | {"channel": family["channel"] | {"unions": unions, "half_width": [0, 0, 0]}}
-    raw["recipes"] = [r | {"weight": 1} for r in (family, united)]
-    (tmp_path / "r.ppdm.json").write_text(json.dumps(raw))
-    text = ppdm("inspect", "r.ppdm.json").stdout.decode()
-    assert "the union" in text and check(claims(text), inspection.inspect(tmp_path / "r.ppdm.json").sidecar)
-
-
 # -- that these tests can fail
 
 

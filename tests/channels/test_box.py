@@ -25,8 +25,6 @@ BOXES = [
     Box(Decimal("2.5"), (Blur(3, 1, True), Blur(2, 0), Blur(2, 1))),
     Box(Decimal("1.25"), (Blur(3, 0, True), Blur(4, 2, True))),
     Box(Decimal(7), (Blur(5, 2),)),
-    Box(Decimal(3), (Blur(6, 1, False, (0, 1, 4)), Blur(3, 0))),
-    Box(Decimal("2.5"), (Blur(5, 1, True, (0, 2)), Blur(4, 1, True))),
 ]
 
 

@@ -238,9 +238,9 @@ DESIGNS: dict[str, tuple[int, dict[str, Any]]] = {
         {"record_epsilon": 3, "publish": 1, "class_": "ill", "class_in_budget": True,
          "attributes": SMALL | {"ill": {"domain": "no|yes"}}},
     ),
-    "two rounds, unions, epsilon 4": (
+    "two rounds, epsilon 4": (
         400, {"record_epsilon": 4, "rounds": 2, "keep": ["ill"], "class_": "ill",
-              "attributes": SMALL | {"age": SMALL["age"] | {"unite": True}}},
+              "attributes": SMALL},
     ),
     "gamma-diagonal, gamma 3": (120, {"gamma": 3, "keep": ["ill"], "class_": "ill", "attributes": SMALL}),
     "band, gamma 5": (200, {"gamma": 5, "keep": ["ill", "town"], "matrix": "band", "bins": 12, "class_": "ill",
@@ -278,7 +278,7 @@ def honest(releases: int, first: int = 0) -> Iterator[tuple[str, float]]:
 
 
 def left_bare(frame: pl.DataFrame, data: pl.DataFrame, made: Sidecar, share: float, seed: int) -> pl.DataFrame:
-    """A release of which some records show their values as they are, or the united bins that these are in."""
+    """A release of which some records show their values as they are."""
     where = some(share, seed, frame.height)
     columns = {a.name: frame[a.name].to_list() for a in made.perturbed}
     recipes = frame[COLUMN].to_numpy() if made.withholding else np.zeros(frame.height, int)
@@ -326,7 +326,7 @@ POWER: dict[str, dict[str, Any]] = {
     },
     "pairs, epsilon 4": PAIR | {"record_epsilon": 4},
     "class inside, epsilon 3": DESIGNS["class inside, epsilon 3"][1],
-    "two rounds, unions, epsilon 4": DESIGNS["two rounds, unions, epsilon 4"][1],
+    "two rounds, epsilon 4": DESIGNS["two rounds, epsilon 4"][1],
     "gamma-diagonal, gamma 3": DESIGNS["gamma-diagonal, gamma 3"][1],
 }  # fmt: skip
 

@@ -46,7 +46,7 @@ ADULT: dict[str, Any] = {
     "capital_loss": [0, 1000, 1500, 1700, 1900, 2200, 2600, 5000],
 }
 MILLION = ", 1M"
-TAIL, UNITED = "long tails, rounds", "long tails, united"
+TAIL = "long tails, rounds"
 TAIL_BINS, TAIL_POWER = 32, 4
 LONG = {n: d for n, d in DOMAINS.items() if d[1] - d[0] >= TAIL_BINS}
 KEY, VALUES = ("part", "data", "epsilon", "seed"), ("k", "figure", "told", "seconds")
@@ -72,7 +72,7 @@ def shifted(bins: int, rng: np.random.Generator) -> dict[str, dict[str, Any]]:
 def tree(part: str, name: str, epsilon: int, seed: int) -> tuple[int, float, str, float]:
     """Percent of clean records that a tree from a release is right about, and seconds of this process."""
     records = 1_000_000 if part.endswith(MILLION) else 100_000
-    tail = part in (TAIL, UNITED)
+    tail = part == TAIL
     function, rng = int(name[1:]), np.random.default_rng([seed, int(name[1:]), epsilon])
     train = table(function, records, 3000 + 100 * function + seed)
     test = table(function, 5_000, 4000 + 100 * function + seed)
@@ -80,8 +80,6 @@ def tree(part: str, name: str, epsilon: int, seed: int) -> tuple[int, float, str
     attributes = shifted(bins, rng)
     if tail:
         train, test = tailed(train), tailed(test)
-        for name, own in attributes.items():
-            own["unite"] = part == UNITED and name in LONG
     way: dict[str, Any] = {"publish": PUBLISH[epsilon]}
     if "rounds" in part or tail:
         way = {"publish": "auto", "rounds": ROUNDS[epsilon]}
@@ -200,7 +198,7 @@ def wanted(folder: Path | None) -> Iterator[tuple[Any, ...]]:
             parts = ["kept", "inside", "kept, rounds", "inside, rounds"]
             parts += [f"{part}, rounds{MILLION}" for part in ("kept", "inside") if full and seed < 3]
             if full and seed < 4:
-                parts += [TAIL, UNITED]
+                parts += [TAIL]
             for part in parts:
                 yield from ((part, f"F{f}", epsilon, seed) for f in range(1, 6))
             if folder is not None:

@@ -151,7 +151,7 @@ ALIKE: dict[str, dict[str, Any]] = {
     "a budget, two of each": {"record_epsilon": 3, "publish": 2, "class": "ill", "class_in_budget": True},
     "a budget, all": {"record_epsilon": 3, "publish": "all", "attributes": {"age": {"gamma": 2}}},
     "rounds": {"record_epsilon": 4, "rounds": 2, "class": "ill", "keep": ["ill"],
-               "attributes": {"pay": {"unite": True, "bins": 20}}},
+               "attributes": {"pay": {"bins": 20}}},
     "together": {"gamma": 9, "together": [["age", "ill"]],
                  "attributes": {"age": {"domain": "0:100", "bins": 4}}},
     "a matrix given": {"gamma": 9, "attributes": {"ill": {"matrix": "symmetric", "each": 0.2}}},
