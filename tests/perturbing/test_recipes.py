@@ -22,16 +22,13 @@ from hypothesis import strategies as st
 from ppdm_cli import inspection, perturb
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import Bins
-from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.withholding import Withholder
-from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import decode
 from ppdm_cli.sidecar_recipes import COLUMN, Recipe
-from ppdm_cli.withheld import published
 from tests.chances import LEVEL, chi_square, independent
 from tests.channels.test_box import enumerated
 from tests.conftest import Run
@@ -219,69 +216,6 @@ def test_a_cells_coins_hang_on_the_channel_and_not_on_the_recipes_number() -> No
         if None not in (a, b)
     ]
     assert len(both) > 50 and all(a == b for a, b in both)
-
-
-def test_reading_refuses_what_no_recipe_publishes(tmp_path: Path) -> None:
-    frame, sidecar = RELEASE.frame, RELEASE.sidecar
-    names = [a.name for a in sidecar.perturbed]
-
-    def read(changed: pl.DataFrame) -> None:
-        opened, found = open_release(
-            changed.to_arrow().cast(frame.to_arrow().schema), sidecar, withholding=True
-        )
-        for _ in map_partitions(opened, lambda batch: published(batch, found, names)):
-            pass
-
-    read(frame)
-    numbers = dict(zip([d.attributes for d in sidecar.dealt], [d.number for d in sidecar.dealt], strict=True))
-    at = pl.int_range(pl.len())
-    row = {key: int(np.flatnonzero(frame[COLUMN].to_numpy() == n)[0]) for key, n in numbers.items()}
-    wrong = [
-        (pl.when(at == row["age", "pay"]).then(pl.lit("a")).otherwise("town").alias("town"), "withholds"),
-        (pl.when(at == row["town", "level"]).then(None).otherwise("town").alias("town"), "no value"),
-        (pl.when(at == 5).then(pl.lit(6, pl.UInt16)).otherwise(COLUMN).alias(COLUMN), "does not list"),
-        (pl.when(at == row["age", "level"]).then(pl.lit(500)).otherwise("age").alias("age"), "never publishes"),
-    ]
-    for change, said in wrong:
-        with pytest.raises(MismatchError, match=said) as error:
-            read(frame.with_columns(change))
-        assert "row" in str(error.value) and "500" not in str(error.value)
-
-
-def test_what_is_read_is_what_was_published() -> None:
-    frame, sidecar = RELEASE.frame, RELEASE.sidecar
-    opened, _ = open_release(frame.to_arrow(), sidecar, withholding=True)
-    names = [a.name for a in sidecar.perturbed]
-    [found] = map_partitions(opened, lambda batch: published(batch, sidecar, names))
-    for recipe in sidecar.dealt:
-        rows = found.rows(recipe)
-        for name in recipe.attributes:
-            shown = recipe.through[name].shown(name)
-            values = shown.decode(found.of(recipe, name, rows)).to_pylist()
-            assert (
-                values == frame[name].to_numpy()[rows].tolist()
-                or values == frame[rows.tolist()][name].to_list()
-            )
-
-
-def test_the_published_codes_follow_the_law_of_the_box() -> None:
-    """At level `LEVEL`, of one recipe over its two attributes; the law of another gamma is told."""
-    rows = 60_000
-    same = table(rows).with_columns(age=pl.lit(47), level=pl.lit(2))
-    wide = {"record_epsilon": 2, "publish": 2, "drop": ["who"], "keep": ["ill"], "keep_order": True, "seed": 3}
-    release = perturb(same, attributes=DOMAINS, **wide)
-    opened, sidecar = open_release(release.frame.to_arrow(), release.sidecar, withholding=True)
-    [recipe] = [d for d in sidecar.dealt if set(d.attributes) == {"age", "level"}]
-    [found] = map_partitions(opened, lambda batch: published(batch, sidecar, ["age", "level"]))
-    chosen = found.rows(recipe)
-    [channel] = recipe.channels
-    codes = channel.published.joined([found.of(recipe, n, chosen) for n in channel.attributes])
-    true = channel.domain.joined([np.array([4], np.uint8), np.array([2], np.uint8)])[0]
-    counts = np.bincount(codes, minlength=channel.published.size)
-    assert chi_square(counts, channel.matrix.dense()[:, true]) > LEVEL
-    spec: Any = channel.spec
-    stronger = msgspec.structs.replace(spec, gamma=9).matrix(channel.domain)
-    assert chi_square(counts, stronger.dense()[:, true]) < LEVEL
 
 
 def test_auto_takes_no_more_recipes_than_there_may_be() -> None:
