@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ppdm_cli.version import __version__
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked, attack

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
+from ppdm_cli.display import Displayed, at_most, percent, up
 from ppdm_cli.errors import UsageError, counted, listed, some
 from ppdm_cli.files import one_run
-from ppdm_cli.percentages import at_most, percent, up
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
 from ppdm_cli.releases import open_release, read_sidecar
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import SUFFIX, Sidecar
 from ppdm_cli.sidecar_recipes import in_rounds
 
@@ -35,7 +34,7 @@ MOST_ENTRIES = 1 << 22
 
 
 @dataclass(frozen=True, repr=False)
-class Inspected(Shown):
+class Inspected(Displayed):
     """The result of `inspect`: a sidecar, and what it promises against an adversary with some prior belief."""
 
     sidecar: Sidecar

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
+from ppdm_cli.display import at_most, exactly
 from ppdm_cli.errors import UsageError
-from ppdm_cli.percentages import at_most, exactly
 
 
 def epsilon(gamma: float) -> float:

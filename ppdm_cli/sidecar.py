@@ -19,13 +19,13 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
+from ppdm_cli import __version__
 from ppdm_cli.channels import KINDS, Channel, Name, Spec, together
+from ppdm_cli.display import Displayed
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, counted, quoted
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.sidecar_recipes import COLUMN, MOST_RECIPES, Dealt, Recipe, dealt
-from ppdm_cli.version import __version__
 
 FORMAT, VERSION = "ppdm-sidecar", 1
 TOOL = f"ppdm {__version__}"
@@ -117,7 +117,13 @@ class Evaluated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sidecar(
-    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+    Displayed,
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
+    dict=True,
 ):
     """A whole sidecar."""
 

@@ -12,9 +12,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Beyond, Channel, Name, Scalar, Spec, beyond_values, within
+from ppdm_cli.display import Displayed
 from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain, Product, Representative
 from ppdm_cli.errors import MismatchError, PpdmError, quoted
-from ppdm_cli.shown import Shown
 
 Origin = Literal["declared", "data"]
 Outside = Literal["nearest", "null", "other"]
@@ -44,7 +44,13 @@ def named(name: str, make: Callable[[], Any]) -> Any:
 
 
 class Attribute(
-    Shown, msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True, dict=True
+    Displayed,
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
+    dict=True,
 ):
     """One column of the release: what its values are, and what was done to them."""
 

@@ -25,10 +25,10 @@ import pytest
 import ppdm_cli
 from ppdm_cli import CsvOptions, MismatchError, Plan, PpdmError, RefusedError, Release, Sidecar, UsageError
 from ppdm_cli.channels import KINDS
+from ppdm_cli.display import MOST_CHARACTERS, Displayed
 from ppdm_cli.door import spoken
 from ppdm_cli.estimating import fill
 from ppdm_cli.networks import Network, Node
-from ppdm_cli.shown import SHOWN_CHARACTERS, Shown
 from ppdm_cli.tables import Output, commit
 from ppdm_cli.trees import Against, FromRelease, train
 from tests.conftest import Run, people
@@ -371,10 +371,10 @@ def results() -> list[Any]:
 
 
 def test_no_result_prints_over_300_characters(results: list[Any]) -> None:
-    assert {type(r) for r in results} == {c for c in subclasses(Shown) if c is not Shown}
+    assert {type(r) for r in results} == {c for c in subclasses(Displayed) if c is not Displayed}
     for result in results:
         text, html = repr(result), result._repr_html_()
-        assert 10 < len(text) <= SHOWN_CHARACTERS and text.isprintable() and type(result).__name__ in text
+        assert 10 < len(text) <= MOST_CHARACTERS and text.isprintable() and type(result).__name__ in text
         assert "<script>" not in html and "<b>A" not in html and "\x1b" not in html
     release, estimated = results[0], next(r for r in results if isinstance(r, ppdm_cli.Estimate))
     assert "salary" not in repr(release) and len(estimated._repr_html_()) > 500

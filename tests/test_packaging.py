@@ -17,7 +17,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ppdm_cli.version import __version__
+from ppdm_cli import __version__
 
 ROOT = Path(__file__).parent.parent
 

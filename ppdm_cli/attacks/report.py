@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.attacked_attribute import Target
+from ppdm_cli.display import Displayed, percent
 from ppdm_cli.errors import counted
 from ppdm_cli.inspection import PRIOR, of_record
-from ppdm_cli.percentages import percent
 from ppdm_cli.privacy import believed_after
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import Output
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(repr=False, kw_only=True)
-class Attacked(Shown):
+class Attacked(Displayed):
     """What `attack` gives."""
 
     sidecar: Sidecar

@@ -14,11 +14,11 @@ from typing import Any
 
 import click
 
+from ppdm_cli import __version__
 from ppdm_cli.commands.streams import standard_streams
 from ppdm_cli.commands.surroundings import fail, misused, quietened, surroundings
 from ppdm_cli.errors import Exit, PpdmError, near, worded_by
 from ppdm_cli.files import Run, one_run
-from ppdm_cli.version import __version__
 
 SUBCOMMANDS = {
     "plan": "Look at a table and write a plan for perturbing it (the owner).",

@@ -308,7 +308,7 @@ def _print_json(release: Any) -> None:
 
 def _done(release: Any) -> list[str]:
     """Return what was dropped, left out, moved and merged."""
-    from ppdm_cli.percentages import percent
+    from ppdm_cli.display import percent
 
     found = [f"Dropped: {some(release.dropped)}."] * bool(release.dropped)
     if release.left_out:

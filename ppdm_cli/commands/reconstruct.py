@@ -9,8 +9,8 @@ import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.cluster import cluster_options
+from ppdm_cli.display import percent
 from ppdm_cli.errors import UsageError, counted, listed, quoted
-from ppdm_cli.percentages import percent
 
 
 @click.command(

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ppdm_cli.commands.surroundings import is_quiet
+from ppdm_cli.display import percent, up
 from ppdm_cli.engine import running
 from ppdm_cli.errors import counted, one_line
-from ppdm_cli.percentages import percent, up
 
 _WIDE = 120
 """The width of output that does not go to a terminal."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.attacks import OF_RECIPES, TESTED
 from ppdm_cli.commands import show
+from ppdm_cli.display import up
 from ppdm_cli.errors import some
 from ppdm_cli.inspection import limits
-from ppdm_cli.percentages import up
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT, checked_kind
+from ppdm_cli.display import Displayed
 from ppdm_cli.entropies.reaching import best, measured, reaching
 from ppdm_cli.entropies.surfaces import of_grid, of_release
 from ppdm_cli.entropies.whole_records import curve, plan_text, remarks, rows_of, setting_of
@@ -19,7 +20,6 @@ from ppdm_cli.files import one_run
 from ppdm_cli.perturbing import Plan, read_toml, without_questions
 from ppdm_cli.record_design import Setting
 from ppdm_cli.releases import open_release
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Evaluated, Sidecar
 from ppdm_cli.tables import Output
 
@@ -35,7 +35,7 @@ Number = int | float | str | Decimal
 
 
 @dataclass(frozen=True, repr=False)
-class Entropy(Shown):
+class Entropy(Displayed):
     """What `entropy` gives: a row for every matrix."""
 
     rows: list[dict[str, Any]]

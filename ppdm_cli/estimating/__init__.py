@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ppdm_cli.arrays import Z
+from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import counted, quoted, unknown
 from ppdm_cli.estimating.counts import (
@@ -47,7 +48,6 @@ from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import OWN, open_original, open_releases, other_rows
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.sidecar_attributes import Attribute
 from ppdm_cli.tables import CsvOptions, Groups, Table
@@ -69,7 +69,7 @@ Original = Callable[[Sequence[Attribute]], Table] | None
 
 
 @dataclass(frozen=True, repr=False)
-class Estimated(Shown):
+class Estimated(Displayed):
     """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
 
     group: Group
@@ -127,7 +127,7 @@ class Estimated(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(Shown):
+class Estimate(Displayed):
     """What `estimate` gives."""
 
     tables: list[Estimated]

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.arrays import Floats, normal_quantile
+from ppdm_cli.display import Displayed
 from ppdm_cli.errors import UsageError, counted
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood, perturbed_axes
 from ppdm_cli.estimating.simultaneous import largest_error
-from ppdm_cli.shown import Shown
 
 FEWEST = 8.0
 """The least number of changed records that an error must be made of, as `tests.experiments.intervals` measures.
@@ -50,7 +50,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, repr=False)
-class Interval(Shown):
+class Interval(Displayed):
     """Standard errors and intervals; NaN where there is none."""
 
     std_error: Floats

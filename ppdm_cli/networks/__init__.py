@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
+from ppdm_cli.display import Displayed
 from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
 from ppdm_cli.files import one_run
 from ppdm_cli.networks.comparing import Distance, distances
@@ -25,7 +26,6 @@ from ppdm_cli.networks.sampling import sample
 from ppdm_cli.networks.storing import DRAWINGS, NETWORKS, OUTPUTS, NetworkFile, as_frame, load
 from ppdm_cli.networks.telling import of_distances, remarks
 from ppdm_cli.releases import OWN
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class Learnt(Shown):
+class Learnt(Displayed):
     """A network whose parameters were learnt."""
 
     network: Network

@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.display import Displayed
 from ppdm_cli.errors import counted, quoted
-from ppdm_cli.shown import Shown
 
 ROUNDED = 1e-3
 """By so much may a row of parameters in a file miss 1 in sum: published networks are rounded."""
@@ -56,7 +56,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Network(Shown):
+class Network(Displayed):
     """Nodes in the order of their file; ValueError where they are no network."""
 
     nodes: dict[str, Node]

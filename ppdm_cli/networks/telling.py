@@ -7,10 +7,10 @@ from math import exp
 
 import numpy as np
 
+from ppdm_cli.display import up
 from ppdm_cli.errors import listed, quoted
 from ppdm_cli.networks.comparing import Distance
 from ppdm_cli.networks.network import Network
-from ppdm_cli.percentages import up
 
 _MOST = 6
 """The most configurations that a remark names."""

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.coins import Key
+from ppdm_cli.display import Displayed
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.ledger import Account, Entering
@@ -49,7 +50,6 @@ from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.perturbing.tree_noise import NoiseAdder
 from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
 from ppdm_cli.releases import is_promised
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
 from ppdm_cli.tables import CsvOptions, Output, Table, commit, open_table, suffixes
 from ppdm_cli.trees import Tree
@@ -78,7 +78,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, repr=False)
-class Release(Shown):
+class Release(Displayed):
     """What `perturb` gives: the sidecar, the table where no output was named, and what was done."""
 
     sidecar: Sidecar

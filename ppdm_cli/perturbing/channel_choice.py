@@ -14,10 +14,10 @@ from math import exp
 from msgspec import UnsetType
 
 from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Request, Spec
+from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError, listed
 from ppdm_cli.inspection import PRIOR
-from ppdm_cli.percentages import at_most, percent
 from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.privacy import worst_posterior

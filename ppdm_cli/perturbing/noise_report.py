@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ppdm_cli.display import percent
 from ppdm_cli.errors import counted
-from ppdm_cli.percentages import percent
 from ppdm_cli.perturbing.class_noise import expected_changes
 from ppdm_cli.perturbing.substitution import Checks
 from ppdm_cli.perturbing.tree_noise import NoiseAdder

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from ppdm_cli.percentages import percent
+from ppdm_cli.display import percent
 from ppdm_cli.pictures.drawing import altair, save
 from ppdm_cli.tables import PendingFile
 

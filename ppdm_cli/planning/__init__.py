@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import rounded_down
+from ppdm_cli.display import Displayed, at_most, up
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR
-from ppdm_cli.percentages import at_most, up
 from ppdm_cli.perturbing import Plan, chosen_number, questions, relative_error
 from ppdm_cli.planning.advice import BINS, Advice, advised, determined, left_open
 from ppdm_cli.planning.dialect import Dialect, sniff
@@ -32,7 +32,6 @@ from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.record_design import Design, Setting
 from ppdm_cli.releases import is_promised
-from ppdm_cli.shown import Shown
 from ppdm_cli.tables import CsvOptions, PendingFile, commit, format_of, is_stream, open_table, parts_of
 
 __all__ = ["Proposal", "plan"]
@@ -42,7 +41,7 @@ BUDGETS = (3.0, 9.0, 19.0)
 
 
 @dataclass(frozen=True, repr=False)
-class Proposal(Shown):
+class Proposal(Displayed):
     """What `plan` gives: the plan, and what it was made from, which is private."""
 
     text: str

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins, unit
 from ppdm_cli.door import spoken
 from ppdm_cli.engine import where_the_data_are
@@ -24,7 +25,6 @@ from ppdm_cli.querying.asked import Aggregate, Column, Question, parts
 from ppdm_cli.querying.testing import holm
 from ppdm_cli.releases import open_releases
 from ppdm_cli.settings import names
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _BESIDE = ("against", "difference", "difference_low", "difference_high")
 
 
 @dataclass(frozen=True, repr=False)
-class Answers(Shown):
+class Answers(Displayed):
     """What a question was answered, one row for each answer and group."""
 
     rows: list[Row]
@@ -120,7 +120,7 @@ def answers(
 
 
 @dataclass(frozen=True, repr=False)
-class Query(Shown):
+class Query(Displayed):
     """A release that can be asked: `query(release).mean("age", by="sex", where="smoker = 'yes'")`."""
 
     data: Any

@@ -22,6 +22,7 @@ from msgspec import UNSET
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import Channel
 from ppdm_cli.coins import Key
+from ppdm_cli.display import Displayed
 from ppdm_cli.engine import Writing, destination, step, write
 from ppdm_cli.errors import UsageError, quoted, unknown
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS, axis_of
@@ -32,7 +33,6 @@ from ppdm_cli.reconstructing.planner import NOTHING, Planner
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.withheld import stand_in
 from ppdm_cli.releases import open_releases, spooled
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
 from ppdm_cli.tables import commit
 
@@ -44,7 +44,7 @@ __all__ = ["Reconstructed", "reconstruct"]
 
 
 @dataclass(frozen=True, repr=False)
-class Reconstructed(Shown):
+class Reconstructed(Displayed):
     """What `reconstruct` gives: the sidecar, the table where no output was named, and the totals."""
 
     sidecar: Sidecar

@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import UNSET
 
 from ppdm_cli.channels import KINDS
+from ppdm_cli.display import at_most, percent, up
 from ppdm_cli.errors import counted, some
 from ppdm_cli.inspection import alone, limits
 from ppdm_cli.ledger import told
-from ppdm_cli.percentages import at_most, percent, up
 from ppdm_cli.statement.material import Material
 from ppdm_cli.statement.sections import Belief, Items, Part, Section, Table
 

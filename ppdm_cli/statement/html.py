@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from ppdm_cli.display import at_most, exactly
 from ppdm_cli.errors import one_line
-from ppdm_cli.percentages import at_most, exactly
 from ppdm_cli.statement.sections import Belief, Items, Part, Section, Table
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

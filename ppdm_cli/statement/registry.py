@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ppdm_cli.display import up
 from ppdm_cli.errors import RefusedError, one_line
 from ppdm_cli.ledger import told
-from ppdm_cli.percentages import up
 from ppdm_cli.statement.about import check_complete
 from ppdm_cli.statement.content import composition, mechanism, post_processing, unit, unprotected
 from ppdm_cli.statement.material import Material

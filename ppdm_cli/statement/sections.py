@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ppdm_cli.percentages import at_most, exactly
+from ppdm_cli.display import at_most, exactly
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 from msgspec import UNSET
 
+from ppdm_cli.display import Displayed
 from ppdm_cli.engine import ENGINE, destination, step
 from ppdm_cli.errors import UsageError, counted, listed
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Table, commit, is_stream
 from ppdm_cli.trees.bin_edges import at_edges
@@ -50,7 +50,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fitted(Shown):
+class Fitted(Displayed):
     """A tree and how it does on its own training records."""
 
     tree: Tree

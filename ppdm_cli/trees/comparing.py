@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import wilson
+from ppdm_cli.display import Displayed
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.shown import Shown
 from ppdm_cli.tables import CsvOptions, Table
 from ppdm_cli.trees.classifying import open_records
 from ppdm_cli.trees.predicting import Descent, check_columns
@@ -46,7 +46,7 @@ class Moved:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Compared(Shown):
+class Compared(Displayed):
     """A tree, another, and what of the other one it keeps."""
 
     tree: Tree

@@ -10,12 +10,12 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli.channels import Channel
+from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import CELLS, MOST_CHANNELS, JointTable, Learnt, Model, alone, learn, read
-from ppdm_cli.shown import Shown
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.expected_accuracy import (
@@ -37,7 +37,7 @@ from ppdm_cli.trees.tree import Tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FromRelease(Shown):
+class FromRelease(Displayed):
     """A tree from a release, and what was learnt on the way."""
 
     tree: Tree

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import wilson
-from ppdm_cli.shown import Shown
+from ppdm_cli.display import Displayed
 from ppdm_cli.trees.tree import Tree
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Measured(Shown):
+class Measured(Displayed):
     """Counts by (true label, predicted label), and how many true labels the tree does not know."""
 
     labels: tuple[Any, ...]

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli import dtypes
+from ppdm_cli.display import Displayed
 from ppdm_cli.errors import PpdmError, counted, quoted
-from ppdm_cli.shown import Shown
 
 MOST_WEIGHT = 1e100
 """The largest weight of a record, so that no sum overflows."""
@@ -49,7 +49,7 @@ class Feature:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tree(Shown):
+class Tree(Displayed):
     """A tree; a numeric test sends carrier values <= threshold to the first child."""
 
     features: tuple[Feature, ...]

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import inspection, perturb
-from ppdm_cli.percentages import at_most, up
+from ppdm_cli.display import at_most, up
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.sidecar import Sidecar
 from tests.beliefs import Claim, check, claims, objects, plain, readers

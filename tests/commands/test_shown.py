@@ -21,8 +21,8 @@ from pyarrow import feather
 import ppdm_cli
 from ppdm_cli import perturb
 from ppdm_cli.commands import SUBCOMMANDS
+from ppdm_cli.display import Displayed
 from ppdm_cli.dtypes import carrier
-from ppdm_cli.shown import Shown
 from tests.conftest import Run, write_table
 
 HOSTILE = "\x1b]0;PWN\x07\x1b[2J\r\nppdm: done\u202e\u200b\x9b2J\x7f\ue000<b>[red]"
@@ -332,6 +332,6 @@ def test_every_result_says_its_own_words() -> None:
     def below(kind: type) -> set[type]:
         return {kind}.union(*(below(sub) for sub in kind.__subclasses__()))
 
-    kinds = below(Shown) - {Shown}
+    kinds = below(Displayed) - {Displayed}
     assert len(kinds) > 15
-    assert not [kind for kind in kinds if kind._words is Shown._words]
+    assert not [kind for kind in kinds if kind._words is Displayed._words]

@@ -1,19 +1,23 @@
-"""Results as people see them: one short line, and in a notebook that line with a table below."""
+"""Display for every package: results as one short line or a small table of a notebook, and figures for people.
+
+Bounds are rounded up, so that what is promised stays true.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from ppdm_cli.errors import one_line
 
-SHOWN_CHARACTERS = 300
+MOST_CHARACTERS = 300
 """The most characters that a result prints."""
-SHOWN_ROWS = 10
+MOST_NOTEBOOK_ROWS = 10
 """The most rows of a frame that a notebook shows."""
 
 
-class Shown:
+class Displayed:
     """A result that prints shortly; it says its words, and what a notebook shows below them."""
 
     __slots__ = ()
@@ -29,12 +33,12 @@ class Shown:
 
     def __repr__(self) -> str:
         text = one_line(f"<{type(self).__name__}: {', '.join(self._words())}>")
-        return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 4] + "...>"
+        return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 4] + "...>"
 
     def _repr_html_(self) -> str:
         body = self._body()
         if hasattr(body, "rows"):  # the frame's own HTML would leave control characters in
-            lines = [body.columns, *body.head(SHOWN_ROWS).rows()]
+            lines = [body.columns, *body.head(MOST_NOTEBOOK_ROWS).rows()]
             below = "".join(f"<tr>{''.join(f'<td>{_safe(c)}</td>' for c in line)}</tr>" for line in lines)
             below = f"<table>{below}</table>{body.height} rows"
         else:
@@ -46,3 +50,23 @@ def _safe(text: object) -> str:
     from html import escape  # for notebooks alone
 
     return escape(one_line(str(text)))
+
+
+def up(bound: float, digits: int = 4) -> float:
+    """Round a bound up to so many significant digits, leaving out what floating point added to the 13th."""
+    exact = Context(prec=12).create_decimal(repr(bound))
+    return float(Context(prec=digits, rounding=ROUND_CEILING).plus(exact))
+
+
+def at_most(share: float) -> str:
+    """Return a bound as a percentage, rounded up; "over 99.9%" is one that limits nothing."""
+    return f"{up(100 * share, 3):.3g}%" if share <= 0.999 or share == 1 else "over 99.9%"
+
+
+def exactly(share: float) -> str:
+    """Return a share that someone chose, such as the belief that a bound is for, with all its digits."""
+    return f"{100 * share:.12g}%"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g}%" if share < 0.9995 or share == 1 else "over 99.9%"
