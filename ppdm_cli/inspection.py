@@ -14,9 +14,8 @@ from ppdm_cli.display import Displayed, at_most, percent, up
 from ppdm_cli.errors import UsageError, counted, listed, some
 from ppdm_cli.files import one_run
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
-from ppdm_cli.releases import open_release, read_sidecar
+from ppdm_cli.releases import in_rounds, open_release, opened, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, Sidecar
-from ppdm_cli.sidecar_recipes import in_rounds
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,10 +76,10 @@ def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: fl
 
 def of_attributes(sidecar: Sidecar) -> list[dict[str, Any]]:
     """Return the figures of every channel; None for what would take too long together."""
-    if sidecar.withholding:
+    if opened(sidecar).withholding:
         return [_of_withheld(sidecar, a.name) for a in sidecar.perturbed]
     figures, entries = [], 0
-    for channel in sidecar.channels:
+    for channel in opened(sidecar).channels:
         matrix = channel.matrix
         if not matrix.diagonal:
             entries += (matrix.inputs + 64) ** 2  # so that many small ones count too
@@ -120,8 +119,8 @@ def _of_withheld(sidecar: Sidecar, name: str) -> dict[str, Any]:
 
     Gamma is of all attributes that share its coin: each of them reveals something about that coin.
     """
-    attribute, total = sidecar.by_name[name], sum(d.weight for d in sidecar.dealt)
-    having = [d for d in sidecar.dealt if name in d.attributes]
+    attribute, total = sidecar.by_name[name], sum(d.weight for d in opened(sidecar).recipes)
+    having = [d for d in opened(sidecar).recipes if name in d.attributes]
     axes = [axis for d in having if (axis := d.marginal([name])) is not None]
     weights = [d.weight for d in having]
     staying = sum(w * a.matrix.staying for w, a in zip(weights, axes, strict=True)) / sum(weights)
@@ -166,17 +165,17 @@ def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
         "worst_posterior": posterior,
         "unbounded": privacy.kept,
         "coins": privacy.coins,
-        **(_of_recipes(sidecar) if sidecar.withholding else {}),
+        **(_of_recipes(sidecar) if opened(sidecar).withholding else {}),
     }
 
 
 def _of_recipes(sidecar: Sidecar) -> dict[str, Any]:
     """Return how much is published."""
-    total = sum(d.weight for d in sidecar.dealt)
-    cells = sum(d.weight * len(d.attributes) for d in sidecar.dealt) / total
+    total = sum(d.weight for d in opened(sidecar).recipes)
+    cells = sum(d.weight * len(d.attributes) for d in opened(sidecar).recipes) / total
     return {
-        "recipes": len(sidecar.dealt),
-        "rounds": len(in_rounds(sidecar.dealt)),
+        "recipes": len(opened(sidecar).recipes),
+        "rounds": len(in_rounds(opened(sidecar).recipes)),
         "published_cells": cells / len(sidecar.perturbed),
     }
 
@@ -219,9 +218,9 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     for kind, channels in kinds.items():
         lines += KINDS[kind].warnings(channels)
     lines += _over_a_record(sidecar, record, prior)
-    if sidecar.withholding:
+    if opened(sidecar).withholding:
         lines += _of_what_is_withheld(sidecar, record)
-    if record["coins"] == "key-file" and sidecar.withholding:
+    if record["coins"] == "key-file" and opened(sidecar).withholding:
         lines.append(
             "The coins follow from a key and an identifier: a record shows the same attributes in each "
             "release under this key, which refuses another design, and unchanged ones get the same answers. A "
@@ -261,9 +260,9 @@ def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
     The attributes of one recipe have coins of their own. Where records share a coin between attributes,
     a reader who knows or guesses one of a record's values learns as much about the others as gamma allows.
     """
-    if sidecar.withholding or len(sidecar.channels) < 2:
+    if opened(sidecar).withholding or len(opened(sidecar).channels) < 2:
         return None
-    gamma = max(c.matrix.amplification for c in sidecar.dealt[0].channels)
+    gamma = max(c.matrix.amplification for c in opened(sidecar).recipes[0].channels)
     return believed_after(sidecar.times * epsilon(gamma), prior)
 
 
@@ -297,7 +296,7 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
         return lines + _SEEDED * (record["coins"] == "seeded")
     if record["perturbed_gamma"] is None:
         return _SEEDED
-    open_ones = [c for c in sidecar.channels if not isfinite(c.matrix.amplification)]
+    open_ones = [c for c in opened(sidecar).channels if not isfinite(c.matrix.amplification)]
     if open_ones:
         names = ", ".join(c.name for c in open_ones if c.noise is None)
         return [f"No limit for a whole record: no gamma holds for {names}."] * bool(names)
@@ -315,7 +314,7 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
 
 def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
     """Say how much is published, and what the limit is for."""
-    sizes = sorted({len(d.attributes) for d in sidecar.dealt})
+    sizes = sorted({len(d.attributes) for d in opened(sidecar).recipes})
     few = " or ".join(map(str, sizes))
     lines = [
         f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen by a coin that sees no "
@@ -326,8 +325,8 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
             " The limit for a single value is the same, because a reader who knows or guesses another value of "
             "the record may become that sure."
         )
-    if len(rounds := in_rounds(sidecar.dealt)) > 1:
-        total = sum(d.weight for d in sidecar.dealt)
+    if len(rounds := in_rounds(opened(sidecar).recipes)) > 1:
+        total = sum(d.weight for d in opened(sidecar).recipes)
         shares = [percent(sum(d.weight for d in own) / total) for own in rounds]
         last = dict.fromkeys(n for d in rounds[-1] for n in d.attributes if n != sidecar.class_)
         lines.append(
@@ -344,7 +343,7 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
 
 def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:
     found: dict[str, list[Channel]] = {}
-    for channel in sidecar.channels:
+    for channel in opened(sidecar).channels:
         if channel.spec is not None:
             found.setdefault(channel.spec.kind, []).append(channel)
     return found
@@ -352,4 +351,4 @@ def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:
 
 def noisy(sidecar: Sidecar) -> bool:
     """Return whether the published values are numbers with noise, not values of domains."""
-    return any(c.noise is not None for c in sidecar.channels)
+    return any(c.noise is not None for c in opened(sidecar).channels)

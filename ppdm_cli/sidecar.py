@@ -1,40 +1,41 @@
-"""The sidecar: the contract between owner and miner, as typed, versioned, validated JSON.
+"""The sidecar for owner and miner: the contract between them, as typed, versioned JSON.
 
-It says how a release was made: domains, matrices, what they promise; never a key, a seed or a
-value of the data beyond the domains. Decoded strictly: an unknown field, an impossible domain or a
-matrix that cannot be is refused with one line, and no size in it decides how much is allocated.
+It says how a release was made: domains, channels, what they promise; never a key, a seed or a value of the
+data beyond the domains. These are plain records, read strictly: an unknown field or a wrong type is refused
+with one line. Whether a sidecar makes sense is checked once, where `releases.decode` reads it, and what follows
+from it (its channels, recipes and axes) is an opened release.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from math import inf, isfinite, log
+from itertools import combinations
+from math import comb
 from typing import Annotated, Any, Literal
 
 import msgspec
-import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli import __version__
-from ppdm_cli.channels import KINDS, Channel, Name, Spec, together
+from ppdm_cli import __version__, dtypes
+from ppdm_cli.channels import KINDS, Beyond, Name, Recorded, Scalar, Spec
 from ppdm_cli.display import Displayed
-from ppdm_cli.domain import MOST_VALUES
-from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, counted, quoted
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, MOST_RECIPES, Dealt, Recipe, dealt
+from ppdm_cli.domain import MOST_VALUES, Bins, Categories, Domain, Representative
+from ppdm_cli.errors import MismatchError, counted, quoted
 
 FORMAT, VERSION = "ppdm-sidecar", 1
 TOOL = f"ppdm {__version__}"
-LARGEST = 64 << 20
+LARGEST_SIDECAR = 64 << 20
 """The most bytes of JSON that are read."""
 MOST_COPIES, SUFFIX = 64, ".ppdm.json"
 MOST_ROWS = 1 << 16
 """The most rows that a person may have, where the promise is for a person."""
 METADATA_KEY = b"ppdm"
+MOST_RECIPES, MOST_ROUNDS, LONGEST_PREFIX = 1 << 12, 16, 64
+COLUMN = "ppdm_recipe"
+"""The column that has the number of each record's recipe."""
 
 Stage = Literal["perturbed", "reconstructed", "estimated", "evaluated", "tree"]
 Scheme = Literal["class-random", "class-probabilistic", "class-all-leaves", "innocent"]
@@ -42,13 +43,146 @@ Scheme = Literal["class-random", "class-probabilistic", "class-all-leaves", "inn
 CoinsOrigin = Literal["system", "seeded", "key-file", "unknown"]
 UNPROMISED = ("seeded", "unknown")
 """Coins that nothing can be promised of: someone else may compute them, or nobody knows what they were."""
+Origin = Literal["declared", "data"]
+Outside = Literal["nearest", "null", "other"]
+Several = Annotated[list[Name], Meta(max_length=1 << 10)]
 
 
-SEVERAL = RefusedError(
-    "the release has several recipes: most of its cells are withheld, and this cannot read it yet",
-    "see `ppdm inspect`, or ask the owner for a release with --publish all",
-)
-"""What is said where a cell that is withheld would be taken for null."""
+class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was made of a column's text before it was perturbed: its beginning, or the group a file gives it."""
+
+    prefix: Annotated[int, Meta(ge=1, le=LONGEST_PREFIX)] | UnsetType = UNSET
+    mapping: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | UnsetType = UNSET
+    """The BLAKE2b digest of the file."""
+
+    def __post_init__(self) -> None:
+        if (self.prefix is UNSET) == (self.mapping is UNSET):
+            raise ValueError("a group is a prefix or a mapping")
+
+
+class Attribute(
+    Displayed,
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    kw_only=True,
+    dict=True,
+):
+    """One column of the release: what its values are, and what was done to them."""
+
+    name: Name
+    role: Literal["perturbed", "altered", "kept"]
+    type: Literal["continuous", "discrete"]
+    dtype: Annotated[str, Meta(max_length=128)]
+    N: Annotated[int, Meta(ge=1, le=MOST_VALUES + 1)] | UnsetType = UNSET
+    edges: Annotated[list[Scalar], Meta(max_length=MOST_VALUES + 1)] | UnsetType = UNSET
+    categories: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)] | UnsetType = UNSET
+    nulls: bool | UnsetType = UNSET
+    representative: Representative | UnsetType = UNSET
+    domain_from: Origin | UnsetType = UNSET
+    beyond: Beyond | UnsetType = UNSET
+    group: Group | UnsetType = UNSET
+    outside: Outside | UnsetType = UNSET
+    """What became of values outside the domain; an original may have some just where it is said."""
+
+    def _words(self) -> list[str]:
+        return [quoted(self.name), self.role, f"{self.type} {self.dtype}", f"N {self.N or 'unknown'}"]
+
+    @property
+    def has_domain(self) -> bool:
+        return self.edges is not UNSET or self.categories is not UNSET
+
+    @cached_property
+    def kind(self) -> Any:
+        """Return the Arrow type of the column."""
+        return dtypes.parse(self.dtype)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Return the domain of the original column."""
+        kind, nulls = self.kind, self.nulls is True
+        if self.edges is not UNSET:
+            edges = [dtypes.from_json(e, kind) for e in self.edges]
+            representative = "center" if self.representative is UNSET else self.representative
+            return Bins(kind, edges, nulls, representative)
+        if self.categories is not UNSET:
+            return Categories(kind, [dtypes.from_json(c, kind) for c in self.categories], nulls)
+        raise MismatchError(
+            f"the sidecar gives no domain for {quoted(self.name)}",
+            "ask the owner for a release that declares it",
+        )
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+    """The channels that a record goes through, or a family of such recipes."""
+
+    channels: Annotated[list[Recorded], Meta(max_length=1 << 16)] | UnsetType = UNSET
+    weight: Annotated[int, Meta(ge=1, le=1 << 32)] | UnsetType = UNSET
+    round: Annotated[int, Meta(ge=1, le=MOST_ROUNDS)] | UnsetType = UNSET
+    """The round of records that is dealt it; later ones were chosen by what earlier ones had published."""
+    choose: Annotated[int, Meta(ge=1, le=1 << 10)] | UnsetType = UNSET
+    of: Several | UnsetType = UNSET
+    with_: Several | UnsetType = msgspec.field(default=UNSET, name="with")
+    channel: dict[str, Any] | UnsetType = UNSET
+    """What the channel of each member is, but for its attributes; numbers go by `of`, then `with`."""
+
+    def __post_init__(self) -> None:
+        family = [self.choose is not UNSET, self.of is not UNSET, self.channel is not UNSET]
+        if any(family) != all(family) or all(family) == (self.channels is not UNSET):
+            raise ValueError("a recipe has either channels, or 'choose', 'of' and 'channel'")
+        if not any(family):
+            if self.with_ is not UNSET:
+                raise ValueError("'with' goes with 'choose' and 'of'")
+            return
+        most = len(self.of) if self.of is not UNSET else 0
+        if self.choose is UNSET or self.choose > most or self.members > MOST_RECIPES:
+            raise ValueError(f"a family chooses at most all of its attributes, in at most {MOST_RECIPES} ways")
+        self.pattern  # noqa: B018 - fails where it is no channel
+
+    @property
+    def members(self) -> int:
+        """Return how many recipes this is."""
+        return comb(len(self.of), self.choose) if self.of is not UNSET and self.choose is not UNSET else 1
+
+    @cached_property
+    def pattern(self) -> Spec:
+        """Return the channel of a family as if it went through all of its attributes."""
+        assert self.of is not UNSET and self.channel is not UNSET
+        names = [*self.of, *([] if self.with_ is UNSET else self.with_)]
+        kind = KINDS.get(str(self.channel.get("kind")))
+        if kind is None:
+            raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
+        return msgspec.convert({**self.channel, "attributes": names}, type=kind)
+
+    def each(self) -> Iterator[list[Spec]]:
+        """Yield the channels of each member."""
+        if self.channels is not UNSET:
+            yield [c for c in self.channels if isinstance(c, Spec)]
+        elif self.of is not UNSET and self.choose is not UNSET:
+            always = range(len(self.of), len(self.pattern.attributes))
+            for chosen in combinations(range(len(self.of)), self.choose):
+                yield [self.pattern.of_some([*chosen, *always])]
+
+    @property
+    def specs(self) -> list[Spec]:
+        return [s for specs in self.each() for s in specs]
+
+    def encode(self) -> bytes:
+        """Return its JSON, one channel per line."""
+        head = {k: v for k, v in msgspec.to_builtins(self).items() if k not in ("channels", "channel")}
+        parts = [b"%s: %s" % (_encoded(k), _encoded(v)) for k, v in head.items()]
+        if self.channels is not UNSET:
+            parts.append(b'"channels": ' + by_line(_encoded(_attributes_first(s)) for s in self.specs))
+        else:
+            fields = {k: v for k, v in msgspec.to_builtins(self.pattern).items() if k != "attributes"}
+            parts.append(b'"channel": %s' % _encoded(fields))
+        return b"{%s}" % b", ".join(parts)
+
+
+def _attributes_first(spec: Spec) -> dict[str, Any]:
+    fields = msgspec.to_builtins(spec)
+    return {"attributes": fields.pop("attributes"), **fields}
 
 
 class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -144,164 +278,15 @@ class Sidecar(
     reconstruction: Reconstruction | UnsetType = UNSET
     history: Annotated[list[Past], Meta(max_length=1 << 12)] | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        uuid.UUID(self.release)
-        names = [a.name for a in self.attributes]
-        if len(set(names)) != len(names):
-            raise ValueError("an attribute is listed twice")
-        if self.class_ is not UNSET and self.class_ not in names:
-            raise ValueError("the class is not among the attributes")
-        self._check_channels()
-        if self.stage == "perturbed" and self.privacy is UNSET:
-            raise ValueError("a perturbed release needs 'privacy'")
-        if self.privacy is not UNSET:
-            kept = [a.name for a in self.attributes if a.role == "kept"]
-            if sorted(self.privacy.kept) != sorted(kept):
-                raise ValueError("privacy.kept is not the list of the kept attributes")
-            unpromised = self.privacy.coins in UNPROMISED or self.scheme is not UNSET
-            if (self.privacy.perturbed_gamma is None) != unpromised:
-                raise ValueError("a gamma is promised just where the coins are known, and no seed's")
-            self._check_promise(self.privacy)
-
-    def _check_channels(self) -> None:
-        """Check that each perturbed attribute goes through a channel, and through one in each recipe."""
-        if (self.scheme is UNSET) != (not self.altered) or (self.altered and self.perturbed):
-            raise ValueError("attributes are altered just where a scheme is named, and none is perturbed then")
-        perturbed = {a.name for a in self.perturbed}
-        through = [n for d in self.dealt for n in d.attributes]
-        if set(through) != perturbed or (not self.withholding and len(through) > len(perturbed)):
-            raise ValueError("the channels do not have each of the perturbed attributes once")
-        specs = [c.spec for c in self.channels if c.spec is not None]
-        for spec in specs:
-            if not spec.goes_with(specs[0]):
-                raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
-            if self.withholding and spec.everywhere:
-                raise ValueError(f"{spec.kind} channels have no recipes")
-        if self.withholding and COLUMN in self.by_name:
-            raise ValueError(f"a column has the name of the recipes' own, {COLUMN}")
-        names = [c.name for c in self.channels]
-        if not self.withholding and len({*names, *(a.name for a in self.kept)}) < len(names) + len(self.kept):
-            raise ValueError("attributes that are perturbed together have, together, the name of another")
-
-    def _check_promise(self, privacy: Privacy) -> None:
-        """Check that the promise over a record is what the attributes' matrices give (maths 2)."""
-        if privacy.perturbed_gamma is None or privacy.perturbed_epsilon is None:
-            if privacy.perturbed_gamma != privacy.perturbed_epsilon:
-                raise ValueError("gamma and epsilon are promised both or neither")
-            return
-        epsilon = self.times * max((d.epsilon for d in self.dealt), default=0.0)
-        gamma = float(privacy.perturbed_gamma)
-        told = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
-        if told < epsilon - 1e-4 or (isfinite(told) and told > epsilon + 1e-3 * max(1.0, epsilon)):
-            raise ValueError("privacy.perturbed_gamma is not what the attributes give")
-        stated = float(privacy.perturbed_epsilon)
-        if stated != epsilon and not abs(stated - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
-            raise ValueError("privacy.perturbed_epsilon is not what the attributes give")
-
     @property
     def times(self) -> int:
         """Return how many answers about the same value there may be: one in each copy, for each row."""
         rows = UNSET if self.privacy is UNSET else self.privacy.rows
         return (1 if self.copy is UNSET else self.copy.of) * (1 if rows is UNSET else rows)
 
-    def column_kind(self, attribute: Attribute) -> Any:
-        """Return the type of an attribute's column in the data that this sidecar goes with."""
-        if self.stage != "perturbed" or attribute.role != "perturbed":
-            return attribute.kind
-        return (
-            attribute.column.kind
-            if self.withholding
-            else self.through(attribute.name).shown(attribute.name).kind
-        )
-
-    @cached_property
-    def dealt(self) -> list[Dealt]:
-        """Return the recipes, by their numbers."""
-        return dealt(self.recipes, {a.name: a for a in self.perturbed})
-
-    @property
-    def withholding(self) -> bool:
-        """Return whether records differ in their recipes, and withhold what theirs leaves out."""
-        return len(self.dealt) > 1
-
-    @cached_property
-    def columns(self) -> list[tuple[str, Any]]:
-        """Return the names and types of the data's columns, in order."""
-        found = [(a.name, self.column_kind(a)) for a in self.attributes]
-        return found + [(COLUMN, pa.uint16())] * (self.stage == "perturbed" and self.withholding)
-
-    @cached_property
-    def taken(self) -> int:
-        """Return how many copies are read side by side."""
-        return 1
-
     @cached_property
     def by_name(self) -> dict[str, Attribute]:
         return {a.name: a for a in self.attributes}
-
-    @cached_property
-    def _spec_of(self) -> dict[str, Spec]:
-        return {n: c.spec for c in self.channels if c.spec is not None for n in c.attributes}
-
-    def spec(self, name: str) -> Spec | None:
-        """Return what the sidecar says of an attribute's channel; None where it was kept."""
-        return self._spec_of.get(name)
-
-    def through(self, name: str) -> Channel:
-        """Return the channel that an attribute goes through, by itself or with others; itself where kept."""
-        return self._through[name] if name in self._through else self.axis(name)
-
-    def axis(self, name: str) -> Channel:
-        """Return the axis of an attribute alone: its channel, or itself as it was kept."""
-        if name not in self._axes:
-            self._axes[name] = self._axis(name)
-        return self._axes[name]
-
-    def _axis(self, name: str) -> Channel:
-        if name not in self._alone:
-            if self.withholding and self.by_name[name].role == "perturbed":
-                raise SEVERAL
-            return self.by_name[name].as_kept
-        found = self.marginal([name])
-        if found is None:
-            raise RefusedError(
-                f"{quoted(name)} was perturbed together with others, and what is published of it hangs on "
-                "their values too",
-                "name another column",
-            )
-        return found
-
-    def marginal(self, names: Sequence[str]) -> Channel | None:
-        """Return the axis of attributes that share a channel, None where these have no law of their own."""
-        found = self._alone[names[0]].marginal(names)
-        return found if found is None or self.taken == 1 else together(found, self.taken)
-
-    @cached_property
-    def _axes(self) -> dict[str, Channel]:
-        return {c.name: c for c in self.channels}
-
-    @cached_property
-    def _through(self) -> dict[str, Channel]:
-        return {n: c for c in self.channels for n in c.attributes}
-
-    @cached_property
-    def _alone(self) -> dict[str, Channel]:
-        """Return by attribute the channels of one copy."""
-        return {} if self.withholding else {n: c for d in self.dealt for c in d.channels for n in c.attributes}
-
-    @cached_property
-    def channels(self) -> list[Channel]:
-        """Return the channels, in the order of the first of their columns; of several recipes those of all."""
-        if self.withholding:
-            return list({msgspec.json.encode(c.spec): c for d in self.dealt for c in d.channels}.values())
-        return list({c.name: c for a in self.perturbed for c in [self._alone[a.name]]}.values())
-
-    def take_together(self, copies: int) -> None:
-        """Let the channels be those of so many copies, read side by side."""
-        channels = [together(c, copies) for c in self.channels]
-        self.__dict__.update(channels=channels, taken=copies)
-        for part in ("_axes", "_through"):
-            self.__dict__.pop(part, None)
 
     @cached_property
     def perturbed(self) -> list[Attribute]:
@@ -334,18 +319,36 @@ class Sidecar(
 
     def encode(self) -> bytes:
         """Return canonical JSON, one attribute per line: the bytes that file and metadata both hold."""
-        raw = msgspec.json.decode(_ENCODER.encode(self), type=dict[str, msgspec.Raw])
+        raw = msgspec.json.decode(_encoded(self), type=dict[str, msgspec.Raw])
         ordered = {k: bytes(raw[k]) for k in _ORDER if k in raw}
-        attributes = msgspec.json.decode(ordered["attributes"], type=list[msgspec.Raw])
-        lines = b",\n    ".join(bytes(a) for a in attributes)
-        ordered["attributes"] = b"[\n    " + lines + b"]" if attributes else b"[]"
+        ordered["attributes"] = by_line(_encoded(a) for a in self.attributes)
         if self.recipes:
-            ordered["recipes"] = b"[ %s ]" % b",\n  ".join(r.encoded(_ENCODER.encode) for r in self.recipes)
+            ordered["recipes"] = b"[ %s ]" % b",\n  ".join(r.encode() for r in self.recipes)
         body = b",\n  ".join(b'"%s": %s' % (k.encode(), v) for k, v in ordered.items())
         return b"{ " + body + b" }\n"
 
+    def __hash__(self) -> int:
+        return hash((self.release, self.stage, self.records))  # the lists in it have no hash
 
-_ENCODER = msgspec.json.Encoder()
+
+class CopiesSidecar(Sidecar, frozen=True, kw_only=True):
+    """The sidecar of copies that are read side by side: the first one's, and how many; never written."""
+
+    side_by_side: int
+
+    def encode(self) -> bytes:
+        return Sidecar(**{n: getattr(self, n) for n in Sidecar.__struct_fields__}).encode()
+
+
+_encoded = msgspec.json.Encoder().encode
+
+
+def by_line(rows: Iterable[bytes], end: bytes = b"") -> bytes:
+    """Return a JSON list with each row on a line: so sidecars, trees and networks are written."""
+    listed = b",\n    ".join(rows)
+    return b"[\n    " + listed + end + b"]" if listed else b"[]"
+
+
 _ORDER = (
     "format", "version", "tool", "stage", "release", "records", "class", "privacy", "copy", "scheme",
     "blake2b", "evaluated", "reconstruction", "history", "attributes", "recipes",
@@ -365,21 +368,9 @@ def _channel(_: type, record: Any) -> Spec:
     return msgspec.convert(record, type=KINDS[record["kind"]])
 
 
-def decode(data: bytes, where: str) -> Sidecar:
-    """Read a sidecar strictly; `where` names the file for the error."""
-    if len(data) > LARGEST:
-        raise MismatchError(
-            f"the sidecar {quoted(where)} is larger than {LARGEST >> 20} MiB",
-            "ask for the one that was published with the release",
-        )
-    try:
-        return msgspec.json.decode(data, type=Sidecar, dec_hook=_channel)
-    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
-        what = error.what if isinstance(error, PpdmError) else explained(data, error)
-        raise MismatchError(
-            f"the sidecar {quoted(where)} is not valid: {what}",
-            "ask for the one that was published with the release, unedited",
-        ) from None
+def parse(data: bytes) -> Sidecar:
+    """Return the sidecar that JSON holds, strictly by its types; `releases` checks its sense."""
+    return msgspec.json.decode(data, type=Sidecar, dec_hook=_channel)
 
 
 def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = VERSION) -> str:
@@ -397,5 +388,16 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
 
 def display_json(value: Any) -> bytes:
     """Return JSON for programs, as `--json` prints it: in ASCII, so that nothing in it moves a terminal."""
-    text = msgspec.json.format(_ENCODER.encode(value), indent=2).decode()
+    text = msgspec.json.format(_encoded(value), indent=2).decode()
     return re.sub(r"[^ -~\n]", lambda c: json.dumps(c[0])[1:-1], text).encode()
+
+
+def json_schema() -> bytes:
+    """Return the JSON Schema of sidecars, generated from the types: it is shipped as `sidecar.schema.json`."""
+
+    def of_channel(_: type) -> dict[str, Any]:
+        schemas, components = msgspec.json.schema_components(KINDS.values())
+        return {"anyOf": [components[s["$ref"].rsplit("/", 1)[1]] for s in schemas]}
+
+    schema = msgspec.json.schema(Sidecar, schema_hook=of_channel)
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"

@@ -16,8 +16,9 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.door import front
 from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.releases import decode
 from ppdm_cli.settings import names
-from ppdm_cli.sidecar import Sidecar, decode
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import from_arrow, loaded
 from ppdm_cli.trees import Tree, importance, majority, predict, train_tree
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
 # -- what readers can believe
@@ -58,7 +59,7 @@ def readers(sidecar: Sidecar) -> dict[bool, list[Reader]]:
     names = [a.name for a in sidecar.perturbed]
     sizes = [sidecar.by_name[n].domain.size for n in names]
     states = np.array(list(product(*map(range, sizes))))
-    total = sum(d.weight for d in sidecar.dealt)
+    total = sum(d.weight for d in opened(sidecar).recipes)
 
     def of(channel: Any) -> np.ndarray:
         places = [names.index(n) for n in channel.attributes]
@@ -67,19 +68,16 @@ def readers(sidecar: Sidecar) -> dict[bool, list[Reader]]:
 
     rows = sidecar.privacy.rows or 1
     copies = sidecar.copy.of if sidecar.copy else 1
-    whole = [reduce(_and, map(of, d.channels)) * (d.weight / total) for d in sidecar.dealt]
+    whole = [reduce(_and, map(of, d.channels)) * (d.weight / total) for d in opened(sidecar).recipes]
     # what comes out of separate recipes is never the same, nor is it in separate copies
     laws = {False: [(tuple(names), np.concatenate(whole))], True: []}
-    if not sidecar.withholding:
-        laws[True] = [(c.attributes, of(c)) for c in sidecar.channels]
+    if not opened(sidecar).withholding:
+        laws[True] = [(c.attributes, of(c)) for c in opened(sidecar).channels]
     facts = {n: np.array([states[:, j] == v for v in range(sizes[j])]) for j, n in enumerate(names)}
     facts[""] = np.eye(len(states), dtype=bool)
     if rows > 1:  # a fact is about one of the rows, or about both
         every = np.ones(len(states), bool)
-        facts = {
-            n: np.array([np.kron(m, o) for m in masks for o in (every, m)])
-            for n, masks in facts.items()
-        }
+        facts = {n: np.array([np.kron(m, o) for m in masks for o in (every, m)]) for n, masks in facts.items()}
     found = {}
     for alone, each in laws.items():
         several = [(sees, reduce(_and, [law] * copies)) for sees, law in each]

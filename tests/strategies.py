@@ -25,9 +25,7 @@ from ppdm_cli.errors import PpdmError
 from ppdm_cli.perturbing.channel_choice import chosen
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan, described, privacy
-from ppdm_cli.sidecar import TOOL, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import Recipe
+from ppdm_cli.sidecar import TOOL, Attribute, Recipe, Sidecar
 
 WHOLE_KINDS: list[pa.DataType] = [
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),

@@ -20,8 +20,8 @@ from ppdm_cli.errors import Exit, UsageError
 from ppdm_cli.perturbing.domain_from_data import FEW, OTHER
 from ppdm_cli.perturbing.order import FALSE_ALARM, LAGS, TELLING
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.sidecar import LARGEST, decode
-from ppdm_cli.sidecar_schema import json_schema
+from ppdm_cli.releases import decode
+from ppdm_cli.sidecar import LARGEST_SIDECAR, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
 from tests.docs_pictures import FOLDER, accuracy, measured, pictures
 
@@ -211,7 +211,7 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"at most once in {1 / FALSE_ALARM:,.0f}" in limits
     assert f"1 to 12, {', '.join(map(str, LAGS[12:-1]))} and {LAGS[-1]} rows" in limits
     assert f"{MOST_VALUES:,} different texts" in limits
-    assert f"at most {LARGEST >> 20} MiB" in limits
+    assert f"at most {LARGEST_SIDECAR >> 20} MiB" in limits
     assert f"in fewer than {FEW} records is rare" in perturb and f"`{OTHER}`" in perturb
     assert f"in fewer than {FEW} records is refused" in tour
     assert DIGITS == 6 and "at most six significant digits" in method and "six significant digits" in perturb

@@ -19,7 +19,7 @@ from ppdm_cli.attacks.run import ATTACKS, Passes
 from ppdm_cli.attacks.withheld import Withheld
 from ppdm_cli.errors import UsageError, unknown
 from ppdm_cli.files import one_run
-from ppdm_cli.releases import open_original, open_releases, spooled
+from ppdm_cli.releases import open_original, open_releases, opened, spooled
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, is_stream
 
@@ -72,7 +72,7 @@ def attack(
         table = spooled(table, stack)
         asked = tuple(n for n in EVERY if n in attacks or not attacks)
         passes: Passes | Withheld
-        if sidecar.withholding:
+        if opened(sidecar).withholding:
             passes = Withheld(table, original, sidecar, asked, attacks)
         else:
             asked = tuple(n for n in ATTACKS if n in asked)

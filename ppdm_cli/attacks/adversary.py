@@ -35,6 +35,7 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold, step
 from ppdm_cli.errors import DataError, UsageError, listed
 from ppdm_cli.estimating import MOST_CELLS, count, maximum_likelihood
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -54,17 +55,18 @@ class Adversary:
         self.remarks: list[str] = []
         self.kept: list[dict[str, Any]] = []
         self.guessers: dict[str, Any] = {}
-        self.gamma = prod(c.matrix.amplification for c in sidecar.channels)
+        self.gamma = prod(c.matrix.amplification for c in opened(sidecar).channels)
         self.label = self._class()
 
     def _class(self) -> Channel | None:
         """Return the class, or an attribute with few values that takes its place for the attack on records."""
         named = self._sidecar.by_name.get(str(self._sidecar.class_))
         if named is not None and named.has_domain:
-            label = self._sidecar.through(named.name)
-            if label.published.size * sum(c.matrix.outputs for c in self._sidecar.channels) <= MOST_CELLS:
+            label = opened(self._sidecar).through(named.name)
+            outputs = sum(c.matrix.outputs for c in opened(self._sidecar).channels)
+            if label.published.size * outputs <= MOST_CELLS:
                 return label
-        few = [c for c in self._sidecar.channels if c.matrix.outputs <= MOST_CLASS_VALUES]
+        few = [c for c in opened(self._sidecar).channels if c.matrix.outputs <= MOST_CLASS_VALUES]
         if "record" not in self._asked or not few or len(self._sidecar.attributes) < 2:
             return None
         label = min(few, key=lambda c: c.matrix.outputs)
@@ -75,7 +77,7 @@ class Adversary:
         return label
 
     def learn(self) -> None:
-        perturbed, label = self._sidecar.channels, self.label
+        perturbed, label = opened(self._sidecar).channels, self.label
         others = [a for a in perturbed if label is None or a.name != label.name]
         by_class = [(label, a) for a in others] if label is not None and label.kept else []
         found = count(self._table, [*((a,) for a in perturbed), *by_class])

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.releases import other_rows
+from ppdm_cli.releases import opened, other_rows
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Partition, Table, loaded
 
@@ -33,7 +33,7 @@ class Paired(Table):
         self._release, self._original, self._sidecar = release, original, sidecar
         self.rows, self.files, self.name = release.rows, release.files, release.name
         names = [a.name for a in sidecar.attributes]
-        self._published = [n for n, _ in sidecar.columns]
+        self._published = [n for n, _ in opened(sidecar).columns]
         fields = [pa.field(PUBLISHED + n, release.schema.field(n).type) for n in self._published]
         if original is not None:
             fields += [pa.field(ORIGINAL + n, original.schema.field(n).type) for n in names]

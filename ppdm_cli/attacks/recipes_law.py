@@ -20,8 +20,8 @@ from ppdm_cli.attacks.law import GROUPS, LEAST_KEPT, Grouped, Placed, Places, ce
 from ppdm_cli.attacks.numbers import Level, Numbers
 from ppdm_cli.channels import Channel
 from ppdm_cli.estimating import Recipes, Way
+from ppdm_cli.releases import RecipeInUse
 from ppdm_cli.repeatable import hashed, uniform
-from ppdm_cli.sidecar_recipes import Dealt
 
 COIN, RECIPE = "the record's coin", "the recipe"
 _MOST_KINDS = 16
@@ -122,7 +122,9 @@ class _Coins:
 class PlacesByRecipe(Places):
     """The places of a release with several recipes."""
 
-    def __init__(self, recipes: Recipes, dealt: Sequence[Dealt], axes: Sequence[Channel], release: str) -> None:
+    def __init__(
+        self, recipes: Recipes, dealt: Sequence[RecipeInUse], axes: Sequence[Channel], release: str
+    ) -> None:
         self._ways, self._lam, self._release = recipes.ways, recipes.lam, release
         self._places = [p for p, a in enumerate(axes) if not a.kept]
         self._cells = {p: [_Cells(w) for w in recipes.attributes[p].each] for p in self._places}

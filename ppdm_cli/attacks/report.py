@@ -12,6 +12,7 @@ from ppdm_cli.display import Displayed, percent
 from ppdm_cli.errors import counted
 from ppdm_cli.inspection import PRIOR, of_record
 from ppdm_cli.privacy import believed_after
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import Output
 
@@ -81,7 +82,7 @@ def described(attack: str, target: Target, records: int, measured: bool) -> dict
 
 def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
     """Return the promise over a record, with the gamma and bound of its matrices, whatever the coins were."""
-    worst, times = max(sidecar.dealt, key=lambda d: d.epsilon), sidecar.times
+    worst, times = max(opened(sidecar).recipes, key=lambda d: d.epsilon), sidecar.times
     gamma = prod([c.matrix.amplification for c in worst.channels] * times)
     bound = believed_after(times * worst.epsilon, PRIOR)
     return of_record(sidecar) | {"gamma": gamma if gamma < inf else "inf", "bound": bound}
@@ -89,7 +90,7 @@ def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
 
 def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:
     """Return a sidecar at stage "evaluated" with the same attributes."""
-    matrices = [c.matrix for c in sidecar.channels]
+    matrices = [c.matrix for c in opened(sidecar).channels]
     return sidecars.new(
         "evaluated",
         sidecar.release,
@@ -145,7 +146,7 @@ def audited(done: Attacked) -> list[str]:
         limit += f"detects (95% of the time) {', or '.join(visible)}"
     else:
         limit += "cannot detect even a release that is not perturbed at all"
-    drawn = "the coins or the recipes" if done.sidecar.withholding else "the coins"
+    drawn = "the coins or the recipes" if opened(done.sidecar).withholding else "the coins"
     few = unseen["pairs"] < unseen["all_pairs"]
     two = f"one, or on {unseen['pairs']:,} of the {unseen['all_pairs']:,} pairs," if few else "one or two"
     return [

@@ -27,7 +27,7 @@ from ppdm_cli.errors import DataError, MismatchError, UsageError, listed, quoted
 from ppdm_cli.estimating import Coverage, estimates
 from ppdm_cli.joint import Model, Published, Sample, class_of, learn, read
 from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.releases import OWN
+from ppdm_cli.releases import OWN, opened
 from ppdm_cli.repeatable import hashed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output, Table
@@ -99,7 +99,7 @@ class Withheld:
         assert sample.recipes is not None
         self._recipes, self._axes = sample.recipes, (*sample.channels, label)
         self._reader = Published.of(sidecar, self._axes)
-        self.gamma = exp(max(d.epsilon for d in sidecar.dealt))
+        self.gamma = exp(max(d.epsilon for d in opened(sidecar).recipes))
         perturbed = [c.name for c in self._axes if not c.kept]
         done, self.records = estimates(table, sidecar, [(n,) for n in perturbed], "ml", Coverage())
         priors = {n: np.maximum(d.estimate, 0) + 1e-9 for n, d in zip(perturbed, done, strict=True)}
@@ -112,7 +112,7 @@ class Withheld:
         self._rows = max(1, min(ROWS, MOST_BELIEFS // values))
         self._audit = None
         if "audit" in self._asked:
-            places = PlacesByRecipe(self._recipes, sidecar.dealt, self._axes, sidecar.release)
+            places = PlacesByRecipe(self._recipes, opened(sidecar).recipes, self._axes, sidecar.release)
             self._remarks += untested([a.name for a in sidecar.kept], self._axes)
             self._audit = Audit(places, self.records, int(hashed(sidecar.release)))
         left = [a.name for a in sidecar.perturbed if a.name not in perturbed]

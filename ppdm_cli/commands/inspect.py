@@ -112,12 +112,13 @@ def command(
 def _show(done: Any) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.commands import show
+    from ppdm_cli.releases import opened
 
     out, shown = show.console(), done.sidecar
     records = "an unknown number of" if shown.records is None else shown.records
     noise = inspection.noisy(shown)
     substitution = ["matrix", "gamma", "epsilon", "stays", "condition"]
-    if shown.withholding:
+    if opened(shown).withholding:
         substitution = ["published", *(c for c in substitution if c != "condition")]
     title, rows = (
         f"{shown.stage}, {records} records, release {shown.release}",

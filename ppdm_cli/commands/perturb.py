@@ -330,13 +330,14 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     from ppdm_cli.channels import DEFAULT, KINDS
     from ppdm_cli.commands import show
     from ppdm_cli.perturbing import remarks
+    from ppdm_cli.releases import opened
 
     out = show.console(stderr=True)
     rows = inspection.of_attributes(release.sidecar)
     if inspection.noisy(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
-        columns = ["published"] * release.sidecar.withholding + [
+        columns = ["published"] * opened(release.sidecar).withholding + [
             *["matrix"] * any(r["law"] != DEFAULT.kind for r in rows),
             "gamma",
             "stays",
@@ -357,7 +358,7 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     if release.noise is not None:
         sentences += release.noise.sentences()
     if asked is not None:
-        sentences += KINDS[asked].missed(release.sidecar.channels)
+        sentences += KINDS[asked].missed(opened(release.sidecar).channels)
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         sentences.append(
             "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."

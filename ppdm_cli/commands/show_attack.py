@@ -10,6 +10,7 @@ from ppdm_cli.commands import show
 from ppdm_cli.display import up
 from ppdm_cli.errors import some
 from ppdm_cli.inspection import limits
+from ppdm_cli.releases import opened
 
 if TYPE_CHECKING:
     from ppdm_cli.attacks import Attacked
@@ -132,7 +133,7 @@ def _sentences(done: Attacked) -> None:
     if record["coins"] in _UNPROMISED:
         sentences.append(_UNPROMISED[record["coins"]])
     if record["bound"] == 1:
-        names = [c.name for c in done.sidecar.channels if isinf(c.matrix.amplification)]
+        names = [c.name for c in opened(done.sidecar).channels if isinf(c.matrix.amplification)]
         sentences.append(f"No limit for a whole record: no gamma holds for {some(names)}.")
     else:
         sentences += limits(done.sidecar, record["bound"])

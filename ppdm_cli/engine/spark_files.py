@@ -19,8 +19,8 @@ from pyspark.sql import types as spark
 from ppdm_cli import dtypes, files
 from ppdm_cli.engine.spark_store import Part, Source, Store
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, listed, quoted
-from ppdm_cli.releases import check_same, cut
-from ppdm_cli.sidecar import SUFFIX, decode
+from ppdm_cli.releases import check_same, cut, decode
+from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables import (
     FOLDER_SIDECAR,
     Footer,
@@ -249,5 +249,3 @@ def _label(source: str, number: int, part: Part | None) -> str:
     if "=" in str(part.under.parent):
         return f"{source}, part {number}"
     return f"{source.rstrip('/')}/{part.under}"
-
-

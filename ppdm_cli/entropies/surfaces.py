@@ -17,6 +17,7 @@ from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
 from ppdm_cli.estimating import Coverage, count, estimates, maximum_likelihood
 from ppdm_cli.privacy import believed_after, epsilon, worst_posterior
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -96,16 +97,16 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
 
     Of several recipes a row for each way in which an attribute is published.
     """
-    if sidecar.withholding:
+    if opened(sidecar).withholding:
         return _told(list(_of_several(table, sidecar, rho1)))
-    if any(c.noise is not None for c in sidecar.channels):
+    if any(c.noise is not None for c in opened(sidecar).channels):
         raise UsageError(
             "additive noise publishes numbers, not values of a domain: it has no H(M)",
             "inspect says how wide the noise is; entropy is for random substitution",
         )
-    observed = count(table, [(c,) for c in sidecar.channels])
+    observed = count(table, [(c,) for c in opened(sidecar).channels])
     rows = []
-    for channel, counts in zip(sidecar.channels, observed, strict=True):
+    for channel, counts in zip(opened(sidecar).channels, observed, strict=True):
         n = float(counts.sum())
         prior = maximum_likelihood(counts, [channel.matrix]) / n if n else None
         own = row(channel, rho1, n, prior)
@@ -117,13 +118,13 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
 def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[str, Any]]:
     """Yield the rows; gamma is of all attributes that share a coin, and rho2 of the whole record."""
     names = [a.name for a in sidecar.perturbed]
-    whole = believed_after(sidecar.times * max(d.epsilon for d in sidecar.dealt), rho1)
+    whole = believed_after(sidecar.times * max(d.epsilon for d in opened(sidecar).recipes), rho1)
     done, records = estimates(table, sidecar, [(n,) for n in names], DEFAULT_ESTIMATOR, Coverage())
-    total = sum(d.weight for d in sidecar.dealt)
+    total = sum(d.weight for d in opened(sidecar).recipes)
     for name, found in zip(names, done, strict=True):
         prior = np.maximum(found.estimate, 0) + 1e-12
         ways: dict[tuple[Matrix, float], tuple[Channel, int]] = {}
-        for recipe in (d for d in sidecar.dealt if name in d.through):
+        for recipe in (d for d in opened(sidecar).recipes if name in d.through):
             if (axis := recipe.marginal([name])) is not None:
                 way = (axis.matrix, recipe.through[name].matrix.amplification)
                 ways[way] = (axis, ways.get(way, (axis, 0))[1] + recipe.weight)

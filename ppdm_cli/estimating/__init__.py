@@ -47,9 +47,8 @@ from ppdm_cli.estimating.results import as_frame, fill
 from ppdm_cli.estimating.several import axes_of, by_attribute, summed
 from ppdm_cli.estimating.shown import Showing, axis_of
 from ppdm_cli.files import one_run
-from ppdm_cli.releases import OWN, open_original, open_releases, other_rows
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.releases import OWN, open_original, open_releases, opened, other_rows
+from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import CsvOptions, Groups, Table
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def estimate(
         crossed = [*joint, *([by, *attributes] if by else [])]
         table, sidecar = with_kept(table, sidecar, crossed, bins, stack)
         asked = groups_of(sidecar, attributes, by, joint)
-        if sidecar.withholding:
+        if opened(sidecar).withholding:
             return _of_several(table, sidecar, asked, by is not None, estimator, coverage, original)
         groups = [axes_of(sidecar, names) for names in asked]
         observed = count(table, groups)

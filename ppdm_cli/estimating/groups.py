@@ -13,8 +13,7 @@ from ppdm_cli.domain import Bins, Categories, nice_edges
 from ppdm_cli.errors import UsageError, quoted, unknown_column
 from ppdm_cli.facts import Facts, facts_of
 from ppdm_cli.releases import spooled
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import Table
 
 Group = tuple[Channel, ...]
@@ -79,8 +78,6 @@ def with_kept(
     found = {a.name: _listed(a, facts.get(a.name), bins) for a in unlisted}
     attributes = [found.get(a.name, a) for a in sidecar.attributes]
     listed = msgspec.structs.replace(sidecar, attributes=attributes)
-    if sidecar.taken > 1:
-        listed.take_together(sidecar.taken)
     return table, listed
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Law, Written
 from ppdm_cli.estimating.estimators import Matrices
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
 
@@ -23,10 +24,10 @@ def axes_of(sidecar: Sidecar, names: Iterable[str]) -> tuple[Channel, ...]:
     """Return the axes of a table of these attributes: those that were perturbed together have one."""
     names, found = list(names), dict[str, Channel]()
     for name in names:
-        channel = sidecar.through(name)
+        channel = opened(sidecar).through(name)
         if channel.name not in found:
             own = [n for n in channel.attributes if n in names]
-            found[channel.name] = channel if channel.kept else sidecar.marginal(own) or channel
+            found[channel.name] = channel if channel.kept else opened(sidecar).marginal(own) or channel
     return tuple(found.values())
 
 

@@ -13,9 +13,8 @@ from ppdm_cli.engine import Batch
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.estimating.counts import kept_codes
 from ppdm_cli.estimating.recipes import Recipes, Way, Ways
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_recipes import COLUMN, Dealt
-from ppdm_cli.withheld import published
+from ppdm_cli.releases import RecipeInUse, opened, published
+from ppdm_cli.sidecar import COLUMN, Sidecar
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class Showing:
     @classmethod
     def of(cls, sidecar: Sidecar, axes: Sequence[Channel]) -> Showing:
         """Return what the recipes show of these attributes; what was kept is shown by all."""
-        dealt = sidecar.dealt
+        dealt = opened(sidecar).recipes
         lam, ways = np.ones(len(dealt)), np.zeros((len(dealt), len(axes)), np.uint16)
         found: list[dict[object, Way]] = [{} for _ in axes]
         shown: list[dict[object, Channel]] = [{} for _ in axes]
@@ -51,9 +50,9 @@ class Showing:
         attributes = tuple(Ways(tuple(f.values())) for f in found)
         own = []
         for axis, all_ways, channels in zip(axes, attributes, shown, strict=True):
-            rows = [np.full(0 if axis.kept else sidecar.by_name[axis.name].column.size, all_ways.withheld)]
+            rows = [np.full(0 if axis.kept else opened(sidecar).wide(axis.name).domain.size, all_ways.withheld)]
             each = zip(all_ways.first, channels.values(), strict=False)
-            rows += [first + sidecar.by_name[axis.name].own_codes(c) for first, c in each]
+            rows += [first + opened(sidecar).wide(axis.name).own_codes(c) for first, c in each]
             own.append(np.stack(rows).astype(code_type(all_ways.withheld + 1)))
         rounds = np.array([d.round for d in dealt])
         return cls(tuple(axes), sidecar, Recipes(attributes, ways, lam, rounds), tuple(own))
@@ -77,9 +76,9 @@ class Showing:
 
 def axis_of(sidecar: Sidecar, name: str) -> Channel:
     """Return the axis of an attribute; of several recipes that of the first which shows it."""
-    if not sidecar.withholding or sidecar.by_name[name].role == "kept":
-        return sidecar.axis(name)
-    axis = next(d for d in sidecar.dealt if name in d.through).marginal([name])
+    if not opened(sidecar).withholding or sidecar.by_name[name].role == "kept":
+        return opened(sidecar).axis(name)
+    axis = next(d for d in opened(sidecar).recipes if name in d.through).marginal([name])
     if axis is None:
         raise _together(name)
     return axis
@@ -92,7 +91,7 @@ def _together(what: object) -> RefusedError:
     )
 
 
-def _laws(recipe: Dealt) -> tuple[float, dict[str, Way]]:
+def _laws(recipe: RecipeInUse) -> tuple[float, dict[str, Way]]:
     """Return the chance that the recipe's coin tells, 1 where it has none, and how it shows each attribute."""
     lam, laws, coins = 1.0, dict[str, Way](), 0
     for channel in recipe.channels:

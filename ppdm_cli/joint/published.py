@@ -11,6 +11,7 @@ from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
 from ppdm_cli.estimating import Recipes, Showing, axis_of, columns_of, encoded, kept_codes
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
 
@@ -31,7 +32,7 @@ class Published:
 
     @classmethod
     def of(cls, sidecar: Sidecar, channels: Sequence[Channel]) -> Published:
-        return cls(channels, Showing.of(sidecar, channels) if sidecar.withholding else None)
+        return cls(channels, Showing.of(sidecar, channels) if opened(sidecar).withholding else None)
 
     @property
     def recipes(self) -> Recipes | None:

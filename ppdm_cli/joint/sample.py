@@ -30,6 +30,7 @@ from ppdm_cli.estimating import (
 from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.joint.published import Published
 from ppdm_cli.joint.recipes import FOLDS, Coins, Seen, seen
+from ppdm_cli.releases import opened
 from ppdm_cli.repeatable import mixed
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -168,14 +169,14 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     """
     if label.published.size > LARGEST_DOMAIN:
         return []
-    channels = sidecar.channels
-    if sidecar.withholding:
+    channels = opened(sidecar).channels
+    if opened(sidecar).withholding:
         channels = [axis_of(sidecar, a.name) for a in sidecar.perturbed]
     own, work, entries, found = set(label.attributes), MOST_WORK, MOST_ENTRIES, set[str]()
     small = [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
     for one in sorted(small, key=lambda c: c.matrix.outputs):
         work -= label.published.size * one.matrix.outputs * (label.published.size + one.matrix.outputs)
-        entries -= one.matrix.outputs**2 * (1 + sidecar.withholding)  # told and blind
+        entries -= one.matrix.outputs**2 * (1 + opened(sidecar).withholding)  # told and blind
         if min(work, entries) >= 0:
             found.add(one.name)
     return [c for c in small if c.name in found]

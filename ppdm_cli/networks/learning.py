@@ -21,12 +21,11 @@ from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown
 from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, axes_of, by_attribute, count, project
 from ppdm_cli.networks.network import Network, Node
 from ppdm_cli.networks.parties import Joined, places
+from ppdm_cli.releases import opened
 
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""
-OUTSIDE = (
-    "its values must be states of its node, or what the release's sidecar says: fix it, or fetch it again"
-)
+OUTSIDE = "its values must be states of its node, or what the release's sidecar says: fix it, or fetch it again"
 FEWEST = 3.0
 """Standard errors that the records of a configuration must be away from 0 for the delta method."""
 
@@ -48,7 +47,7 @@ class Way:
 def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> tuple[Network, int]:
     """Return the network with the parameters of the nodes of these names, and the number of records."""
     wanted = list(dict.fromkeys(m for n in names for m in network[n].family))
-    domains = {m: dict(joined.sidecar.through(m).each())[m] for m in wanted}
+    domains = {m: dict(opened(joined.sidecar).through(m).each())[m] for m in wanted}
     states = {m: network[m].states or tuple(d.labels()) for m, d in domains.items()}
     at = {m: places(m, d, states[m]) for m, d in domains.items()}
     # of a parent that is not learnt itself only the states are told
@@ -64,7 +63,7 @@ def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> t
         node, records = nodes[name], int(observed.sum())
         found = _Counts(observed, families[name], node.family, [at[m] for m in node.family], learnt.shape(node))
         theta, error, rows = _estimated(found, way)
-        raw = tuple(m for m in node.family if joined.sidecar.through(m).kept)
+        raw = tuple(m for m in node.family if opened(joined.sidecar).through(m).kept)
         nodes[name] = replace(node, parameters=theta, std_error=error, records=rows, raw=raw)
     return Network.of(list(nodes.values())), records
 

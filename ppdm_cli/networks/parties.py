@@ -26,10 +26,8 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import Source
-from ppdm_cli.releases import open_data
-from ppdm_cli.sidecar import Past, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import Recipe
+from ppdm_cli.releases import open_data, opened
+from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
 
 SAME = "each party must give the same records, in the same order or with an identifier (--on)"
@@ -89,12 +87,13 @@ def join(
     """Join the columns of these names; `states` are those that the network gives, where it does."""
     owners = {name: _owner(name, parties) for name in names}
     for party in list(owners.values()):  # whoever was perturbed together with a node comes along
-        mates = [s.attributes for n, p in owners.items() if p is party and (s := p.sidecar.spec(n)) is not None]
+        own = (opened(p.sidecar).spec(n) for n, p in owners.items() if p is party)
+        mates = [s.attributes for s in own if s is not None]
         owners |= {m: party for together in mates for m in together if m not in owners}
     used = [p for p in parties if p in owners.values()]
     columns = [[n for n, p in owners.items() if p is party] for party in used]
     attributes = [_attribute(owners[n], n, states.get(n, ())) for own in columns for n in own]
-    found = (p.sidecar.spec(n) for n, p in owners.items())
+    found = (opened(p.sidecar).spec(n) for n, p in owners.items())
     specs = {s.attributes[0]: s for s in found if s is not None}
     past = [Past.of(p.sidecar) for p in parties if p.released]
     sidecar = sidecars.new(
@@ -214,7 +213,7 @@ def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], o
         schema, name = party.table.schema, quoted(party.table.name)
         if on not in schema.names:
             raise unknown_column(on, schema.names, f"{argument('on')} for {name}")
-        if party.sidecar.spec(on) is not None:
+        if opened(party.sidecar).spec(on) is not None:
             raise UsageError(
                 f"{quoted(on)} was perturbed in {name}, so it identifies no record",
                 "leave out --on: records in one order need no identifier",

@@ -49,7 +49,7 @@ from ppdm_cli.perturbing.review import Review
 from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.perturbing.tree_noise import NoiseAdder
 from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
-from ppdm_cli.releases import is_promised
+from ppdm_cli.releases import is_promised, opened
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
 from ppdm_cli.tables import CsvOptions, Output, Table, commit, open_table, suffixes
 from ppdm_cli.trees import Tree
@@ -121,9 +121,9 @@ class Release(Displayed):
 
     def error(self, name: str) -> float | None:
         """Return the error of an attribute, or of several in one channel: the largest of theirs."""
-        if name in self.errors or self.sidecar.withholding:
+        if name in self.errors or opened(self.sidecar).withholding:
             return self.errors.get(name)
-        parts = [n for c in self.sidecar.channels if c.name == name for n in c.attributes]
+        parts = [n for c in opened(self.sidecar).channels if c.name == name for n in c.attributes]
         return max((e for n in parts if (e := self.errors.get(n)) is not None), default=None)
 
     def _words(self) -> list[str]:

@@ -16,7 +16,7 @@ from ppdm_cli.errors import DataError, UsageError, quoted, unknown
 from ppdm_cli.files import content
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.settings import decimal, named, real, truth, whole
-from ppdm_cli.sidecar_attributes import LONGEST_PREFIX, Group
+from ppdm_cli.sidecar import LONGEST_PREFIX, Group
 from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
 
 Scale = Literal["log", "sqrt", "month", "quarter", "year", "decade"]

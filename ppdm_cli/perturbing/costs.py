@@ -17,7 +17,7 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Matrix, Mixture
 from ppdm_cli.errors import RefusedError, listed
-from ppdm_cli.sidecar_recipes import Dealt
+from ppdm_cli.releases import RecipeInUse
 
 MOST_ENTRIES = 1 << 18
 """The most entries of a matrix without closed forms that an error is computed of."""
@@ -37,7 +37,7 @@ class Expected:
 
 
 def expected_errors(
-    recipes: Sequence[Dealt], records: int, copies: int = 1
+    recipes: Sequence[RecipeInUse], records: int, copies: int = 1
 ) -> dict[str, Expected | None]:
     """Return what to expect of each attribute, or of several that are perturbed together."""
     if len(recipes) == 1:
@@ -57,7 +57,7 @@ def _alone(channel: Channel, name: str) -> Channel:
     return channel if axis is None else axis
 
 
-def _shares(recipes: Sequence[Dealt], name: str) -> list[tuple[float, Channel]]:
+def _shares(recipes: Sequence[RecipeInUse], name: str) -> list[tuple[float, Channel]]:
     """Return which shares of the records publish an attribute value by value, and how, as estimates take them.
 
     Where not all do these are of the last round that has any.
@@ -157,7 +157,7 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
         )
 
 
-def unchanged(recipes: Sequence[Dealt]) -> list[str]:
+def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:
     """Return what is published as it was in over `UNCHANGED` of all records."""
     total, shares = sum(d.weight for d in recipes), dict[str, float]()
     for d in recipes:

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from ppdm_cli.channels import Channel
 from ppdm_cli.coins import Key
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar import Attribute
 
 
 @dataclass(frozen=True)

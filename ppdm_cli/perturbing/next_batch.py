@@ -22,9 +22,8 @@ from ppdm_cli.perturbing.attribute_plan import AttributePlan
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.publishing import few
 from ppdm_cli.perturbing.resolving import ResolvedPlan, check_columns, clipped, nothing_perturbed, resolve
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import Recipe, in_rounds
+from ppdm_cli.releases import in_rounds, opened
+from ppdm_cli.sidecar import Attribute, Recipe, Sidecar
 
 _COMPARED = ("type", "N", "edges", "categories", "nulls", "representative", "group")
 
@@ -114,8 +113,10 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     _check_agrees(earlier, asked, schema)
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     merging = frozenset(a.name for a in attributes if a.outside == "other")
-    several = tuple(earlier.recipes) if earlier.withholding else ()
-    specs = [] if several else [s for d in earlier.dealt for c in d.channels if (s := c.spec) is not None]
+    several = tuple(earlier.recipes) if opened(earlier).withholding else ()
+    specs = (
+        [] if several else [s for d in opened(earlier).recipes for c in d.channels if (s := c.spec) is not None]
+    )
     dropped = [n for n in schema.names if n not in names]
     return ResolvedPlan(attributes, specs, class_, dropped, merging, several)
 
@@ -161,7 +162,7 @@ def _check_roles(earlier: Sidecar, asked: Plan) -> None:
     if asked.class_ not in (None, earlier.class_):
         other = "none" if earlier.class_ is UNSET else quoted(earlier.class_)
         raise _other("the class", quoted(asked.class_), other)
-    if asked.rounds not in (None, rounds := len(in_rounds(earlier.dealt))):
+    if asked.rounds not in (None, rounds := len(in_rounds(opened(earlier).recipes))):
         raise _other("--rounds", asked.rounds, rounds)
     for name, own in _left_open(earlier, asked).items():
         before, most = earlier.by_name[name], own.bins or asked.bins
@@ -222,7 +223,7 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
         attributes[a.name] = replace(own, **changes)
     rest: dict[str, Any] = {"bins": None} if asked.bins == "auto" else {}
     if asked.record_epsilon is not None:
-        rest["rounds"] = asked.rounds or (None if (n := len(in_rounds(earlier.dealt))) == 1 else n)
+        rest["rounds"] = asked.rounds or (None if (n := len(in_rounds(opened(earlier).recipes))) == 1 else n)
         if few(asked) == "auto" and rest["rounds"] is None:
             rest["publish"] = _published(earlier, asked)
     return replace(
@@ -239,17 +240,17 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
 
 def _published(earlier: Sidecar, asked: Plan) -> Any:
     """Return how many attributes a record published, where the number was left to the tool."""
-    first, names = earlier.dealt[0], {a.name for a in earlier.perturbed}
-    if not earlier.withholding and len(first.channels) > 1 and asked.publish is None:
+    first, names = opened(earlier).recipes[0], {a.name for a in earlier.perturbed}
+    if not opened(earlier).withholding and len(first.channels) > 1 and asked.publish is None:
         return "all"
     return len(first.attributes) - (earlier.class_ in names)
 
 
 def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
     """Check the channels of a release with one recipe, or all recipes: of rounds those of the first."""
-    if not (earlier.withholding or made.several):
+    if not (opened(earlier).withholding or made.several):
         laws = {tuple(s.attributes): s for s in made.specs}
-        for channel in earlier.channels:
+        for channel in opened(earlier).channels:
             ours, theirs = laws.get(tuple(channel.spec.attributes) if channel.spec else ()), channel.spec
             if ours is None or theirs is None or _encoded(ours) != _encoded(theirs):
                 shown = ["another law" if s is None else s.described() for s in (ours, theirs)]
@@ -257,7 +258,7 @@ def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
         return
     first = len(made.recipes) if made.rounds is not None else len(earlier.recipes)
     if [_bare(r) for r in made.recipes] != [_bare(r) for r in earlier.recipes[:first]]:
-        raise _other("the budget of a record", _shown(made.dealt), _shown(earlier.dealt))
+        raise _other("the budget of a record", _shown(made.dealt), _shown(opened(earlier).recipes))
 
 
 def _encoded(value: Any) -> bytes:
@@ -266,7 +267,7 @@ def _encoded(value: Any) -> bytes:
 
 def _bare(recipe: Recipe) -> bytes:
     """Return what a recipe is; the weights of rounds follow from how many recipes all of them have."""
-    return msgspec.structs.replace(recipe, weight=UNSET, round=UNSET).encoded(msgspec.json.encode)
+    return msgspec.structs.replace(recipe, weight=UNSET, round=UNSET).encode()
 
 
 def _shown(dealt: Any) -> str:

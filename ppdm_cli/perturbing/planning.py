@@ -34,9 +34,8 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.releases import read_sidecar
+from ppdm_cli.releases import decode, in_rounds, read_sidecar
 from ppdm_cli.sidecar import CoinsOrigin, Copy, Sidecar
-from ppdm_cli.sidecar_recipes import in_rounds
 from ppdm_cli.tables import OPENING, CsvOptions, GroupedTable, Table, like_release, open_table, sidecar_path
 
 
@@ -203,7 +202,7 @@ def sidecar_of(
 def _check_readable(release: Sidecar) -> None:
     """Refuse to publish a release whose sidecar could not be read."""
     try:
-        sidecars.decode(release.encode(), "to be written")
+        decode(release.encode(), "to be written")
     except MismatchError:
         raise RefusedError(
             "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "

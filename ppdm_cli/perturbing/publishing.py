@@ -21,8 +21,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.record_design import Setting, recommended
 from ppdm_cli.settings import whole
-from ppdm_cli.sidecar import MOST_ROWS
-from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
+from ppdm_cli.sidecar import MOST_RECIPES, MOST_ROWS, Recipe
 
 if TYPE_CHECKING:
     from ppdm_cli.perturbing.plan import Plan
@@ -81,9 +80,7 @@ def check_publishing(plan: Plan) -> None:
                 "add --record-epsilon 4 and --class beside --rounds, or leave it out",
             )
     if plan.rows_per_person is not None and not 1 <= plan.rows_per_person <= MOST_ROWS:
-        raise UsageError(
-            f"the rows of a person must be from 1 to {MOST_ROWS:,}", "such as --rows-per-person 1"
-        )
+        raise UsageError(f"the rows of a person must be from 1 to {MOST_ROWS:,}", "such as --rows-per-person 1")
     if (plan.person is None) != (plan.rows_per_person is None):
         raise UsageError(
             "--person and --rows-per-person go together: at most so many rows of each person are published",
@@ -186,5 +183,5 @@ def _has_room(domain: Domain) -> bool:
 
 def digested(recipes: Sequence[Recipe], facts: Sequence[object]) -> str:
     """Return a digest of all that decides which recipe a record gets, and what it is."""
-    text = msgspec.json.encode([[r.encoded(msgspec.json.encode).decode() for r in recipes], facts])
+    text = msgspec.json.encode([[r.encode().decode() for r in recipes], facts])
     return hashlib.blake2b(text, digest_size=32).hexdigest()

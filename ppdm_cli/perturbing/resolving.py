@@ -32,9 +32,8 @@ from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.publishing import Publisher, digested, few
 from ppdm_cli.perturbing.rare import refuse_rare
 from ppdm_cli.perturbing.rounds import Rounds
-from ppdm_cli.sidecar import UNPROMISED, CoinsOrigin, Privacy
-from ppdm_cli.sidecar_attributes import Attribute, Outside
-from ppdm_cli.sidecar_recipes import COLUMN, Dealt, Recipe, dealt, in_rounds
+from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
+from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe
 
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
@@ -69,8 +68,8 @@ class ResolvedPlan:
         return list(self.several) or [Recipe(list(self.specs))]
 
     @cached_property
-    def dealt(self) -> list[Dealt]:
-        return dealt(self.recipes, {a.name: a for a in self.attributes if a.role == "perturbed"})
+    def dealt(self) -> tuple[RecipeInUse, ...]:
+        return recipes_in_use(self.recipes, self.attributes)
 
     @property
     def channels(self) -> list[Channel]:

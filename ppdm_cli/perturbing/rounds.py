@@ -18,7 +18,7 @@ from ppdm_cli.errors import RefusedError
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.record_design import Round, scheduled
-from ppdm_cli.sidecar_recipes import MOST_RECIPES, Recipe
+from ppdm_cli.sidecar import MOST_RECIPES, Recipe
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,8 @@ from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.persons import addresses, thinned
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.withholding import UNDECIDED, Withholder
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.releases import WideColumn
+from ppdm_cli.sidecar import COLUMN, Attribute
 
 _LOOKED_AT = 1 << 12
 """So many values of a batch show whether nearly all are in one bin."""
@@ -130,7 +130,7 @@ class Substituter:
         if attribute.role == "kept":
             return pa.field(name, attribute.kind)
         if self._withholder is not None:
-            return pa.field(name, attribute.column.kind)
+            return pa.field(name, WideColumn(attribute).domain.kind)
         return pa.field(name, self._plan.through[name].shown(name).kind, attribute.nulls is True)
 
     def for_copy(self, number: int) -> Substituter:

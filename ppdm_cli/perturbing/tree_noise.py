@@ -24,8 +24,8 @@ from ppdm_cli.perturbing.order import Sample
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.substitution import Checks, used
 from ppdm_cli.perturbing.tree_schemes import NoisePlan
-from ppdm_cli.sidecar import Privacy, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.releases import decode
+from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees import Membership, check_columns
 
@@ -135,7 +135,7 @@ class NoiseAdder:
             "perturbed", release, rows, attributes, class_=self.class_, scheme=list(self.plan.schemes),
             privacy=Privacy("record", None, None, kept, key.origin, shuffled=self._places_key is not None),
         )  # fmt: skip
-        sidecars.decode(made.encode(), "to be written")
+        decode(made.encode(), "to be written")
         return made
 
     def __call__(self, batch: Batch) -> Made[Checks]:

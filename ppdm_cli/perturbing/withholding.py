@@ -20,12 +20,12 @@ from msgspec import UNSET
 from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels import Channel, uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, uniform
-from ppdm_cli.domain import Bins
+from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.perturbing.keys import Ready, attribute_facts, prepared
 from ppdm_cli.perturbing.publishing import digested
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, in_rounds
+from ppdm_cli.releases import WideColumn, in_rounds
+from ppdm_cli.sidecar import COLUMN
 
 UNDECIDED = np.iinfo(np.uint16).max
 """The recipe of records in rounds to come."""
@@ -79,9 +79,10 @@ class Withholder:
             coins = [key.derive("recipe", digested(r, plan.facts)) for r in own]
         self._lots = [Lot(c, [d.weight for d in r]) for c, r in zip(coins, rounds, strict=True)]
         known = {a.name: a for a in plan.attributes}
-        self._ready = [[(prepared(c, known, key), _places(c, known)) for c in d.channels] for d in plan.dealt]
+        wide = {n: WideColumn(known[n]) for n in plan.through}
+        self._ready = [[(prepared(c, known, key), _places(c, wide)) for c in d.channels] for d in plan.dealt]
         self._columns = {
-            n: (known[n], key.derive("representative", *attribute_facts(known[n]))) for n in plan.through
+            n: (w.domain, key.derive("representative", *attribute_facts(w.attribute))) for n, w in wide.items()
         }
 
     def recipes(self, addresses: Addresses) -> np.ndarray:
@@ -101,28 +102,25 @@ class Withholder:
         numbers = self.recipes(addresses)
         order = np.argsort(numbers, kind="stable")
         ends = np.searchsorted(numbers[order], np.arange(len(self._ready) + 1))
-        out = {
-            n: np.full(len(numbers), a.column.null_code, code_type(a.column.size))
-            for n, (a, _) in self._columns.items()
-        }
+        out = {n: np.full(len(numbers), d.null_code, code_type(d.size)) for n, (d, _) in self._columns.items()}
         for number, ready in enumerate(self._ready):
             rows = order[ends[number] : ends[number + 1]]
             for one, places in ready if len(rows) else []:
                 _publish(one, places, rows, codes, addresses, out)
-        columns = {n: self._decoded(a, key, out[n], addresses) for n, (a, key) in self._columns.items()}
+        columns = {n: self._decoded(d, key, out[n], addresses) for n, (d, key) in self._columns.items()}
         return columns | {COLUMN: pa.array(numbers)}
 
-    def _decoded(self, attribute: Attribute, key: bytes, codes: Codes, addresses: Addresses) -> pa.Array:
-        domain, within = attribute.column, None
+    def _decoded(self, domain: Domain, key: bytes, codes: Codes, addresses: Addresses) -> pa.Array:
+        within = None
         if isinstance(domain, Bins) and domain.representative == "random":
             within = uniform(Coins(key), addresses, codes)
         return domain.column(codes, within)
 
 
-def _places(channel: Channel, known: Mapping[str, Attribute]) -> list[np.ndarray]:
+def _places(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray]:
     """Return for each attribute the code of its column that shows each code of the channel."""
-    each = [(known[n], known[n].places(channel)) for n in channel.attributes]
-    return [places.astype(code_type(a.column.size)) for a, places in each]
+    own = [wide[n] for n in channel.attributes]
+    return [w.codes_of(channel).astype(code_type(w.domain.size)) for w in own]
 
 
 def _publish(

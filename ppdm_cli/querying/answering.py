@@ -46,6 +46,7 @@ from ppdm_cli.querying.regression import regressed
 from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, too_large
 from ppdm_cli.querying.testing import Test
 from ppdm_cli.querying.told import corrected
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -115,7 +116,7 @@ def answered(
         if regression := _regression(question):
             return _coefficients(table, sidecar, question, regression, coverage), sidecar, sidecar.records or 0
         kept = [b.name for b in question.by if isinstance(b, Column) and _kept(sidecar, b.name)]
-        strata = tuple(sidecar.axis(n) for n in kept)
+        strata = tuple(opened(sidecar).axis(n) for n in kept)
         records = float(sidecar.records) if sidecar.records is not None else np.inf
         asked = _asked(sidecar, question, records)
         tally = Tally(strata, tuple(a.reading for a in asked))
@@ -184,10 +185,10 @@ def _check(sidecar: Sidecar, question: Question) -> None:
         for name in named(each.answer if isinstance(each, Item) else each):
             if name not in sidecar.by_name:
                 raise unknown_column(name, sidecar.by_name, "the question")
-            channel = None if _kept(sidecar, name) else sidecar.spec(name)
-            if channel is None or sidecar.withholding:
+            channel = None if _kept(sidecar, name) else opened(sidecar).spec(name)
+            if channel is None or opened(sidecar).withholding:
                 continue
-            through = sidecar.through(name)
+            through = opened(sidecar).through(name)
             if through.noise is not None or not through.matrix.invertible:
                 raise RefusedError(
                     f"what {quoted(name)} was perturbed with has no unbiased estimate that can be trusted",
@@ -236,7 +237,7 @@ def _plain(sidecar: Sidecar, item: Item, shared: Sequence[str], names: Sequence[
     nulls, which are left out, would have to be known, and so would conditions on what was perturbed.
     """
     answer = item.answer
-    if not isinstance(answer, Aggregate) or answer.function != "independent" or sidecar.withholding:
+    if not isinstance(answer, Aggregate) or answer.function != "independent" or opened(sidecar).withholding:
         return False
     conditions = [*shared, *named(answer.where)]
     axes = axes_of(sidecar, names)
@@ -289,7 +290,7 @@ def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
 
 def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], Shown | None]:
     """Return the axes of the tables, and of several recipes the kinds of records that show all of them."""
-    if not sidecar.withholding or all(_kept(sidecar, n) for n in names):
+    if not opened(sidecar).withholding or all(_kept(sidecar, n) for n in names):
         return axes_of(sidecar, names), None
     axes = tuple(axis_of(sidecar, n) for n in names)
     showing = Showing.of(sidecar, axes)

@@ -41,6 +41,7 @@ from ppdm_cli.querying.asked import Aggregate, Column, Condition, named
 from ppdm_cli.querying.conditions import nulls
 from ppdm_cli.querying.scope import Scope, numeric
 from ppdm_cli.querying.told import SURE
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -250,7 +251,7 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
     plain = [Source("", ("intercept",), np.ones(1))]
     plain += [Source(n, ("" if own[n][1] else n,), np.full(1, np.nan)) for n in kept]
     coded = [n for n in own if n not in kept]
-    if not sidecar.withholding:
+    if not opened(sidecar).withholding:
         axes = axes_of(sidecar, coded)
         sources = [*plain, *(_through(axis, own, sidecar) for axis in axes)]
         _check_products(sources, 1)

@@ -28,11 +28,11 @@ from ppdm_cli.errors import UsageError, quoted, unknown
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS, axis_of
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, learn, read, usable
-from ppdm_cli.reconstructing.dealer import Dealer, Dealt
+from ppdm_cli.reconstructing.dealer import Dealer, RecipeInUse
 from ppdm_cli.reconstructing.planner import NOTHING, Planner
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.withheld import stand_in
-from ppdm_cli.releases import open_releases, spooled
+from ppdm_cli.releases import open_releases, opened, spooled
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
 from ppdm_cli.tables import commit
 
@@ -96,7 +96,7 @@ def reconstruct(
     _check_estimator(estimator)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
-        label = _label(sidecar, method) if not sidecar.withholding else stand_in(sidecar, method)
+        label = _label(sidecar, method) if not opened(sidecar).withholding else stand_in(sidecar, method)
         target = destination(stack, output, output_sidecar, force, to)
         table = spooled(table, stack)
         drawer, withheld = None, None
@@ -106,13 +106,17 @@ def reconstruct(
                 learnt = learn(sample, cells)
             if learnt.linked is not None:
                 drawer, withheld = Drawer.of(learnt, sidecar), sample.withheld
-        planned = NOTHING if sidecar.withholding else Planner(table, sidecar, estimator).planned(label, drawer)
+        planned = (
+            NOTHING
+            if opened(sidecar).withholding
+            else Planner(table, sidecar, estimator).planned(label, drawer)
+        )
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])
         rows, totals = 0, dict(planned.totals)
 
-        def hear(told: Dealt) -> None:
+        def hear(told: RecipeInUse) -> None:
             nonlocal rows
             rows += told.rows
             for name, counts in told.drawn.items():
@@ -153,7 +157,7 @@ def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
                 f"the sidecar lists no values of the class {quoted(label.name)}", "use --method global"
             )
         return None
-    return sidecar.through(label.name)
+    return opened(sidecar).through(label.name)
 
 
 def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:

@@ -16,11 +16,12 @@ from ppdm_cli.engine import Batch, Made
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.reconstructing.planner import Planned
 from ppdm_cli.reconstructing.posterior_draws import Drawer
+from ppdm_cli.releases import opened
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.sidecar import Sidecar
 
 
-class Dealt(NamedTuple):
+class RecipeInUse(NamedTuple):
     """How many records a batch has, and how many of them have each value that was drawn."""
 
     rows: int
@@ -38,13 +39,13 @@ class Dealer:
     places: bytes | None = field(repr=False)
     """The key of the rows' places in a random order, where they are shuffled."""
 
-    def __call__(self, batch: Batch) -> Made[Dealt]:
+    def __call__(self, batch: Batch) -> Made[RecipeInUse]:
         by = self.planned.labels
         label, drawn = (by(batch), {}) if self.drawer is None else self.drawer(batch)
         codes = dict(drawn)
         if by.deal is not None and by.label is not None and label is not None:
             codes[by.label.name] = label
-        for attribute in self.sidecar.channels:
+        for attribute in opened(self.sidecar).channels:
             deal = self.planned.deals.get(attribute.name)
             if deal is not None and attribute.name not in codes:
                 codes[attribute.name] = deal(by.joint(batch, label, attribute), batch.index)
@@ -60,7 +61,7 @@ class Dealer:
         }
         rows = pa.RecordBatch.from_arrays(columns, names=[a.name for a in self.sidecar.attributes])
         places = None if self.places is None else places_of(Coins(self.places), batch.addresses)
-        return Made(rows, Dealt(batch.rows, totals), places)
+        return Made(rows, RecipeInUse(batch.rows, totals), places)
 
     def _split(self, name: str, codes: Codes) -> Iterator[tuple[str, Codes]]:
         """Yield the attributes of a channel with their codes."""

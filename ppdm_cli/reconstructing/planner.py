@@ -17,6 +17,7 @@ from ppdm_cli.engine import Batch, scan
 from ppdm_cli.estimating import ESTIMATORS, columns_of, encoded, joint_codes, largest_remainder, matrices_of
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.transport import monotone
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -97,7 +98,9 @@ class Planner:
         """Plan all that the drawer does not draw."""
         drawn = [] if drawer is None else drawer.names
         others = tuple(
-            c for c in self._sidecar.channels if c.name not in drawn and (label is None or c.name != label.name)
+            c
+            for c in opened(self._sidecar).channels
+            if c.name not in drawn and (label is None or c.name != label.name)
         )
         hidden = label is not None and not label.kept
         labels = Labels(label)

@@ -1,14 +1,25 @@
-"""Releases in: data and sidecar opened together by the stage that they carry, and only if they fit.
+"""Releases for every command that reads one: data and sidecar opened together, and only if they fit.
 
 Several releases with one plan are one table; a release from a stream, which is public, is spooled where it
-is read again.
+is read again. A sidecar is a plain record; `opened(sidecar)` is what follows from it, built once for equal
+ones: its `recipes` in use, its `channels`, the `axis` of an attribute alone, the channel it goes `through`, the
+`columns` of the data. `published` reads records of several recipes.
 """
 
 from __future__ import annotations
 
 from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
+from ppdm_cli.releases.opened_release import (
+    OpenedRelease,
+    RecipeInUse,
+    WideColumn,
+    in_rounds,
+    opened,
+    recipes_in_use,
+    several_recipes,
+)
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows
-from ppdm_cli.releases.sidecars import check_same, cut, read_sidecar
+from ppdm_cli.releases.sidecars import check_same, cut, decode, read_sidecar
 from ppdm_cli.releases.strata import (
     Exposure,
     Exposures,
@@ -22,9 +33,11 @@ from ppdm_cli.releases.strata import (
     mixed,
     never_together,
 )
+from ppdm_cli.releases.withheld import Published, published
 
 __all__ = [
-    "OWN", "Exposure", "Exposures", "Grouped", "Strata", "Stratum", "Unchanged", "axes_of", "axis_of",
-    "check_same", "cut", "encoded", "is_promised", "mixed", "never_together", "open_data", "open_original",
-    "open_release", "open_releases", "other_rows", "read_sidecar", "spooled",
+    "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "Published", "RecipeInUse", "Strata", "Stratum",
+    "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut", "decode", "encoded", "in_rounds",
+    "is_promised", "mixed", "never_together", "open_data", "open_original", "open_release", "open_releases",
+    "opened", "other_rows", "published", "read_sidecar", "recipes_in_use", "several_recipes", "spooled",
 ]  # fmt: skip

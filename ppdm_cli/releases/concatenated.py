@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
+from ppdm_cli.releases.opened_release import opened
 from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
-from ppdm_cli.sidecar import UNPROMISED, Past, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar import UNPROMISED, Attribute, Past, Sidecar
 from ppdm_cli.tables import (
     OPENING,
     ArrowTable,
@@ -90,16 +90,16 @@ def open_releases(
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
         raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")
-    opened = [open_release(s, None, from_, withholding=withholding) for s in sources]
-    for source, (_, sidecar) in zip(sources[1:], opened[1:], strict=True):
-        _check_same(sources[0], opened[0][1], source, sidecar)
-    _check_once(sources, opened)
-    if are_copies([s for _, s in opened]):
+    releases = [open_release(s, None, from_, withholding=withholding) for s in sources]
+    for source, (_, sidecar) in zip(sources[1:], releases[1:], strict=True):
+        _check_same(sources[0], releases[0][1], source, sidecar)
+    _check_once(sources, releases)
+    if are_copies([s for _, s in releases]):
         if OPENING.get() is not None:
             raise UsageError("a cluster does not read copies side by side", "name one of them")
-        return paired([t for t, _ in opened], [s for _, s in opened])
-    _check_keys(sources, [s for _, s in opened])
-    return Concatenated([t for t, _ in opened]), _joined([s for _, s in opened])
+        return paired([t for t, _ in releases], [s for _, s in releases])
+    _check_keys(sources, [s for _, s in releases])
+    return Concatenated([t for t, _ in releases]), _joined([s for _, s in releases])
 
 
 def open_data(
@@ -155,11 +155,11 @@ def _joined(sidecars: Sequence[Sidecar]) -> Sidecar:
     )
 
 
-def _check_once(sources: Sequence[Any], opened: Sequence[tuple[Table, Sidecar]]) -> None:
+def _check_once(sources: Sequence[Any], releases: Sequence[tuple[Table, Sidecar]]) -> None:
     """Refuse a release that is given twice, as one file or as a copy of it."""
-    files.check_once((f, str(f)) for table, _ in opened for f in table.files)
+    files.check_once((f, str(f)) for table, _ in releases for f in table.files)
     known: dict[str, Any] = {}
-    for source, (_, sidecar) in zip(sources, opened, strict=True):
+    for source, (_, sidecar) in zip(sources, releases, strict=True):
         other = known.setdefault(sidecar.release, source)
         seeded = sidecar.privacy is not msgspec.UNSET and sidecar.privacy.coins == "seeded"
         if other is not source and not seeded:  # one seed gives releases of other records the same identifier
@@ -175,7 +175,7 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
         if name not in ours or name not in theirs:
             where = first if name in ours else other
             raise _different(first, other, f"only {quoted(where)} has the column {quoted(name)}")
-        one, another = expected.spec(name), found.spec(name)
+        one, another = opened(expected).spec(name), opened(found).spec(name)
         if one is not None and another is not None and one != another:
             shown = f"{one.described()} and {another.described()}"
             raise _different(first, other, f"{quoted(name)} differs in matrix: {shown}")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.sidecar import Past, Sidecar
+from ppdm_cli.sidecar import CopiesSidecar, Past, Sidecar
 from ppdm_cli.tables import Partition, Table
 
 AGAIN = "fetch the copies again, as perturb --copies made them"
@@ -77,6 +77,7 @@ def are_copies(sidecars: Sequence[Sidecar]) -> bool:
 def paired(tables: Sequence[Table], sidecars: Sequence[Sidecar]) -> tuple[Table, Sidecar]:
     """Return copies as one table of answers, and the sidecar that says so of its channels."""
     first = sidecars[0]
-    sidecar = msgspec.structs.replace(first, blake2b=msgspec.UNSET, history=[Past.of(s) for s in sidecars])
-    sidecar.take_together(len(tables))
+    fields = {n: getattr(first, n) for n in Sidecar.__struct_fields__}
+    fields |= {"blake2b": msgspec.UNSET, "history": [Past.of(s) for s in sidecars]}
+    sidecar = CopiesSidecar(**fields, side_by_side=len(tables))
     return Paired(tables, frozenset(a.name for a in first.perturbed)), sidecar

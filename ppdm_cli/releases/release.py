@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.releases.opened_release import opened, several_recipes
 from ppdm_cli.releases.sidecars import cut, read_sidecar
-from ppdm_cli.sidecar import SEVERAL, Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import (
     OPENING,
     CsvOptions,
@@ -80,8 +80,8 @@ def open_release(
             f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}",
             "use the release that it was made from",
         )
-    if stages is not None and sidecar.withholding and sidecar.stage == "perturbed" and not withholding:
-        raise SEVERAL
+    if stages is not None and opened(sidecar).withholding and sidecar.stage == "perturbed" and not withholding:
+        raise several_recipes()
     if stages == ("perturbed",) and not sidecar.is_substituted:
         raise RefusedError(
             f"{quoted(table.name)} has noise that keeps a tree, whose law nothing can be estimated with",
@@ -121,7 +121,7 @@ def _with_sidecar(
         sidecar = read_sidecar(beside, None, str(source))
         if path is not None:
             _check_digest(path, sidecar)
-        known = dict(sidecar.columns)
+        known = dict(opened(sidecar).columns)
         return open_table(source, csv=CsvOptions(known=known), standard_format=from_), sidecar
     table = open_table(source, standard_format=from_)
     found = read_sidecar(beside, table.sidecar, str(source))
@@ -193,7 +193,7 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
 
 def check_fit(table: Table, sidecar: Sidecar) -> None:
     """Check that columns, types and the number of records are those of the sidecar."""
-    expected, found = [n for n, _ in sidecar.columns], list(table.schema.names)
+    expected, found = [n for n, _ in opened(sidecar).columns], list(table.schema.names)
     for names, what in (
         ([n for n in expected if n not in found], "lacks"),
         ([n for n in found if n not in expected], "has"),
@@ -204,7 +204,7 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
                 f"{quoted(table.name)} {what} the columns {listed(names)}, which its sidecar {other}",
                 "one of them belongs to another release: fetch both again",
             )
-    for name, expected_kind in sidecar.columns:
+    for name, expected_kind in opened(sidecar).columns:
         kind = table.schema.field(name).type
         if kind != expected_kind:
             raise MismatchError(

@@ -1,14 +1,34 @@
-"""A release's sidecar, from its file or from inside the data; where there are both, they must agree."""
+"""Sidecars for every reader of a release: from their files or from inside the data, and checked once.
+
+Where there are both, they must agree. A sidecar that could not be what made a release is refused: an impossible
+domain, a matrix that cannot be, a promise that its channels do not give. No size in it decides how much is
+allocated.
+"""
 
 from __future__ import annotations
 
+import uuid
+from math import inf, isfinite, log
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
-from ppdm_cli import files
-from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.sidecar import LARGEST, SUFFIX, Sidecar, decode
+from ppdm_cli import dtypes, files
+from ppdm_cli.domain import OTHER
+from ppdm_cli.errors import MismatchError, PpdmError, quoted
+from ppdm_cli.releases.opened_release import OpenedRelease, naming, opened
+from ppdm_cli.sidecar import (
+    COLUMN,
+    LARGEST_SIDECAR,
+    SUFFIX,
+    UNPROMISED,
+    Attribute,
+    Privacy,
+    Sidecar,
+    explained,
+    parse,
+)
 
 
 def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str = "") -> Sidecar:
@@ -21,7 +41,7 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
         files.reading(path)
     if path is not None and path.exists():
         with files.readable(path, "the sidecar "), path.open("rb") as file:
-            beside = file.read(LARGEST + 1)
+            beside = file.read(LARGEST_SIDECAR + 1)
     if beside is None and carried is None:
         raise MismatchError(
             f"{quoted(name)} has no sidecar, so it is not a release",
@@ -33,6 +53,27 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
     sidecar = decode(beside, str(path))
     if carried is not None and carried != beside:
         check_same(sidecar, decode(carried, f"in {name}"), str(path), name)
+    return sidecar
+
+
+def decode(data: bytes, where: str) -> Sidecar:
+    """Read and check a sidecar; `where` names the file for the error."""
+    if len(data) > LARGEST_SIDECAR:
+        raise MismatchError(
+            "sidecar-too-large",
+            f"the sidecar {quoted(where)} is larger than {LARGEST_SIDECAR >> 20} MiB",
+            "ask for the one that was published with the release",
+        )
+    try:
+        sidecar = parse(data)
+        _check(sidecar)
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
+        what = error.what if isinstance(error, PpdmError) else explained(data, error)
+        raise MismatchError(
+            "invalid-sidecar",
+            f"the sidecar {quoted(where)} is not valid: {what}",
+            "ask for the one that was published with the release, unedited",
+        ) from None
     return sidecar
 
 
@@ -54,3 +95,95 @@ def cut(folder: object) -> MismatchError:
         "not finish, or it was copied in part",
         "make or copy it again",
     )
+
+
+def _check_attribute(attribute: Attribute) -> None:
+    """Check that what is said of a column goes together, and that its domain can be."""
+    name = quoted(attribute.name)
+    kind = naming(attribute.name, lambda: attribute.kind)
+    if (attribute.edges is not UNSET) and (attribute.categories is not UNSET):
+        raise ValueError(f"{name} has both edges and categories")
+    if attribute.role == "perturbed":
+        for part in ("N", "nulls", "domain_from"):
+            if getattr(attribute, part) is UNSET:
+                raise ValueError(f"{name} is perturbed, so it needs {part!r}")
+        if attribute.edges is UNSET and attribute.categories is UNSET:
+            raise ValueError(f"{name} is perturbed, so it needs edges or categories")
+        if attribute.edges is not UNSET and attribute.representative is UNSET:
+            raise ValueError(f"{name} has edges, so it needs a representative")
+    elif attribute.beyond is not UNSET:
+        raise ValueError(f"{name} is not perturbed, so nothing is published beyond its domain")
+    if attribute.edges is not UNSET and dtypes.is_discrete(kind):
+        raise ValueError(f"{name} is of type {attribute.dtype}, which has no edges")
+    if attribute.dtype != "string" and (attribute.group is not UNSET or attribute.outside == "other"):
+        raise ValueError(f"{name} is of type {attribute.dtype}, and only text has groups")
+    if attribute.outside == "other" and (attribute.categories is UNSET or OTHER not in attribute.categories):
+        raise ValueError(f"{name} has no category {OTHER}")
+    if attribute.outside == "null" and attribute.nulls is not True:
+        raise ValueError(f"{name} has no null")
+    if (attribute.type == "continuous") != (attribute.edges is not UNSET) and attribute.has_domain:
+        raise ValueError(f"{name}: continuous goes with edges, discrete with categories")
+    if attribute.has_domain and naming(attribute.name, lambda: attribute.domain.size) != attribute.N:
+        raise ValueError(f"{name}: N is not the number of its codes")
+
+
+def _check(sidecar: Sidecar) -> None:
+    """Check that a sidecar makes sense as a whole; ValueError where it does not."""
+    uuid.UUID(sidecar.release)
+    for attribute in sidecar.attributes:
+        _check_attribute(attribute)
+    names = [a.name for a in sidecar.attributes]
+    if len(set(names)) != len(names):
+        raise ValueError("an attribute is listed twice")
+    if sidecar.class_ is not UNSET and sidecar.class_ not in names:
+        raise ValueError("the class is not among the attributes")
+    release = opened(sidecar)
+    _check_channels(release)
+    if sidecar.stage == "perturbed" and sidecar.privacy is UNSET:
+        raise ValueError("a perturbed release needs 'privacy'")
+    if sidecar.privacy is not UNSET:
+        kept = [a.name for a in sidecar.attributes if a.role == "kept"]
+        if sorted(sidecar.privacy.kept) != sorted(kept):
+            raise ValueError("privacy.kept is not the list of the kept attributes")
+        unpromised = sidecar.privacy.coins in UNPROMISED or sidecar.scheme is not UNSET
+        if (sidecar.privacy.perturbed_gamma is None) != unpromised:
+            raise ValueError("a gamma is promised just where the coins are known, and no seed's")
+        _check_promise(release, sidecar.privacy)
+
+
+def _check_channels(release: OpenedRelease) -> None:
+    """Check that each perturbed attribute goes through a channel, and through one in each recipe."""
+    sidecar = release.sidecar
+    if (sidecar.scheme is UNSET) != (not sidecar.altered) or (sidecar.altered and sidecar.perturbed):
+        raise ValueError("attributes are altered just where a scheme is named, and none is perturbed then")
+    perturbed = {a.name for a in sidecar.perturbed}
+    through = [n for r in release.recipes for n in r.attributes]
+    if set(through) != perturbed or (not release.withholding and len(through) > len(perturbed)):
+        raise ValueError("the channels do not have each of the perturbed attributes once")
+    specs = [c.spec for c in release.channels if c.spec is not None]
+    for spec in specs:
+        if not spec.goes_with(specs[0]):
+            raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
+        if release.withholding and spec.everywhere:
+            raise ValueError(f"{spec.kind} channels have no recipes")
+    if release.withholding and COLUMN in sidecar.by_name:
+        raise ValueError(f"a column has the name of the recipes' own, {COLUMN}")
+    names = [*(c.name for c in release.channels), *(a.name for a in sidecar.kept)]
+    if not release.withholding and len(set(names)) < len(names):
+        raise ValueError("attributes that are perturbed together have, together, the name of another")
+
+
+def _check_promise(release: OpenedRelease, privacy: Privacy) -> None:
+    """Check that the promise over a record is what the attributes' matrices give (maths 2)."""
+    if privacy.perturbed_gamma is None or privacy.perturbed_epsilon is None:
+        if privacy.perturbed_gamma != privacy.perturbed_epsilon:
+            raise ValueError("gamma and epsilon are promised both or neither")
+        return
+    epsilon = release.sidecar.times * max((r.epsilon for r in release.recipes), default=0.0)
+    gamma = float(privacy.perturbed_gamma)
+    stated = log(gamma) if isfinite(gamma) and gamma > 0 else inf if gamma > 0 else -inf
+    if stated < epsilon - 1e-4 or (isfinite(stated) and stated > epsilon + 1e-3 * max(1.0, epsilon)):
+        raise ValueError("privacy.perturbed_gamma is not what the attributes give")
+    whole = float(privacy.perturbed_epsilon)
+    if whole != epsilon and not abs(whole - epsilon) <= 1e-4 * max(1.0, epsilon) < inf:
+        raise ValueError("privacy.perturbed_epsilon is not what the attributes give")

@@ -25,9 +25,8 @@ from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Blur, Channel, Law, Matrix
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, RefusedError, listed, quoted
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, Dealt
+from ppdm_cli.releases.opened_release import RecipeInUse, WideColumn, opened
+from ppdm_cli.sidecar import COLUMN, Sidecar
 
 CHANGED = "the data or the sidecar was changed: fetch both again"
 
@@ -243,14 +242,14 @@ class Cells:
     where the exposure never publishes the cell."""
 
     @classmethod
-    def of(cls, attribute: Attribute, exposures: Exposures, channels: Sequence[Channel]) -> Cells:
-        """Return how those of an attribute are read; `channels` has one for each exposure."""
-        column, wrong = attribute.column, exposures.withheld + 1
+    def of(cls, wide: WideColumn, exposures: Exposures, channels: Sequence[Channel]) -> Cells:
+        """Return how those of a column are read; `channels` has one for each exposure."""
+        column, wrong = wide.domain, exposures.withheld + 1
         codes = np.full((1 + len(channels), column.size), wrong, code_type(wrong + 1))
         codes[0, column.null_code] = exposures.withheld
         for number, (first, channel) in enumerate(zip(exposures.first, channels, strict=False), 1):
-            possible = attribute.places(channel)
-            codes[number, possible] = first + attribute.own_codes(channel)[possible]
+            possible = wide.codes_of(channel)
+            codes[number, possible] = first + wide.own_codes(channel)[possible]
         return cls(column, codes)
 
     def read(self, batch: Rows, name: str, numbers: np.ndarray) -> Codes:
@@ -301,7 +300,7 @@ class Strata:
     @classmethod
     def of_axes(cls, sidecar: Sidecar, axes: Sequence[Channel]) -> Strata:
         """Return the strata of some axes, as `axes_of` or `axis_of` gives them."""
-        recipes = sidecar.dealt
+        recipes = opened(sidecar).recipes
         rounds, weights = np.array([d.round for d in recipes]), np.array([float(d.weight) for d in recipes])
         if len(recipes) < 2:
             exposures = tuple(Exposures((Exposure.of(a),), False) for a in axes)
@@ -327,7 +326,7 @@ class Strata:
             withholds = bool((numbers[:, place] == 0).any())
             exposed.append(Exposures(tuple(e for _, e, _ in found.values()), withholds))
             channels = [c for _, _, c in found.values()]
-            cells.append(Cells.of(sidecar.by_name[axis.name], exposed[-1], channels))
+            cells.append(Cells.of(opened(sidecar).wide(axis.name), exposed[-1], channels))
         shares = weights / weights.sum()
         return cls(tuple(axes), tuple(exposed), numbers, lam, rounds, shares, tuple(cells))
 
@@ -384,21 +383,21 @@ class Strata:
 def axes_of(sidecar: Sidecar, names: Iterable[str]) -> tuple[Channel, ...]:
     """Return the axes of a table of some attributes; with one recipe those perturbed together have one."""
     names, found = list(names), dict[str, Channel]()
-    if len(sidecar.dealt) > 1:
+    if len(opened(sidecar).recipes) > 1:
         return tuple(axis_of(sidecar, n) for n in names)
     for name in names:
-        channel = sidecar.through(name)
+        channel = opened(sidecar).through(name)
         if channel.name not in found:
             own = [n for n in channel.attributes if n in names]
-            found[channel.name] = channel if channel.kept else sidecar.marginal(own) or channel
+            found[channel.name] = channel if channel.kept else opened(sidecar).marginal(own) or channel
     return tuple(found.values())
 
 
 def axis_of(sidecar: Sidecar, name: str) -> Channel:
     """Return the axis of an attribute by itself; of several recipes that of the first which reveals it."""
-    if len(sidecar.dealt) < 2 or sidecar.by_name[name].role == "kept":
-        return sidecar.axis(name)
-    axis = next(d for d in sidecar.dealt if name in d.through).marginal([name])
+    if len(opened(sidecar).recipes) < 2 or sidecar.by_name[name].role == "kept":
+        return opened(sidecar).axis(name)
+    axis = next(d for d in opened(sidecar).recipes if name in d.through).marginal([name])
     if axis is None:
         raise _not_by_a_box(name)
     return axis
@@ -428,7 +427,7 @@ def never_together(names: Sequence[str]) -> RefusedError:
     return RefusedError("never-published-together", what, step)
 
 
-def _exposures(recipe: Dealt) -> tuple[float, dict[str, Exposure]]:
+def _exposures(recipe: RecipeInUse) -> tuple[float, dict[str, Exposure]]:
     """Return lam, 1 where nothing is exposed together, and by attribute what the recipe reveals."""
     lam, found, boxes = 1.0, dict[str, Exposure](), 0
     for channel in recipe.channels:

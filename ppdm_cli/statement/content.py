@@ -12,6 +12,7 @@ from ppdm_cli.display import at_most, percent, up
 from ppdm_cli.errors import counted, some
 from ppdm_cli.inspection import alone, limits
 from ppdm_cli.ledger import told
+from ppdm_cli.releases import opened
 from ppdm_cli.statement.material import Material
 from ppdm_cli.statement.sections import Belief, Items, Part, Section, Table
 
@@ -148,7 +149,7 @@ def composition(m: Material) -> str:
     times = [] if m.sidecar.copy is UNSET else [f"{m.sidecar.copy.of} copies"]
     times += [] if m.privacy.rows is UNSET else [f"{counted(m.privacy.rows, 'row')} of a person"]
     also = f", and count for each of {' and '.join(times)}" if times else ""
-    if not m.sidecar.withholding:
+    if not opened(m.sidecar).withholding:
         return f"The epsilons of the attributes add up (sequential composition){also}."
     rounds = m.record["rounds"]
     how = " What later rounds publish was chosen by what earlier ones had published." if rounds > 1 else ""
@@ -184,7 +185,7 @@ def unit(m: Material) -> list[Part]:
 
 def mechanism(m: Material) -> list[Part]:
     """Say how values were replaced, and what the data decided."""
-    kinds = dict.fromkeys(c.spec.kind for c in m.sidecar.channels if c.spec is not None)
+    kinds = dict.fromkeys(c.spec.kind for c in opened(m.sidecar).channels if c.spec is not None)
     named = ", ".join(k for k in kinds if k in KINDS) or ", ".join(m.sidecar.scheme or [])
     data = [a.name for a in m.sidecar.perturbed if a.domain_from == "data"]
     declared = len(m.sidecar.perturbed) - len(data)
@@ -215,13 +216,13 @@ def post_processing(m: Material) -> str:
 def _utility(m: Material) -> list[Part]:
     """Say how far an estimated share of a value is off, by the matrix and the number of records alone."""
     records, parts = m.sidecar.records, list[Part]()
-    if m.sidecar.withholding:
+    if opened(m.sidecar).withholding:
         rows = [[r["attribute"], percent(r["published"])] for r in m.attributes]
         parts.append(_cut(["attribute", "records that show it"], rows))
     elif records:
         known = {r["attribute"] for r in m.attributes if r.get("condition_number") is not None}
         rows = []
-        for channel in m.sidecar.channels:
+        for channel in opened(m.sidecar).channels:
             if channel.name in known and channel.noise is None and channel.matrix.invertible:
                 N, error = channel.domain.size, channel.matrix.expected_error(records) / records
                 rows.append([channel.name, percent(1 / N), f"{100 * error / sqrt(N):.2g} points"])

@@ -14,6 +14,7 @@ from typing import Any
 from ppdm_cli.display import up
 from ppdm_cli.errors import RefusedError, one_line
 from ppdm_cli.ledger import told
+from ppdm_cli.releases import opened
 from ppdm_cli.statement.about import check_complete
 from ppdm_cli.statement.content import composition, mechanism, post_processing, unit, unprotected
 from ppdm_cli.statement.material import Material
@@ -87,7 +88,7 @@ def _told(part: Any) -> Any:
 
 
 def _per_attribute(m: Material) -> str:
-    if m.sidecar.withholding:
+    if opened(m.sidecar).withholding:
         return "Epsilon is for the whole record, and no attribute of it has a smaller one."
     rows = [f"{r['attribute']} {up(float(r['epsilon'])):.4g}" for r in m.attributes]
     each = "; ".join(rows[:100]) + ("; ..." if len(rows) > 100 else "")

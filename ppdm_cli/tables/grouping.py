@@ -23,7 +23,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain
 from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
 from ppdm_cli.files import content
-from ppdm_cli.sidecar_attributes import Attribute, Group
+from ppdm_cli.sidecar import Attribute, Group
 from ppdm_cli.tables.base import Partition, RowTrouble, Table, WrappedTable
 
 LARGEST_MAPPING = 64 << 20

@@ -8,8 +8,8 @@ from typing import Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.errors import PpdmError, UsageError
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.releases import decode
+from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.trees.labels import cut_text
 from ppdm_cli.trees.tree import Feature, Tree
 
@@ -55,7 +55,7 @@ def sidecar_of(tree: Tree) -> Sidecar:
             for f in columns
         ]
         sidecar = sidecars.new("tree", str(uuid.uuid4()), tree.size, attributes, class_=tree.class_name)
-        sidecars.decode(sidecar.encode(), "of the tree")
+        decode(sidecar.encode(), "of the tree")
     except (ValueError, PpdmError):
         raise UsageError("a name or a category of the tree fits no sidecar", "store it as .json") from None
     return sidecar

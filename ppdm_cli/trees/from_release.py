@@ -16,6 +16,7 @@ from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import CELLS, MOST_CHANNELS, JointTable, Learnt, Model, alone, learn, read
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.expected_accuracy import (
@@ -132,7 +133,7 @@ def from_release(
         learnt = learn(sample, cells, every=False)
     remarks = []
     used = {n for c in [*sample.channels, label] for n in c.attributes}
-    beside = [n for n in sidecar.through(label.name).attributes if n not in used]
+    beside = [n for n in opened(sidecar).through(label.name).attributes if n not in used]
     left = [a.name for a in sidecar.attributes if a.name not in used and a.name not in beside]
     if left:
         why = "of too many values"

@@ -20,8 +20,7 @@ from ppdm_cli import dtypes, files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, quoted
-from ppdm_cli.sidecar import explained
-from ppdm_cli.sidecar_attributes import LONGEST_PREFIX
+from ppdm_cli.sidecar import LONGEST_PREFIX, explained
 from ppdm_cli.tables import Output, PendingFile, suffixes
 from ppdm_cli.trees.columnar import as_frame, sidecar_of
 from ppdm_cli.trees.labels import cut
@@ -76,9 +75,7 @@ def encode(tree: Tree) -> bytes:
     """Return the JSON of a tree, one attribute or node on each line."""
     head = {"format": FORMAT, "version": VERSION, "tool": sidecars.TOOL, "options": dict(tree.options)}
     head["class"] = StoredClass(tree.class_name, tree.class_dtype, list(tree.labels))
-    features = [
-        StoredFeature(f.name, f.dtype, f.numeric, list(f.categories), f.prefix) for f in tree.features
-    ]
+    features = [StoredFeature(f.name, f.dtype, f.numeric, list(f.categories), f.prefix) for f in tree.features]
     dump = msgspec.json.Encoder().encode
     parts = [b"  %s: %s" % (dump(k), dump(v)) for k, v in head.items()]
     for name, rows in (("features", features), ("nodes", [_stored(tree, i) for i in range(tree.size)])):

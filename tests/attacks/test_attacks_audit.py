@@ -16,8 +16,7 @@ from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.audit import LEVEL
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_recipes import Recipe
+from ppdm_cli.sidecar import Recipe, Sidecar
 
 
 def test_the_chances_are_those_of_scipy() -> None:

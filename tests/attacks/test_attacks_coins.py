@@ -18,6 +18,7 @@ from ppdm_cli.attacks import Attacked, attack, evidence
 from ppdm_cli.attacks.attacked_attribute import Rows, Target, Truth
 from ppdm_cli.attacks.audit import LEVEL, Audit
 from ppdm_cli.attacks.law import PlacesOfAll
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
 ROWS, GAMMA = 20_000, 9
@@ -352,7 +353,7 @@ def targets(sizes: tuple[tuple[str, int], ...], gamma: float) -> list[Target]:
     table = pl.DataFrame({n: np.random.default_rng(0).integers(0, size, 500) for n, size in sizes})
     wishes = {n: {"categories": list(range(size))} for n, size in sizes}
     made = perturb(table, gamma=gamma, attributes=wishes, seed=1, keep_order=True)
-    return [Target(c, np.full(c.matrix.inputs, 1 / c.matrix.inputs)) for c in made.sidecar.channels]
+    return [Target(c, np.full(c.matrix.inputs, 1 / c.matrix.inputs)) for c in opened(made.sidecar).channels]
 
 
 def verdicts(

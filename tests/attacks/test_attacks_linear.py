@@ -13,6 +13,7 @@ from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.linear import Moments, Scored, noise_variance, unbiased_scores
+from ppdm_cli.releases import opened
 
 LINEAR = ("spectral", "pca", "bayes-linear")
 
@@ -70,7 +71,7 @@ def test_scores_are_unbiased_and_their_noise_is_known(settings: dict[str, Any], 
     values = pl.DataFrame({"x": np.random.default_rng(1).random(500)})
     release = perturb(values, gamma=gamma, attributes={"x": settings}, seed=1)
     prior = np.random.default_rng(2).dirichlet(np.ones(release.sidecar.perturbed[0].N))
-    target = Target(release.sidecar.channels[0], prior)
+    target = Target(opened(release.sidecar).channels[0], prior)
     M, u, w = target.matrix.dense(), target.values, unbiased_scores(target)
     assert w @ M == pytest.approx(u)
     spread = sum(p * (M[:, k] @ (w - u[k]) ** 2) for k, p in enumerate(prior))

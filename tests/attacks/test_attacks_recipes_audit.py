@@ -11,7 +11,8 @@ from ppdm_cli import perturb
 from ppdm_cli.attacks import attack, evidence
 from ppdm_cli.attacks.numbers import Level, Numbers
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.sidecar_recipes import Recipe
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import Recipe
 from tests.experiments.audit import LIES, PAIR, SMALL, audited, coins, gammas, honest, left_bare, power, table
 
 FOUND = {"a": "place", "b": "rows", "c": "others", "d": "others", "e": "recipes", "f": "rows", "g": "record"}
@@ -83,7 +84,7 @@ def test_recipes_of_several_channels_are_audited_channel_by_channel() -> None:
     data = table(6000, 1)
     pairs = perturb(data[:50], keep_order=True, seed=1, **PAIR | {"record_epsilon": 3}).sidecar
     recipes = []
-    for spec in (d.channels[0].spec for d in pairs.dealt):
+    for spec in (d.channels[0].spec for d in opened(pairs).recipes):
         assert spec is not None
         third = next(n for n in SMALL if n not in spec.attributes)
         recipes.append(Recipe([spec, GammaDiagonalSpec(attributes=[third], gamma=4)], weight=1 + len(recipes)))

@@ -17,6 +17,7 @@ import pytest
 from ppdm_cli import inspection, perturb
 from ppdm_cli.display import at_most, up
 from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from tests.beliefs import Claim, check, claims, objects, plain, readers
 from tests.conftest import Run
@@ -90,7 +91,7 @@ def test_no_stated_belief_is_below_what_a_reader_can_reach(ppdm: Run, tmp_path: 
         stated += claims((tmp_path / "s.md").read_text())
         stated += objects(json.loads((tmp_path / "s.json").read_text())["promise"])
         assert check(stated, sidecar, prior) >= 7 if limited else check(stated, sidecar, prior) >= 0
-    beside = "" if sidecar.withholding else "one attribute alone: "
+    beside = "" if opened(sidecar).withholding else "one attribute alone: "
     for row in json.loads(ppdm("entropy", file, "--json").stdout)["rows"]:
         assert check([Claim(Fraction(row["rho2"]) * 100, beside + row["attribute"])], sidecar)
 
@@ -105,7 +106,9 @@ def test_no_bound_of_an_attack_is_below_what_a_reader_can_reach(ppdm: Run, tmp_p
     alike = re.search(r"certain about ([^;]*); it\s+guesses as posterior", text)
     for attribute in re.findall(r"'(\w+)'", alike[1] if alike else ""):
         ratio = _odds(bounds["record", attribute]) / _odds(bounds["posterior", attribute])
-        assert ratio == pytest.approx(said["record"]["gamma"] / sidecar.through(attribute).matrix.amplification)
+        assert ratio == pytest.approx(
+            said["record"]["gamma"] / opened(sidecar).through(attribute).matrix.amplification
+        )
     for line in text.splitlines():
         if cells := re.match(r"(posterior|record) +(\w+) .* (?<!> )([\d.]+)$", line):
             assert float(cells[3]) >= 100 * bounds[cells[1], cells[2]] - 1e-9
@@ -147,7 +150,12 @@ def test_the_bound_of_one_value_is_found_wrong_where_it_is_stated_for_all_reader
 ) -> None:
     """It was stated until readers were found who reach more."""
     sidecar = made(ppdm, tmp_path, name)[2]
-    axes = [a for d in sidecar.dealt for n in ("town", "ill") if n in d.attributes and (a := d.marginal([n]))]
+    axes = [
+        a
+        for d in opened(sidecar).recipes
+        for n in ("town", "ill")
+        if n in d.attributes and (a := d.marginal([n]))
+    ]
     old = worst_posterior(max(a.matrix.amplification for a in axes), 0.05)
     for form in OLD:
         found = claims(form.replace("{}", at_most(old)))
@@ -198,7 +206,9 @@ def test_who_guesses_the_other_value_comes_near_the_limit_of_the_record() -> Non
     (reader,) = readers(sidecar)[False]
     population = reduce(np.kron, [np.full(20, 1 / 20), *(np.array([s, 1 - s]) for s in shares)])
     believed = reader.believed(population, reader.facts["city"][3])
-    marginal = max(a.matrix.amplification for d in sidecar.dealt if (a := d.marginal([d.attributes[0]])))
+    marginal = max(
+        a.matrix.amplification for d in opened(sidecar).recipes if (a := d.marginal([d.attributes[0]]))
+    )
     assert believed == pytest.approx(0.512, abs=0.002)
     assert worst_posterior(marginal, 0.05) < 0.36 < believed < inspection.of_record(sidecar)["worst_posterior"]
 

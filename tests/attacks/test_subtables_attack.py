@@ -13,7 +13,8 @@ import pytest
 from ppdm_cli import attack
 from ppdm_cli.attacks import EVERY
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import COLUMN
 from tests.estimating.test_subtables import released, table
 
 ROWS = 12_000
@@ -84,7 +85,7 @@ def picked(mask: Callable[[pl.DataFrame], np.ndarray]) -> pl.DataFrame:
 
 
 def _with_age() -> list[int]:
-    return [d.number for d in release().sidecar.dealt if "age" in d.attributes]
+    return [d.number for d in opened(release().sidecar).recipes if "age" in d.attributes]
 
 
 def by_two_coins(_: pl.DataFrame) -> pl.DataFrame:
@@ -92,7 +93,7 @@ def by_two_coins(_: pl.DataFrame) -> pl.DataFrame:
     rng, frame, sidecar = np.random.default_rng(5), release().frame, release().sidecar
     numbers = frame[COLUMN].to_numpy()
     columns = {n: frame[n].to_list() for n in frame.columns}
-    for dealt in sidecar.dealt:
+    for dealt in opened(sidecar).recipes:
         rows = np.flatnonzero(numbers == dealt.number)
         for name in dealt.attributes:
             channel = dealt.marginal([name])

@@ -25,7 +25,7 @@ from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Request, Spec, Substituti
 from ppdm_cli.channels.additive import Sd
 from ppdm_cli.channels.base import GammaSpec
 from ppdm_cli.domain import Bins, Categories, Domain
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.sidecar import Attribute
 from tests.chances import LEVEL, chi_square
 from tests.conftest import people
 from tests.dummy_kind import LeaningSpec

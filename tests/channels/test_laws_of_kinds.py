@@ -14,7 +14,8 @@ from ppdm_cli.channels import Blur, GammaDiagonal, Marginal
 from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.estimating import Kind, Mixture, Way, check_work
 from ppdm_cli.estimating.recipes import Same
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import COLUMN
 from tests.perturbing.test_recipes import RELEASE
 
 
@@ -70,7 +71,7 @@ def test_laws_too_large_to_undo_are_refused_with_their_size() -> None:
 def test_an_attribute_that_no_record_shows_takes_part() -> None:
     """Of few records and many recipes some attributes are never shown."""
     sidecar, frame = RELEASE.sidecar, RELEASE.frame
-    lacking = [d.number for d in sidecar.dealt if "town" in d.attributes]
+    lacking = [d.number for d in opened(sidecar).recipes if "town" in d.attributes]
     part = frame.filter(~pl.col(COLUMN).is_in(lacking))
     shorter = msgspec.structs.replace(sidecar, records=part.height)
     assert attack(part, sidecar=shorter).rows and train_tree(part, sidecar=shorter).tree.size

@@ -18,9 +18,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ppdm_cli import inspection, perturb
-from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import decode
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.releases import decode, open_release
+from ppdm_cli.sidecar import Attribute
 from tests.conftest import Run, listing, people, read_table
 
 PPDM = f"{sys.executable} -m ppdm_cli"

@@ -16,7 +16,8 @@ import ppdm_cli
 from ppdm_cli import RefusedError, UsageError, estimate, perturb
 from ppdm_cli.door import front
 from ppdm_cli.engine import ON_SPARK
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import COLUMN
 from tests.conftest import people
 from tests.perturbing.test_recipes import DOMAINS, table
 from tests.test_front_door import FUNCTIONS, folder, results, tree
@@ -92,7 +93,7 @@ def test_a_column_may_be_named_as_the_recipes_one_where_there_are_none() -> None
     with pytest.raises(UsageError, match=f"named '{COLUMN}'"):
         perturb(frame, record_epsilon=2, publish=2, **settings)
     dropped = settings | {"drop": ["who", COLUMN]}
-    assert perturb(frame, record_epsilon=2, publish=2, **dropped).sidecar.withholding
+    assert opened(perturb(frame, record_epsilon=2, publish=2, **dropped).sidecar).withholding
 
 
 def test_every_result_goes_to_another_process_and_back(results: list[Any]) -> None:

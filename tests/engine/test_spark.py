@@ -19,6 +19,7 @@ from ppdm_cli import estimate, perturb, query
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, map_partitions, on_spark, running
 from ppdm_cli.errors import DataError, PpdmError, UsageError
+from ppdm_cli.releases import opened
 from ppdm_cli.synthetic import generate
 from ppdm_cli.tables import open_table
 from tests.cluster import MISSING, Cluster, running_cluster, wait_for
@@ -232,9 +233,9 @@ def faulty(original: Path, cluster: Cluster, tmp_path_factory: pytest.TempPathFa
     (folder / "sorted").mkdir()
     ages = pl.concat(pl.read_parquet(p) for p in original.iterdir()).sort("age")
     for number in range(4):
-        ages[number * 6_000 : (number + 1) * 6_000].sample(
-            fraction=1, shuffle=True, seed=number
-        ).write_parquet(folder / "sorted" / f"{number}.parquet")
+        ages[number * 6_000 : (number + 1) * 6_000].sample(fraction=1, shuffle=True, seed=number).write_parquet(
+            folder / "sorted" / f"{number}.parquet"
+        )
     for name in ("many", "other"):
         with running(engine=on_spark(cluster.session)):
             perturb(str(folder / "data"), str(folder / name), gamma=9, keep=["group"])
@@ -322,7 +323,7 @@ def test_a_notebook_gives_its_own_frames(data: Path, cluster: Cluster, ppdm: Run
     assert estimate(released).frame["observed"].equals(one["observed"])
     assert query(released).count().rows == query(data / "one.parquet").count().rows
     few = frame.select("group", "age")
-    assert perturb(few, data / "few", gamma=9, seed=3).sidecar.columns[0][0] == "group"
+    assert opened(perturb(few, data / "few", gamma=9, seed=3).sidecar).columns[0][0] == "group"
     renamed = frame.withColumnRenamed("age", "years")
     for other in (frame.where("age > 30"), renamed, frame.limit(5), frame.union(frame)):
         with pytest.raises(UsageError, match="is not just Parquet files have no numbers"):

@@ -12,7 +12,8 @@ from msgspec import UNSET
 
 from ppdm_cli import Release, perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import Attribute
 from tests.conftest import Run
 
 
@@ -119,4 +120,4 @@ def test_a_band_of_labels_is_asked_for_by_name() -> None:
     for own, kind in (({}, "gamma-diagonal"), ({"matrix": "band", "half_width": 1}, "band")):
         plan = STROKES | {"digit": {"domain": [0, 9], **own}}
         release = perturb(digits(), gamma=5, matrix="band", class_="digit", attributes=plan, seed=1)
-        assert release.sidecar.axis("digit").spec.kind == kind  # type: ignore[union-attr]
+        assert opened(release.sidecar).axis("digit").spec.kind == kind  # type: ignore[union-attr]

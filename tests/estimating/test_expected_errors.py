@@ -18,6 +18,7 @@ from ppdm_cli import estimate, perturb
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import relative_error
 from ppdm_cli.perturbing.costs import expected_errors
+from ppdm_cli.releases import opened
 from tests.conftest import Run
 
 OWN: dict[str, Any] = {
@@ -91,7 +92,7 @@ def test_the_expected_error_is_the_one_that_an_estimate_states(design: str) -> N
 
 
 def test_records_copies_and_persons_make_the_error_smaller_as_they_should() -> None:
-    design = perturb(even(), **KEPT, record_epsilon=2, publish=2, seed=1).sidecar.dealt
+    design = opened(perturb(even(), **KEPT, record_epsilon=2, publish=2, seed=1).sidecar).recipes
     small, large = (expected_errors(design, n) for n in (1000, 4000))
     copied = expected_errors(design, 1000, 4)
     for name in OWN:
@@ -135,15 +136,13 @@ def test_nothing_to_be_learnt_is_said_and_refused_by_strict(case: str, tmp_path:
 
 def test_one_box_for_all_has_an_error_of_each_and_shows_the_largest() -> None:
     made = perturb(even(), **KEPT, record_epsilon=4, publish=4)
-    assert {*made.errors} == {*OWN} and not made.sidecar.withholding
+    assert {*made.errors} == {*OWN} and not opened(made.sidecar).withholding
     assert made.error(" x ".join(OWN)) == max(made.errors.values())
 
 
 def test_a_budget_that_serves_ranges_is_said_to_and_not_refused() -> None:
     own = {f"x{i}": {"domain": [0, 99]} for i in range(10)}
-    made = perturb(
-        wide(20_000, 10), attributes=own, keep_order=True, record_epsilon=1, publish=2, strict=True
-    )
+    made = perturb(wide(20_000, 10), attributes=own, keep_order=True, record_epsilon=1, publish=2, strict=True)
     assert made.in_ranges == [f"x{i}" for i in range(10)] and not made.unlearnable
     assert min(made.errors.values()) > 1
 

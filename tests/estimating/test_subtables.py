@@ -20,7 +20,7 @@ from ppdm_cli.estimating.effective import Wanted
 from ppdm_cli.estimating.mixture import Mixture, Several
 from ppdm_cli.estimating.shown import Showing
 from ppdm_cli.joint import COIN, learn, read
-from ppdm_cli.releases import open_release
+from ppdm_cli.releases import open_release, opened
 from tests.conftest import Run
 
 DOMAINS: dict[str, Any] = {
@@ -67,7 +67,7 @@ def law(names: list[str], **given: Any) -> tuple[Several, Several]:
     _, sidecar = open_release(release.frame, release.sidecar, withholding=True)
     showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in names])
     wanted = Wanted.of(showing, names)
-    weights = np.array([d.weight for d in sidecar.dealt], float)
+    weights = np.array([d.weight for d in opened(sidecar).recipes], float)
     kinds = [wanted.kinds[i] for i in wanted.used]
     shares = [weights[wanted.which == i].sum() for i in wanted.used]
     lam = [float(showing.recipes.lam[wanted.which == i].mean()) for i in wanted.used]

@@ -18,6 +18,7 @@ import polars as pl
 
 from ppdm_cli import attack, perturb
 from ppdm_cli.joint import JointTable
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from tests.attacks.test_attacks_evidence import people
 from tests.experiments import audit
@@ -100,7 +101,7 @@ def audits(releases: int = 100, records: int = 100_000) -> dict[str, str]:
 
 def exact_bayes(release: Any, original: pl.DataFrame, function: int, names: tuple[str, ...]) -> float:
     """The share of exact bins of the first attribute, by Bayes' rule with clean records' joint distribution."""
-    known = {n: release.sidecar.axis(n) for n in names}
+    known = {n: opened(release.sidecar).axis(n) for n in names}
     clean = table(function, 1_000_000, 31 + function)
     domains = [known[n].domain for n in names]
 

@@ -20,8 +20,8 @@ import polars as pl
 from ppdm_cli import attack, perturb
 from ppdm_cli.attacks import Attacked
 from ppdm_cli.attacks.audit import LEVEL
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import COLUMN, Sidecar
 
 ROWS, SIZE, NAMES = 40_000, 8, list("abcdef")
 Made = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -63,9 +63,7 @@ def published(told: np.ndarray, noise: np.ndarray, recipes: np.ndarray) -> pl.Da
         values = np.array(worded(shown[:, j]), object)
         values[~shows()[recipes, j]] = None
         columns[name] = pl.Series(values.tolist(), dtype=pl.String)
-    return pl.DataFrame(
-        columns | {"group": original()["group"], COLUMN: pl.Series(recipes.astype(np.uint16))}
-    )
+    return pl.DataFrame(columns | {"group": original()["group"], COLUMN: pl.Series(recipes.astype(np.uint16))})
 
 
 @cache
@@ -75,11 +73,11 @@ def true() -> np.ndarray:
 
 @cache
 def shows() -> np.ndarray:
-    return np.array([[n in d.attributes for n in NAMES] for d in sidecar().dealt])
+    return np.array([[n in d.attributes for n in NAMES] for d in opened(sidecar()).recipes])
 
 
 def lam() -> float:
-    coin = sidecar().dealt[0].channels[0].matrix.coin
+    coin = opened(sidecar()).recipes[0].channels[0].matrix.coin
     assert coin is not None
     return coin[0]
 
@@ -281,8 +279,8 @@ def left_bare(frame: pl.DataFrame, data: pl.DataFrame, made: Sidecar, share: flo
     """A release of which some records show their values as they are."""
     where = some(share, seed, frame.height)
     columns = {a.name: frame[a.name].to_list() for a in made.perturbed}
-    recipes = frame[COLUMN].to_numpy() if made.withholding else np.zeros(frame.height, int)
-    for dealt in made.dealt:
+    recipes = frame[COLUMN].to_numpy() if opened(made).withholding else np.zeros(frame.height, int)
+    for dealt in opened(made).recipes:
         rows = np.flatnonzero(where & (recipes == dealt.number))
         for channel in dealt.channels:
             coin = channel.matrix.coin

@@ -10,6 +10,7 @@ import polars as pl
 
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Domain
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
 STEPS, PRIOR_STEPS = 60, 2_000
@@ -40,13 +41,13 @@ def _codes(frame: pl.DataFrame, name: str, domain: Domain, clip: bool) -> np.nda
 
 def predicted(release: pl.DataFrame, sidecar: Sidecar, class_: str, test: pl.DataFrame) -> list[object]:
     """The labels of test records."""
-    label = sidecar.axis(class_)
+    label = opened(sidecar).axis(class_)
     forward = _matrix(label)
     published = _codes(release, class_, label.published, False)
     totals = np.bincount(published, minlength=len(forward)).astype(float)[:, None]
     shares = _estimated(totals, forward, np.ones((1, 1)), PRIOR_STEPS)[:, 0]
     logs = np.tile(np.log(np.maximum(shares, 1e-9)), (test.height, 1))
-    for channel in sidecar.channels:
+    for channel in opened(sidecar).channels:
         if channel.name == class_:
             continue
         matrix = channel.matrix.dense()

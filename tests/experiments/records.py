@@ -21,8 +21,8 @@ import numpy as np
 import polars as pl
 
 from ppdm_cli import estimate, perturb, predict, train_tree
+from ppdm_cli.releases import in_rounds, opened
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_recipes import in_rounds
 from tests.experiments.common import BUILD, DOMAINS, Results, table
 
 EPSILONS = (1, 2, 4, 8)
@@ -94,7 +94,7 @@ def tree(part: str, name: str, epsilon: int, seed: int) -> tuple[int, float, str
     learnt = train_tree(release.frame, sidecar=release.sidecar)
     seconds = time.process_time() - start
     right = float(100 * (predict(learnt, test)["predicted"] == test["group"]).mean())
-    most = max(len(d.attributes) for d in release.sidecar.dealt) - part.startswith("inside")
+    most = max(len(d.attributes) for d in opened(release.sidecar).recipes) - part.startswith("inside")
     told = learnt.model
     if tail:  # what uniting costs the miner's other questions
         [salary] = estimate(release.frame, sidecar=release.sidecar, attributes=["salary"]).tables
@@ -152,9 +152,9 @@ def adult_tree(folder: Path, part: str, epsilon: int, seed: int) -> tuple[int, f
     learnt = train_tree(release.frame, sidecar=release.sidecar)
     seconds = time.process_time() - start
     right = float(100 * (predict(learnt, test)["predicted"] == test["class"]).mean())
-    last = dict.fromkeys(n for d in in_rounds(release.sidecar.dealt)[-1] for n in d.attributes)
+    last = dict.fromkeys(n for d in in_rounds(opened(release.sidecar).recipes)[-1] for n in d.attributes)
     told = f"{learnt.model} after {' '.join(last)}" if "rounds" in part else learnt.model
-    return max(len(d.attributes) for d in release.sidecar.dealt), right, told, seconds
+    return max(len(d.attributes) for d in opened(release.sidecar).recipes), right, told, seconds
 
 
 def distances(folder: Path, part: str, epsilon: int, seed: int) -> tuple[int, float, str, float]:

@@ -22,7 +22,7 @@ from ppdm_cli.perturbing import Release
 from ppdm_cli.querying import answering, grammar
 from ppdm_cli.querying.counting import Counted
 from ppdm_cli.querying.moments import moments
-from ppdm_cli.releases import open_releases
+from ppdm_cli.releases import open_releases, opened
 from ppdm_cli.sidecar import Sidecar
 
 Floats = np.ndarray
@@ -57,9 +57,7 @@ def released(plan: dict[str, Any]) -> Release:
     """Return a small release: no more than its sidecar is of use, and how its recipes are dealt."""
     rng, rows = np.random.default_rng(3), 4_000
     codes = {n: np.r_[np.arange(len(p)), rng.choice(len(p), rows - len(p), p=p)] for n, p in SHARES.items()}
-    frame = pl.DataFrame(
-        {n: c * 10 if n in "xy" else np.char.add(n, c.astype(str)) for n, c in codes.items()}
-    )
+    frame = pl.DataFrame({n: c * 10 if n in "xy" else np.char.add(n, c.astype(str)) for n, c in codes.items()})
     attributes = {"x": {"domain": [0, 100], "bins": 10}, "y": {"domain": [0, 60], "bins": 6}}
     return perturb(frame, keep=["k"], attributes=attributes, seed=1, keep_order=True, rare="publish", **plan)
 
@@ -84,9 +82,7 @@ class Simulated:
             self.shares = np.array([dealt[o].sum() for o in own])
             self.lam = np.array([dealt[o] @ recipes.lam[o] for o in own]) / self.shares
             sizes = self.asked.scope.sizes
-            self._laws = [
-                Mixture(sizes, k, m).forward for k, m in zip(shown.kinds, self.lam, strict=True)
-            ]
+            self._laws = [Mixture(sizes, k, m).forward for k, m in zip(shown.kinds, self.lam, strict=True)]
 
     def __call__(self, shares: Floats, records: int, releases: int, rng: np.random.Generator) -> list[Any]:
         """Return the rows of so many releases of records with these shares, as a table over the columns."""
@@ -111,7 +107,7 @@ def _independent(sidecar: Sidecar, axes: Sequence[Any]) -> Callable[[Floats], Fl
     def forward(table: Floats) -> Floats:
         table = table.reshape([a.domain.size if a.law else _domain(sidecar, a) for a in axes])
         for place, axis in enumerate(axes):
-            law = axis.law or sidecar.axis(axis.name).law
+            law = axis.law or opened(sidecar).axis(axis.name).law
             table = table if law is None else law.forward(table, place)
         return table
 
@@ -119,7 +115,7 @@ def _independent(sidecar: Sidecar, axes: Sequence[Any]) -> Callable[[Floats], Fl
 
 
 def _domain(sidecar: Sidecar, axis: Any) -> int:
-    return int(sidecar.axis(axis.name).domain.size)
+    return int(opened(sidecar).axis(axis.name).domain.size)
 
 
 def independent(columns: Sequence[str]) -> Floats:

@@ -15,6 +15,7 @@ from ppdm_cli import UsageError, perturb, train_bayes
 from ppdm_cli.networks import Network, Node, load, sample
 from ppdm_cli.networks.comparing import marginal
 from ppdm_cli.networks.learning import Way, _Counts, _estimated
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
 DATA = Path(__file__).parents[1] / "data"
@@ -88,11 +89,11 @@ def runs(times: int, records: int) -> Iterator[np.ndarray]:
     """For each run and parameter: how many standard errors the estimate is away from the population's."""
     sidecar, rng = released(drawn(THREE, 10, 1), 1)[1], np.random.default_rng(8)
     shares = {n.name: marginal(THREE, n.family).ravel() for n in THREE}
-    laws = {n: sidecar.axis(n).matrix.dense().T for n in "abc"}
+    laws = {n: opened(sidecar).axis(n).matrix.dense().T for n in "abc"}
     for _ in range(times):
         found = []
         for node in THREE:
-            family, shape = tuple(sidecar.axis(n) for n in node.family), THREE.shape(node)
+            family, shape = tuple(opened(sidecar).axis(n) for n in node.family), THREE.shape(node)
             counts = rng.multinomial(records, shares[node.name]).reshape(shape)
             for axis, channel in enumerate(family):
                 moved = zip(np.moveaxis(counts, axis, 0), laws[channel.name], strict=True)

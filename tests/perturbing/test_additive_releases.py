@@ -16,8 +16,8 @@ from ppdm_cli import Release, estimate, inspection, perturb, reconstruct
 from ppdm_cli.channels.additive import Additive
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder
-from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import Sidecar, decode
+from ppdm_cli.releases import decode, open_release, opened
+from ppdm_cli.sidecar import Sidecar
 from tests.conftest import Run, read_table
 
 NOISE: dict[str, Any] = {"scheme": "additive", "noise": "normal", "sd": "25%"}
@@ -223,7 +223,7 @@ def test_every_format_goes_there_and_back(suffix: str, tmp_path: Path) -> None:
     reconstruct(target, back)
     if suffix in ("parquet", "arrow"):
         assert read_table(back).schema.types == kinds
-    for channel in made.sidecar.channels:
+    for channel in opened(made.sidecar).channels:
         assert channel.published.size == channel.matrix.outputs
 
 
@@ -324,7 +324,9 @@ def test_a_plan_file_and_options_and_the_next_batch(ppdm: Run, tmp_path: Path) -
 
 
 def test_the_matrix_of_a_sidecar_is_that_of_its_domain(release: Release) -> None:
-    extents = {c.name: c.matrix.extents for c in release.sidecar.channels if isinstance(c.matrix, Additive)}
+    extents = {
+        c.name: c.matrix.extents for c in opened(release.sidecar).channels if isinstance(c.matrix, Additive)
+    }
     assert extents["age"][0] == (0, 5) and extents["age"][-1] == (95, 100)
     assert extents["visits"][0] == (-0.5, 19.5) and extents["visits"][-1] == (379.5, 399.5)
     assert extents["children"] == tuple((float(i), float(i)) for i in range(10))

@@ -18,6 +18,7 @@ from ppdm_cli import attack, estimate, perturb, reconstruct, train_tree
 from ppdm_cli.channels import KINDS, Request
 from ppdm_cli.domain import Bins, Categories, Product
 from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.releases import opened
 from tests.conftest import Run
 
 SEXES, PREGNANT = ["F", "M"], ["no", "yes"]
@@ -118,7 +119,7 @@ def test_a_marginal_is_the_sum_of_the_joint() -> None:
     summed = joint.group_by("ward", "sex").agg(pl.col("estimate").sum())
     both = pair.join(summed, on=["ward", "sex"])
     assert np.allclose(both["estimate"], both["estimate_right"]) and len(both) == 6
-    assert done.sidecar.axis("sex").matrix.amplification == pytest.approx((4 + 5) / 6)
+    assert opened(done.sidecar).axis("sex").matrix.amplification == pytest.approx((4 + 5) / 6)
 
 
 @given(st.lists(st.integers(2, 4), min_size=2, max_size=3), st.data())
@@ -265,7 +266,7 @@ def test_their_name_may_not_be_anothers() -> None:
 
 def test_a_budget_is_shared_by_attributes() -> None:
     done = perturb(table(), record_epsilon=4, together=[["sex", "pregnant"]])
-    spent = [np.log(c.matrix.amplification) for c in done.sidecar.channels]
+    spent = [np.log(c.matrix.amplification) for c in opened(done.sidecar).channels]
     assert spent == pytest.approx([1, 2, 1], abs=1e-4)
 
 

@@ -19,9 +19,8 @@ from ppdm_cli.channels.band import Band, best_half_width, information
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder, maximum_likelihood
-from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import Sidecar, decode
-from ppdm_cli.sidecar_attributes import Attribute
+from ppdm_cli.releases import decode, open_release, opened
+from ppdm_cli.sidecar import Attribute, Sidecar
 from tests.conftest import Run, read_table
 from tests.estimating.test_intervals import holds, off_by_five_hundredths, skewed, uncut
 from tests.strategies import NUMBER_KINDS, column
@@ -101,14 +100,14 @@ def test_single_numbers_get_a_band_where_they_are_said_to_be_in_order(
     sidecar = perturb(
         data, gamma=2, bins=10, matrix="band", rare="publish", attributes={"children": wish}
     ).sidecar
-    assert sidecar.channels[0].spec.kind == expected  # type: ignore[union-attr]
+    assert opened(sidecar).channels[0].spec.kind == expected  # type: ignore[union-attr]
     assert (sidecar.perturbed[0].beyond is msgspec.UNSET) == (expected != "band")
 
 
 def test_derived_gammas_and_budgets_give_bands_too() -> None:
     data = people().select("age", "income")
     sidecar = perturb(data, record_epsilon=2, matrix="band", bins=30, attributes={}).sidecar
-    for channel in sidecar.channels:
+    for channel in opened(sidecar).channels:
         matrix = channel.matrix
         assert isinstance(matrix, Band)
         assert matrix.half_width == best_half_width(matrix.gamma, matrix.ordered)
@@ -148,7 +147,7 @@ def test_asked_for_all_a_band_goes_where_it_can() -> None:
     plan = {"at": {"domain": ["00:00", "23:59"]}, "age": {"domain": [0, 100]}}
     kept = {"gamma": 5, "bins": 20, "keep_order": True}
     sidecar = perturb(data, matrix="band", attributes=plan, **kept).sidecar  # type: ignore[arg-type]
-    kinds = [c.spec.kind for c in sidecar.channels]  # type: ignore[union-attr]
+    kinds = [c.spec.kind for c in opened(sidecar).channels]  # type: ignore[union-attr]
     assert kinds == ["gamma-diagonal", "band"]
     plan["at"]["matrix"] = "band"  # type: ignore[assignment]
     with pytest.raises(RefusedError, match=r"the type time64\[\w+\] has none"):
@@ -213,7 +212,7 @@ def test_every_type_goes_there_and_back(kind: pa.DataType, discrete: bool, tmp_p
                 wider = pa.types.is_decimal(kind) and kind.precision < 18
                 assert not wider and kind not in (pa.int8(), pa.uint8(), pa.int32(), pa.uint32())
                 continue
-            attribute, channel = sidecar.perturbed[0], sidecar.channels[0]
+            attribute, channel = sidecar.perturbed[0], opened(sidecar).channels[0]
             promised = open_release(target)[1]
             assert promised.perturbed == [attribute]
             seen = read_table(target)["x"].combine_chunks() if suffix != "csv" else None

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from ppdm_cli import perturb, running
 from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, key_from_file, uniform
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.sidecar import decode
+from ppdm_cli.releases import decode
 from ppdm_cli.tables import base
 from tests.chances import LEVEL, chi_square, independent
 from tests.conftest import read_table

@@ -27,8 +27,8 @@ from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.withholding import Withholder
-from ppdm_cli.sidecar import decode
-from ppdm_cli.sidecar_recipes import COLUMN, Recipe
+from ppdm_cli.releases import decode, opened
+from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
 from tests.channels.test_box import enumerated
 from tests.conftest import Run
@@ -66,9 +66,11 @@ RELEASE = released()
 
 def test_each_record_publishes_what_its_recipe_lists() -> None:
     frame, sidecar = RELEASE.frame, RELEASE.sidecar
-    assert frame.columns == ["age", "pay", "town", "level", "ill", COLUMN] and sidecar.withholding
-    assert [d.attributes for d in sidecar.dealt] == list(combinations(["age", "pay", "town", "level"], 2))
-    for recipe in sidecar.dealt:
+    assert frame.columns == ["age", "pay", "town", "level", "ill", COLUMN] and opened(sidecar).withholding
+    assert [d.attributes for d in opened(sidecar).recipes] == list(
+        combinations(["age", "pay", "town", "level"], 2)
+    )
+    for recipe in opened(sidecar).recipes:
         part = frame.filter(pl.col(COLUMN) == recipe.number)
         for name in ("age", "pay", "town", "level"):
             nulls = part[name].null_count()
@@ -97,7 +99,7 @@ def test_a_family_is_written_once_where_its_members_are_alike() -> None:
     written = json.loads(release.sidecar.encode())["recipes"]
     assert len(written) == 1 and written[0]["choose"] == 3 and written[0]["with"] == ["c0"]
     assert set(written[0]["channel"]) == {"kind", "gamma", "half_width"}
-    dealt = decode(release.sidecar.encode(), "x").dealt
+    dealt = opened(decode(release.sidecar.encode(), "x")).recipes
     assert [d.attributes for d in dealt] == [(*c, "c0") for c in combinations("abcdef", 3)]
     assert release.frame["c0"].null_count() == 0, "the class is in every recipe"
 
@@ -112,7 +114,7 @@ def test_the_whole_release_keeps_its_promise_by_the_samplers_own_integers() -> N
 
     def law(weights: Callable[[Any], Any]) -> np.ndarray:
         rows = []
-        for recipe in sidecar.dealt:
+        for recipe in opened(sidecar).recipes:
             [channel] = recipe.channels
             box: Any = channel.matrix
             places = [names.index(n) for n in channel.attributes]
@@ -120,8 +122,8 @@ def test_the_whole_release_keeps_its_promise_by_the_samplers_own_integers() -> N
             rows.append(enumerated(box)[:, at] / box._range * [weights(r)[recipe.number] for r in records])
         return np.concatenate(rows)
 
-    total = sum(d.weight for d in sidecar.dealt)
-    whole = law(lambda record: [d.weight / total for d in sidecar.dealt])
+    total = sum(d.weight for d in opened(sidecar).recipes)
+    whole = law(lambda record: [d.weight / total for d in opened(sidecar).recipes])
     np.testing.assert_allclose(whole.sum(axis=0), 1)
     found = (whole.max(axis=1) / whole.min(axis=1)).max()
     assert found == pytest.approx(sidecar.privacy.perturbed_gamma) == 4
@@ -172,10 +174,10 @@ def test_under_a_key_file_recipe_and_answers_are_the_same_again(tmp_path: Path) 
     changed = keyed(tmp_path, older).frame
     assert (changed[COLUMN] == first[COLUMN]).all(), "a changed value leaves the recipe"
     sidecar = keyed(tmp_path, frame).sidecar
-    withage = [d.number for d in sidecar.dealt if "age" in d.attributes]
+    withage = [d.number for d in opened(sidecar).recipes if "age" in d.attributes]
     same = ~pl.col(COLUMN).is_in(withage)
     assert changed.filter(same).equals(first.filter(same))
-    level = next(d.number for d in sidecar.dealt if set(d.attributes) == {"age", "level"})
+    level = next(d.number for d in opened(sidecar).recipes if set(d.attributes) == {"age", "level"})
     of_both = [f.filter(pl.col(COLUMN) == level)["level"] for f in (first, changed)]
     assert (of_both[0] != of_both[1]).mean() > 0.3, "and redraws all that is published with it"
     others: list[dict[str, Any]] = [{"publish": 1}, {"record_epsilon": 3}, {"publish": "all"}]
@@ -201,7 +203,7 @@ def test_a_cells_coins_hang_on_the_channel_and_not_on_the_recipes_number() -> No
         keep_order=True,
     ).sidecar
     settled = like(base, pa.schema([(a.name, a.kind) for a in base.attributes]), Plan())
-    first, second = base.dealt
+    first, second = opened(base).recipes
     turned = replace(
         settled,
         several=(Recipe([second.channels[0].spec], weight=1), *([Recipe([first.channels[0].spec], weight=1)])),
@@ -308,7 +310,8 @@ VALUES = st.sampled_from([0, -1, 3, 1 << 40, [], ["age"], ["age", "age"], [9999,
 def test_any_sidecar_with_recipes_is_read_or_refused(data: st.DataObject) -> None:
     raw = json.loads(RELEASE.sidecar.encode())
     listed = [
-        {"weight": 1, "channels": [msgspec.to_builtins(d.channels[0].spec)]} for d in RELEASE.sidecar.dealt
+        {"weight": 1, "channels": [msgspec.to_builtins(d.channels[0].spec)]}
+        for d in opened(RELEASE.sidecar).recipes
     ]
     raw["recipes"] = data.draw(st.sampled_from([raw["recipes"], listed]))
     entry = raw["recipes"][0]

@@ -14,6 +14,7 @@ from ppdm_cli import perturb
 from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
 from ppdm_cli.record_design import Design, Setting, recommended
+from ppdm_cli.releases import opened
 from tests.conftest import Run
 
 NINE = ((16, True),) * 7 + ((5, False), (9, False))
@@ -85,7 +86,7 @@ def test_the_recommended_design_is_a_plan_that_perturb_takes(ppdm: Run, tmp_path
         {n: rng.integers(0, 100, 400) for n in "abcd"} | {"ill": rng.choice(["no", "yes"], 400)}
     )
     release = perturb(frame, plan=tmp_path / "plan.toml", keep=["ill"], keep_order=True, clip=True)
-    assert {len(d.attributes) for d in release.sidecar.dealt} == {2}
+    assert {len(d.attributes) for d in opened(release.sidecar).recipes} == {2}
     assert release.sidecar.by_name["a"].N <= 10 + 1
     own = 'gamma = 9\nclass = "ill"\nkeep = ["ill"]\n' + "".join(
         f"[attributes.{n}]\ndomain = [0, 99]\n" for n in "abcd"
@@ -95,7 +96,7 @@ def test_the_recommended_design_is_a_plan_that_perturb_takes(ppdm: Run, tmp_path
     assert "The first design is the one to take" in " ".join(told.split())
     new = (tmp_path / "new.toml").read_text()
     assert "gamma" not in new and new.count("[attributes.") == 4 and "record_epsilon = 4" in new
-    assert perturb(frame, plan=tmp_path / "new.toml", keep_order=True).sidecar.withholding
+    assert opened(perturb(frame, plan=tmp_path / "new.toml", keep_order=True).sidecar).withholding
     ppdm(*asked, "--attributes", "4x10", "--plot", "p.svg", "-o", "t.csv")
     assert (tmp_path / "p.svg").stat().st_size > 1000 and pl.read_csv(tmp_path / "t.csv").height >= 5
     for strange in (("--gamma", 9), ("--error", 0.1)):

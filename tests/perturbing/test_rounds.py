@@ -22,9 +22,8 @@ from ppdm_cli.joint import Tells, read, screened
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.rounds import Rounds
 from ppdm_cli.record_design import Design, Setting, recommended, scheduled
-from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import decode
-from ppdm_cli.sidecar_recipes import COLUMN, Recipe, in_rounds
+from ppdm_cli.releases import decode, in_rounds, open_release, opened
+from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
 from tests.conftest import Run
 
@@ -69,20 +68,20 @@ def release(rounds: int = 3, seed: int = 1, epsilon: float = 4) -> Any:
 
 
 def rounds_of(made: Any) -> np.ndarray:
-    return np.array([d.round for d in made.sidecar.dealt])[made.frame[COLUMN].to_numpy()]
+    return np.array([d.round for d in opened(made.sidecar).recipes])[made.frame[COLUMN].to_numpy()]
 
 
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_records_are_dealt_to_rounds_and_recipes_by_their_weights(rounds: int) -> None:
     made = release(rounds)
-    found = in_rounds(made.sidecar.dealt)
+    found = in_rounds(opened(made.sidecar).recipes)
     schedule = scheduled(rounds, 4)
     assert len(found) == rounds
     counts = np.bincount(rounds_of(made), minlength=rounds + 1)[1:]
     assert chi_square(counts, np.array([r.share for r in schedule], float)) > LEVEL
     for number, recipes in enumerate(found, 1):
         within = made.frame[COLUMN].to_numpy()[rounds_of(made) == number]
-        own = np.bincount(within, minlength=len(made.sidecar.dealt))[[d.number for d in recipes]]
+        own = np.bincount(within, minlength=len(opened(made.sidecar).recipes))[[d.number for d in recipes]]
         assert len(recipes) == 1 or chi_square(own, np.array([d.weight for d in recipes], float)) > LEVEL
     shown = {n for d in found[-1] for n in d.attributes}
     assert {"a", "b"} <= shown, "what decides of the class is found"
@@ -124,7 +123,7 @@ def test_a_design_follows_from_what_earlier_rounds_published_and_from_nothing_el
         for one, other in (("a", "c"), ("c", "a"), ("b", "d"), ("d", "b"))
     )
     for data, names in ((original, {"a", "b"}), (swapped, {"c", "d"})):
-        of_last = in_rounds(released(data=data, rounds=2).sidecar.dealt)[-1]
+        of_last = in_rounds(opened(released(data=data, rounds=2).sidecar).recipes)[-1]
         assert {n for d in of_last for n in d.attributes} >= names
 
 
@@ -161,7 +160,7 @@ def cheating(mask: np.ndarray, wanted: Sequence[int]) -> pl.DataFrame:
             weight=d.weight << 20 * (d.number in wanted),
             round=d.round,
         )
-        for d in sidecar.dealt
+        for d in opened(sidecar).recipes
     ]
     leaning = msgspec.structs.replace(sidecar, recipes=listed)
     other = perturb(table(), like=leaning, seed=99, keep_order=True).frame
@@ -171,7 +170,7 @@ def cheating(mask: np.ndarray, wanted: Sequence[int]) -> pl.DataFrame:
 @pytest.mark.parametrize("cheat", ["recipe by value", "recipe by place", "round by class"])
 def test_the_audit_rejects_recipes_that_depend_on_something_within_a_round(cheat: str) -> None:
     original, of_rounds = table(), rounds_of(release())
-    found = in_rounds(release().sidecar.dealt)
+    found = in_rounds(opened(release().sidecar).recipes)
     second, place = of_rounds == 2, np.arange(ROWS)
     one, last = [found[1][0].number], [d.number for d in found[2]]
     mask, wanted, where = {
@@ -193,8 +192,8 @@ def test_estimates_are_of_the_last_round_that_shows_a_table_and_cover() -> None:
         made = released(2000, seed=seed, data=table(2000), record_epsilon=6)
         done = estimate(made.frame, sidecar=made.sidecar, attributes=["a"], estimator="inverse")
         [told] = done.tables
-        last = max(d.round for d in made.sidecar.dealt if "a" in d.attributes)
-        numbers = [d.number for d in made.sidecar.dealt if d.round == last and "a" in d.attributes]
+        last = max(d.round for d in opened(made.sidecar).recipes if "a" in d.attributes)
+        numbers = [d.number for d in opened(made.sidecar).recipes if d.round == last and "a" in d.attributes]
         assert told.all_records == made.frame[COLUMN].is_in(numbers).sum()
         errors += [((told.estimate - true_counts()) / told.interval.std_error)]
     z = np.array(errors)
@@ -245,9 +244,9 @@ def test_a_class_of_several_labels_kept_or_inside(inside: bool) -> None:
     if inside:
         given |= {"keep": [], "attributes": DOMAINS | {"ill": {"domain": "low|mid|high"}}}
     made = released(**given)
-    found = in_rounds(made.sidecar.dealt)
+    found = in_rounds(opened(made.sidecar).recipes)
     assert "a" in {n for d in found[-1] for n in d.attributes}
-    assert all(("ill" in d.attributes) == inside for d in made.sidecar.dealt)
+    assert all(("ill" in d.attributes) == inside for d in opened(made.sidecar).recipes)
     assert made.sidecar.privacy.coins == "seeded"
     promised = released(seed=None, rounds=2, **given).sidecar.privacy
     assert promised.perturbed_epsilon == pytest.approx(5, abs=1e-4) and promised.perturbed_epsilon <= 5
@@ -256,7 +255,11 @@ def test_a_class_of_several_labels_kept_or_inside(inside: bool) -> None:
 def test_persons_and_a_random_order_go_with_rounds() -> None:
     data = table(9000).with_columns(who=pl.Series(np.arange(9000) // 3))
     made = released(data=data, person="who", rows_per_person=2, keep_order=False, shuffle=True)
-    assert made.left_out == 3000 and made.frame.height == 6000 and len(in_rounds(made.sidecar.dealt)) == 3
+    assert (
+        made.left_out == 3000
+        and made.frame.height == 6000
+        and len(in_rounds(opened(made.sidecar).recipes)) == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,9 +286,7 @@ def test_more_recipes_than_a_release_may_have_are_refused_before_any_pass() -> N
         Rounds.of(Publisher.of(known, None, 4.0), 3, "auto")
 
 
-def test_the_command_line_reads_files_says_the_rounds_and_refuses_a_pipe(
-    ppdm: Run, tmp_path: Path
-) -> None:
+def test_the_command_line_reads_files_says_the_rounds_and_refuses_a_pipe(ppdm: Run, tmp_path: Path) -> None:
     table(6000).write_csv(tmp_path / "t.csv")
     domains = [a for n in NUMBERS for a in ("--attribute", f"{n}:domain=0:100")]
     asked = (
@@ -323,7 +324,7 @@ def test_a_sidecar_with_impossible_rounds_is_refused(rounds: list[int | None]) -
     raw = json.loads(release().sidecar.encode())
     listed = [
         {"weight": 1, "channels": [msgspec.to_builtins(d.channels[0].spec)]}
-        for d in release().sidecar.dealt
+        for d in opened(release().sidecar).recipes
         if d.round == 1
     ][:10]
     numbers = [rounds[0]] * 4 + [rounds[1]] * 3 + [rounds[2]] * 3
@@ -358,14 +359,14 @@ def test_the_plan_of_a_class_has_rounds_and_perturb_takes_it(ppdm: Run, tmp_path
     plan = (tmp_path / "new.toml").read_text()
     assert plan.count("rounds") == 1 and "rounds = 3" in plan
     made = perturb(table(2000).drop("town"), plan=tmp_path / "new.toml", keep_order=True)
-    assert len(in_rounds(made.sidecar.dealt)) == 3
+    assert len(in_rounds(opened(made.sidecar).recipes)) == 3
 
 
 def test_a_question_is_answered_by_the_last_round_that_shows_its_columns() -> None:
     pytest.importorskip("sqlglot")
     made = release()
     told = query(made.frame, sidecar=made.sidecar).mean("a").frame
-    of_last = {d.number for d in made.sidecar.dealt if d.round == 3 and "a" in d.attributes}
+    of_last = {d.number for d in opened(made.sidecar).recipes if d.round == 3 and "a" in d.attributes}
     records = made.frame.filter(pl.col(COLUMN).is_in(of_last)).height
     alone = perturb(table(records), record_epsilon=4, publish=1, drop=["b", "c", "d", "town", "ill"], seed=1,
                     attributes=some("a"), keep_order=True)  # fmt: skip

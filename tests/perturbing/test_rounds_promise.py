@@ -18,8 +18,8 @@ from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.publishing import Publisher
 from ppdm_cli.perturbing.rounds import Round, Rounds
 from ppdm_cli.perturbing.withholding import UNDECIDED, Lot, Withholder
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, Dealt, dealt
+from ppdm_cli.releases import RecipeInUse, recipes_in_use
+from ppdm_cli.sidecar import COLUMN, Attribute
 from tests.chances import LEVEL, chi_square
 from tests.channels.test_box import enumerated
 from tests.perturbing.test_rounds import ASKED, DOMAINS, rounds_of, table
@@ -35,7 +35,7 @@ See = Callable[[Any, Any], Any]
 """What the second round's recipes are chosen by: of what the first's record published, and both records."""
 
 
-def answers(recipe: Dealt) -> np.ndarray:
+def answers(recipe: RecipeInUse) -> np.ndarray:
     """P(answer | record), by all of the sampler's draws."""
     [channel] = recipe.channels
     box: Any = channel.matrix
@@ -45,7 +45,7 @@ def answers(recipe: Dealt) -> np.ndarray:
     return law
 
 
-def dealt_with(recipes: list[Dealt]) -> list[tuple[Dealt, float]]:
+def dealt_with(recipes: list[RecipeInUse]) -> list[tuple[RecipeInUse, float]]:
     total = sum(d.weight for d in recipes)
     return [(d, d.weight / total) for d in recipes]
 
@@ -55,12 +55,12 @@ class Whole:
 
     def __init__(self, see: See) -> None:
         self._see, self._whims, self._rng = see, dict[Any, list[float]](), np.random.default_rng(3)
-        self.first = dealt_with(dealt(ROUNDS.first(), KNOWN))
+        self.first = dealt_with(recipes_in_use(ROUNDS.first(), [*KNOWN.values()]))
 
-    def second(self, published: Any, records: Any) -> list[tuple[Dealt, float]]:
+    def second(self, published: Any, records: Any) -> list[tuple[RecipeInUse, float]]:
         whim = self._whims.setdefault(self._see(published, records), self._rng.random(3).tolist())
         tells = Tells(dict(zip(NAMES, whim, strict=True)), {}, {})
-        every = dealt(ROUNDS.further(ROUNDS.first(), tells), KNOWN)
+        every = recipes_in_use(ROUNDS.further(ROUNDS.first(), tells), [*KNOWN.values()])
         return dealt_with([d for d in every if d.round == 2])
 
     def law(self) -> np.ndarray:

@@ -17,7 +17,7 @@ from ppdm_cli.coins import Key
 from ppdm_cli.engine import running
 from ppdm_cli.perturbing.class_noise import ClassNoise, expected_changes
 from ppdm_cli.perturbing.innocent_noise import Noise, Range
-from ppdm_cli.sidecar import decode
+from ppdm_cli.releases import decode
 from ppdm_cli.trees import Fitted
 from tests.conftest import Run, listing, people
 

@@ -23,6 +23,7 @@ from ppdm_cli.planning import budgets_of
 from ppdm_cli.planning.advice import Advice
 from ppdm_cli.planning.dialect import dialect_of, encoding_of, sniff
 from ppdm_cli.planning.looks import Look
+from ppdm_cli.releases import opened
 from tests.conftest import Run, people
 from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
 from tests.made_exports import Made, made_export
@@ -342,7 +343,7 @@ def test_settings_are_refused_with_their_column_and_answer_their_own_question() 
         perturb(frame, plan=asks, attributes={"age": {"domain": "0:120"}})
     answer = {"age": {"domain": "0:120", "gamma": 4}}
     done = perturb(frame, plan=asks, attributes=answer, rare="merge")
-    assert {d.name: d.spec.gamma for d in done.sidecar.channels}["age"] == 4
+    assert {d.name: d.spec.gamma for d in opened(done.sidecar).channels}["age"] == 4
     done = perturb(frame, gamma=9, rare="merge", attributes={"age": {"nulls": True}})
     assert done.sidecar.by_name["age"].nulls
 

@@ -20,6 +20,7 @@ from ppdm_cli import PpdmError, RefusedError, Release, UsageError, perturb, quer
 from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
 from ppdm_cli.querying.told import Told
+from ppdm_cli.releases import opened
 from tests.conftest import Run
 from tests.experiments.efficiency import of_kinds
 from tests.experiments.testing import Simulated, independent
@@ -235,7 +236,7 @@ def test_bands_are_undone_with_weights_for_what_was_published() -> None:
     domain = {"gain": {"domain": [0, 20], "bins": 20}}
     plan: dict[str, Any] = {"matrix": "band", "attributes": domain, "seed": 1, "keep_order": True}
     release = perturb(pl.DataFrame({"gain": gains}), gamma=21, **plan)
-    law, shares = release.sidecar.axis("gain").matrix, np.bincount(gains, minlength=20) / len(gains)
+    law, shares = opened(release.sidecar).axis("gain").matrix, np.bincount(gains, minlength=20) / len(gains)
     row = asked(release, "select share(gain >= 10)", population=True).rows[0]
     upper, y = np.arange(20.0) >= 10, law.forward(shares)
     even, M = upper @ law.inverse, law.dense()

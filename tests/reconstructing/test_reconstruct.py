@@ -20,7 +20,7 @@ from ppdm_cli.dealing import Deal
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.reconstructing import planner
-from ppdm_cli.sidecar import decode
+from ppdm_cli.releases import decode
 from ppdm_cli.tables import base
 
 

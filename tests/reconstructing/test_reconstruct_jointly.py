@@ -20,9 +20,8 @@ from ppdm_cli.engine import map_partitions
 from ppdm_cli.joint import JointTable, Model, Published, learn, read
 from ppdm_cli.joint.attribute_search import fitted
 from ppdm_cli.reconstructing.posterior_draws import Drawer
-from ppdm_cli.releases import open_releases
+from ppdm_cli.releases import decode, open_releases
 from ppdm_cli.repeatable import uniform
-from ppdm_cli.sidecar import decode
 from ppdm_cli.tables import base, open_table
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square

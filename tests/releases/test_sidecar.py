@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from ppdm_cli import inspection, perturb
 from ppdm_cli.errors import MismatchError, PpdmError
-from ppdm_cli.releases import open_release
-from ppdm_cli.sidecar import LARGEST, Sidecar, decode
-from ppdm_cli.sidecar_schema import json_schema
+from ppdm_cli.releases import decode, open_release
+from ppdm_cli.sidecar import LARGEST_SIDECAR, Sidecar, json_schema
 from tests.conftest import people
 from tests.strategies import sidecars
 
@@ -167,7 +166,7 @@ def test_no_number_in_a_sidecar_decides_how_much_is_allocated() -> None:
         took, peak = time.monotonic() - began, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert took < 2 and peak < 20 * len(data) + (1 << 20), (data[:80], took, peak)
-    assert read(b" " * (LARGEST + 1)) is None
+    assert read(b" " * (LARGEST_SIDECAR + 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.releases import Strata, mixed, open_release
-from ppdm_cli.sidecar_recipes import COLUMN
+from ppdm_cli.releases import Strata, mixed, open_release, opened
+from ppdm_cli.sidecar import COLUMN
 from tests.chances import LEVEL, chi_square
 from tests.perturbing.test_recipes import DOMAINS, released, table
 
@@ -36,7 +36,7 @@ def test_what_is_read_is_what_was_published() -> None:
     strata, (numbers, codes) = read(RELEASE, NAMES)
     assert strata.columns == [*NAMES, COLUMN] and strata.withholds and strata.noisy
     assert (numbers == frame[COLUMN].to_numpy()).all()
-    for recipe in sidecar.dealt:
+    for recipe in opened(sidecar).recipes:
         rows = np.flatnonzero(numbers == recipe.number)
         for axis, exposures, own, of in zip(
             strata.axes, strata.exposures, codes, strata.numbers[recipe.number], strict=True
@@ -90,7 +90,7 @@ def test_the_codes_follow_the_law_of_the_box() -> None:
     same = table(60_000).with_columns(age=pl.lit(47), level=pl.lit(2))
     asked: dict[str, Any] = {"record_epsilon": 2, "publish": 2, "drop": ["who"], "keep": ["ill"]}
     release = perturb(same, attributes=DOMAINS, keep_order=True, seed=3, **asked)
-    [recipe] = [d for d in release.sidecar.dealt if set(d.attributes) == {"age", "level"}]
+    [recipe] = [d for d in opened(release.sidecar).recipes if set(d.attributes) == {"age", "level"}]
     [channel] = recipe.channels
     strata, (numbers, codes) = read(release, channel.attributes)
     [stratum] = [s for s in strata.grouped([0, 1], 1.02).strata if len(s.axes) == 2]
@@ -108,7 +108,7 @@ def test_the_codes_follow_the_law_of_the_box() -> None:
 
 def test_reading_refuses_what_no_recipe_publishes() -> None:
     frame, sidecar = RELEASE.frame, RELEASE.sidecar
-    numbers = {d.attributes: d.number for d in sidecar.dealt}
+    numbers = {d.attributes: d.number for d in opened(sidecar).recipes}
     at = pl.int_range(pl.len())
     row = {key: int(np.flatnonzero(frame[COLUMN].to_numpy() == n)[0]) for key, n in numbers.items()}
     wrong = [

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from ppdm_cli.arrays import Codes, code_type
-from ppdm_cli.engine import Batch
 from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.sidecar_attributes import Attribute
-from ppdm_cli.sidecar_recipes import COLUMN, Dealt
+from ppdm_cli.releases.opened_release import OpenedRelease, RecipeInUse, opened
+from ppdm_cli.sidecar import COLUMN, Sidecar
 
-AGAIN = "the data were changed, or the sidecar is another's: fetch both again"
+FETCH_AGAIN = "the data were changed, or the sidecar is another's: fetch both again"
+
+
+class Rows(Protocol):
+    """Some rows of a table, such as the engine's batches."""
+
+    def column(self, name: str) -> pa.Array: ...
+    def where(self, row: int) -> str: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,46 +36,47 @@ class Published:
     """The number of each record's recipe."""
     codes: dict[str, Codes]
     """Of each attribute that was asked for, in the domain of its whole column; of withheld cells, null's."""
-    sidecar: Sidecar
+    release: OpenedRelease
 
-    def rows(self, recipe: Dealt) -> np.ndarray:
+    def rows(self, recipe: RecipeInUse) -> np.ndarray:
         """Return the rows that went through a recipe."""
         return np.flatnonzero(self.recipes == recipe.number)
 
-    def of(self, recipe: Dealt, name: str, rows: np.ndarray) -> Codes:
+    def of(self, recipe: RecipeInUse, name: str, rows: np.ndarray) -> Codes:
         """Return what its records published of an attribute, as codes of what the recipe publishes of it."""
         channel = recipe.through[name]
-        own = self.sidecar.by_name[name].own_codes(channel).astype(code_type(channel.shown(name).size))
+        own = self.release.wide(name).own_codes(channel).astype(code_type(channel.shown(name).size))
         return own.take(self.codes[name][rows])
 
 
-def published(batch: Batch, sidecar: Sidecar, names: Sequence[str]) -> Published:
+def published(batch: Rows, sidecar: Sidecar, names: Sequence[str]) -> Published:
     """Return what the records of a batch published of some perturbed attributes; they must fit the sidecar."""
-    column = batch.column(COLUMN)
-    numbers = column.fill_null(len(sidecar.dealt)).to_numpy(zero_copy_only=False)
-    unknown = np.flatnonzero(numbers >= len(sidecar.dealt))
+    release, column = opened(sidecar), batch.column(COLUMN)
+    numbers = column.fill_null(len(release.recipes)).to_numpy(zero_copy_only=False)
+    unknown = np.flatnonzero(numbers >= len(release.recipes))
     if unknown.size:
         raise MismatchError(
+            "unknown-recipe",
             f"{batch.where(int(unknown[0]))} has a recipe that the sidecar does not list, in {quoted(COLUMN)}",
-            AGAIN,
+            FETCH_AGAIN,
         )
-    codes = {n: _codes(batch, sidecar, sidecar.by_name[n], numbers) for n in names}
-    return Published(numbers, codes, sidecar)
+    return Published(numbers, {n: _codes(batch, release, n, numbers) for n in names}, release)
 
 
-def _codes(batch: Batch, sidecar: Sidecar, attribute: Attribute, numbers: np.ndarray) -> Codes:
-    domain, name = attribute.column, attribute.name
+def _codes(batch: Rows, release: OpenedRelease, name: str, numbers: np.ndarray) -> Codes:
+    wide = release.wide(name)
+    domain = wide.domain
     encoded = domain.encode(batch.column(name))
     codes = encoded.codes
-    laws, which = dict[int, tuple[int, np.ndarray]](), np.zeros(len(sidecar.dealt), np.intp)
-    for recipe in sidecar.dealt:
+    forms, which = dict[int, tuple[int, np.ndarray]](), np.zeros(len(release.recipes), np.intp)
+    for recipe in release.recipes:
         if name in recipe.through:
-            places = attribute.places(recipe.through[name])
-            which[recipe.number] = laws.setdefault(id(places), (1 + len(laws), places))[0]
-    possible = np.zeros((1 + len(laws), domain.size), bool)
+            shown = wide.codes_of(recipe.through[name])
+            which[recipe.number] = forms.setdefault(id(shown), (1 + len(forms), shown))[0]
+    possible = np.zeros((1 + len(forms), domain.size), bool)
     possible[0, domain.null_code] = True  # withheld
-    for number, places in laws.values():
-        possible[number, places] = True
+    for number, shown in forms.values():
+        possible[number, shown] = True
     codes[encoded.outside] = 0
     fits = possible[which[numbers], codes]
     fits[encoded.outside] = False
@@ -79,5 +87,7 @@ def _codes(batch: Batch, sidecar: Sidecar, attribute: Attribute, numbers: np.nda
         if which[numbers[row]]:
             null = codes[row] == domain.null_code
             what = "no value, which its recipe publishes" if null else "a value that its recipe never publishes"
-        raise MismatchError(f"the column {quoted(name)} has {what}, in {batch.where(row)}", AGAIN)
+        raise MismatchError(
+            "recipe-mismatch", f"the column {quoted(name)} has {what}, in {batch.where(row)}", FETCH_AGAIN
+        )
     return codes

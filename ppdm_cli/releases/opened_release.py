@@ -1,0 +1,320 @@
+"""Opened releases for whoever perturbs, reads or judges a release: what follows from its sidecar, built once.
+
+A sidecar names channels; an opened release has them, with their matrices and the domains that they publish.
+With one recipe every record goes through the same channels. With several, each has a weight, and a record's is
+chosen by a coin that sees nothing of it (maths 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from math import lcm, log
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import UNSET
+
+from ppdm_cli.channels import Channel, Spec, together, within
+from ppdm_cli.domain import Domain, Product
+from ppdm_cli.errors import PpdmError, RefusedError, quoted
+from ppdm_cli.sidecar import COLUMN, MOST_RECIPES, Attribute, CopiesSidecar, Recipe, Sidecar
+
+MOST_RECIPE_CODES = 1 << 21
+"""The most codes that recipes publish of all attributes, those of each half-width counted apart."""
+LARGEST_TOTAL_WEIGHT = 1 << 62
+"""The largest sum of weights that a coin is drawn below."""
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class RecipeInUse:
+    """A recipe in use: the number that records have for it, its channels, and its weight."""
+
+    number: int
+    weight: int
+    """Of the whole numbers below the sum of all weights, so many choose it."""
+    channels: tuple[Channel, ...]
+    round: int = 1
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(n for c in self.channels for n in c.attributes)
+
+    @cached_property
+    def through(self) -> dict[str, Channel]:
+        """Return the channels by attribute."""
+        return {n: c for c in self.channels for n in c.attributes}
+
+    @property
+    def epsilon(self) -> float:
+        """Return what a record of it costs."""
+        return sum(log(c.matrix.amplification) for c in self.channels)
+
+    def marginal(self, names: Sequence[str]) -> Channel | None:
+        """Return the axis of attributes that go through one of its channels, the others summed out."""
+        return self.through[names[0]].marginal(names)
+
+
+@dataclass(frozen=True, eq=False)
+class WideColumn:
+    """A column in which some records withhold their value: its codes reach as far as any recipe's, and null."""
+
+    attribute: Attribute
+
+    @cached_property
+    def domain(self) -> Domain:
+        beyond = self.attribute.beyond
+        return reaching(self.attribute, 0 if beyond is UNSET else len(beyond.below)).with_null
+
+    def codes_of(self, channel: Channel) -> np.ndarray:
+        """Return the column's code for each code that a channel publishes."""
+        return self._codes[self._reach(channel)][0]
+
+    def own_codes(self, channel: Channel) -> np.ndarray:
+        """Return a channel's code for each code of the column; any for what the channel never publishes."""
+        return self._codes[self._reach(channel)][1]
+
+    def _reach(self, channel: Channel) -> int:
+        reach = None if channel.spec is None else channel.spec.reach
+        found = 0 if reach is None else reach[channel.attributes.index(self.attribute.name)]
+        if found not in self._codes:
+            own = self.attribute.domain
+            size = own.ordinary + 2 * found
+            first = (self.domain.ordinary - size) // 2
+            codes, back = np.arange(size) + first, (np.arange(self.domain.size) - first).clip(0, size - 1)
+            if own.nulls:
+                codes = np.append(codes, self.domain.null_code)
+                back[self.domain.null_code] = size
+            self._codes[found] = codes, back
+        return found
+
+    @cached_property
+    def _codes(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Return both ways between codes, by how far a channel reaches."""
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedRelease:
+    """What follows from a sidecar: the channels that its records went through, and the axes of its tables."""
+
+    sidecar: Sidecar
+    recipes: tuple[RecipeInUse, ...]
+    """The recipes in use, by their numbers."""
+
+    @property
+    def withholding(self) -> bool:
+        """Return whether records differ in their recipes, and withhold what theirs leaves out."""
+        return len(self.recipes) > 1
+
+    @property
+    def copies(self) -> int:
+        """Return how many copies are read side by side."""
+        return self.sidecar.side_by_side if isinstance(self.sidecar, CopiesSidecar) else 1
+
+    @cached_property
+    def channels(self) -> list[Channel]:
+        """Return the channels, in the order of the first of their columns; of several recipes those of all."""
+        if self.withholding:
+            return list({msgspec.json.encode(c.spec): c for r in self.recipes for c in r.channels}.values())
+        one = {c.name: c for a in self.sidecar.perturbed for c in [self._alone[a.name]]}
+        return [c if self.copies == 1 else together(c, self.copies) for c in one.values()]
+
+    @cached_property
+    def columns(self) -> list[tuple[str, pa.DataType]]:
+        """Return the names and types of the data's columns, in order."""
+        found = [(a.name, self._type(a)) for a in self.sidecar.attributes]
+        return found + [(COLUMN, pa.uint16())] * (self.sidecar.stage == "perturbed" and self.withholding)
+
+    def _type(self, attribute: Attribute) -> pa.DataType:
+        if self.sidecar.stage != "perturbed" or attribute.role != "perturbed":
+            return attribute.kind
+        if self.withholding:
+            return self.wide(attribute.name).domain.kind
+        return self.through(attribute.name).shown(attribute.name).kind
+
+    def wide(self, name: str) -> WideColumn:
+        """Return the column of an attribute that some records withhold."""
+        return self._wide[name]
+
+    @cached_property
+    def _wide(self) -> dict[str, WideColumn]:
+        return {a.name: WideColumn(a) for a in self.sidecar.perturbed}
+
+    def spec(self, name: str) -> Spec | None:
+        """Return what the sidecar says of an attribute's channel; None where it was kept."""
+        return self._through[name].spec if name in self._through else None
+
+    def through(self, name: str) -> Channel:
+        """Return the channel that an attribute goes through, by itself or with others; itself where kept."""
+        return self._through[name] if name in self._through else self.axis(name)
+
+    def axis(self, name: str) -> Channel:
+        """Return the axis of an attribute alone: its channel, or itself as it was kept."""
+        if name not in self._axes:
+            self._axes[name] = self._axis(name)
+        return self._axes[name]
+
+    def _axis(self, name: str) -> Channel:
+        if name not in self._alone:
+            attribute = self.sidecar.by_name[name]
+            if self.withholding and attribute.role == "perturbed":
+                raise several_recipes()
+            return Channel(name, attribute.domain, attribute.domain)
+        found = self.marginal([name])
+        if found is None:
+            raise RefusedError(
+                "no-law-alone",
+                f"{quoted(name)} was perturbed together with others, and what is published of it depends on "
+                "their values too",
+                "name another column",
+            )
+        return found
+
+    def marginal(self, names: Sequence[str]) -> Channel | None:
+        """Return the axis of attributes that share a channel, None where these have no law of their own."""
+        found = self._alone[names[0]].marginal(names)
+        return found if found is None or self.copies == 1 else together(found, self.copies)
+
+    @cached_property
+    def _axes(self) -> dict[str, Channel]:
+        return {c.name: c for c in self.channels}
+
+    @cached_property
+    def _through(self) -> dict[str, Channel]:
+        return {n: c for c in self.channels for n in c.attributes}
+
+    @cached_property
+    def _alone(self) -> dict[str, Channel]:
+        """Return by attribute the channels of one copy."""
+        return {} if self.withholding else {n: c for r in self.recipes for n, c in r.through.items()}
+
+
+@lru_cache(maxsize=8)
+def opened(sidecar: Sidecar) -> OpenedRelease:
+    """Return what follows from a sidecar, built once for equal ones."""
+    return OpenedRelease(sidecar, recipes_in_use(sidecar.recipes, sidecar.attributes))
+
+
+def several_recipes() -> RefusedError:
+    """Return the error where a cell that is withheld would be taken for null."""
+    return RefusedError(
+        "several-recipes",
+        "the release has several recipes: most of its cells are withheld, and this cannot read it yet",
+        "see `ppdm inspect`, or ask the owner for a release with --publish all",
+    )
+
+
+def reaching(attribute: Attribute, count: int) -> Domain:
+    """Return an attribute's domain with so many bins or values beyond it on either side."""
+    return within(attribute.domain, attribute.beyond, count)
+
+
+@dataclass(frozen=True)
+class _Design:
+    """What recipes follow from."""
+
+    recipes: Sequence[Recipe]
+    attributes: Sequence[Attribute]
+
+    def __hash__(self) -> int:
+        return hash((len(self.recipes), len(self.attributes)))  # lists have none
+
+
+def recipes_in_use(recipes: Sequence[Recipe], attributes: Sequence[Attribute]) -> tuple[RecipeInUse, ...]:
+    """Return the recipes in use, in the order of their numbers; ValueError where they do not fit.
+
+    Weights are relative to their sum, and a family's is shared equally by its members.
+    """
+    return _in_use(_Design(list(recipes), list(attributes)))
+
+
+@lru_cache(maxsize=8)
+def _in_use(design: _Design) -> tuple[RecipeInUse, ...]:
+    recipes, known = design.recipes, {a.name: a for a in design.attributes if a.role == "perturbed"}
+    members = [r.members for r in recipes]
+    if sum(members) > MOST_RECIPES:
+        raise ValueError(f"a release has at most {MOST_RECIPES} recipes")
+    _check_codes(recipes, known)
+    share = lcm(*members)
+    rounds = [r.round for r in recipes if r.round is not UNSET]
+    if rounds and (len(rounds) < len(recipes) or any(b - a not in (0, 1) for a, b in pairwise([0, *rounds]))):
+        raise ValueError("each recipe has a round, or none; rounds are in order, from 1")
+    found, domains = list[RecipeInUse](), dict[tuple[str, int], Domain]()
+    for recipe in recipes:
+        if recipe.weight is UNSET and len(recipes) > 1:
+            raise ValueError("each of several recipes has a weight")
+        weight = (1 if recipe.weight is UNSET else recipe.weight) * (share // recipe.members)
+        for specs in recipe.each():
+            names = [n for s in specs for n in s.attributes]
+            if len(set(names)) < len(names) or not set(names) <= set(known):
+                raise ValueError("a recipe names an attribute twice, or one that the release does not have")
+            channels = tuple(_channel(s, known, domains) for s in specs)
+            number_of_round = 1 if recipe.round is UNSET else recipe.round
+            found.append(RecipeInUse(len(found), weight, channels, number_of_round))
+    if sum(r.weight for r in found) > LARGEST_TOTAL_WEIGHT:
+        raise ValueError("the weights of the recipes are too large")
+    return tuple(found)
+
+
+def _check_codes(recipes: Sequence[Recipe], known: Mapping[str, Attribute]) -> None:
+    """Check that attributes are not published in very many forms: each is a domain and a law of its own."""
+    forms: dict[tuple[str, int], int] = {}
+    for recipe in recipes:
+        specs = [recipe.pattern] if recipe.channel is not UNSET else recipe.specs
+        for spec in (s for s in specs if s.reach is not None):
+            for name, reach in zip(spec.attributes, spec.reach or [], strict=True):
+                if name in known:
+                    forms[name, reach] = known[name].domain.ordinary + 2 * reach
+    if sum(forms.values()) > MOST_RECIPE_CODES:
+        raise ValueError(
+            f"its recipes publish attributes in so many forms that there are {sum(forms.values()):,} codes, "
+            f"more than {MOST_RECIPE_CODES:,}"
+        )
+
+
+def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str, int], Domain]) -> Channel:
+    """Return the channel that a spec makes of the attributes that it names; `domains` has those made so far."""
+
+    def wider(attribute: Attribute, count: int) -> Domain:
+        if (key := (attribute.name, count)) not in domains:
+            domains[key] = reaching(attribute, count)
+        return domains[key]
+
+    def make() -> Channel:
+        own = [known[n] for n in spec.attributes]
+        several = tuple(spec.attributes) if len(own) > 1 else ()
+        domain = Product([a.domain for a in own]) if several else own[0].domain
+        matrix = spec.matrix(domain)
+        if spec.reach is None:
+            published = spec.published(domain, matrix, own[0].beyond)
+        else:
+            parts = [wider(a, b) for a, b in zip(own, spec.reach, strict=True)]
+            published = Product(parts) if several else parts[0]
+        return Channel(name, domain, published, spec, matrix, several)
+
+    name = " x ".join(spec.attributes)
+    return naming(name, make)
+
+
+def naming(name: str, make: Callable[[], Made]) -> Made:
+    """Return what `make` gives; what goes wrong in it says the attribute."""
+    try:
+        return make()
+    except PpdmError as error:
+        raise ValueError(f"{quoted(name)}: {error.what}") from None
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"{quoted(name)}: {error}") from None
+
+
+def in_rounds(recipes: Sequence[RecipeInUse]) -> list[list[RecipeInUse]]:
+    """Return the recipes of each round; one list where there are no rounds."""
+    found: list[list[RecipeInUse]] = [[] for _ in range(max((r.round for r in recipes), default=0))]
+    for one in recipes:
+        found[one.round - 1].append(one)
+    return found
