@@ -22,9 +22,8 @@ from ppdm_cli.channels.base import json_gamma
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.domain import Bins, Categories, Domain, Representative
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.perturbing.channel_choice import chosen
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.resolving import ResolvedPlan, described, privacy
+from ppdm_cli.perturbing.resolving import ResolvedPlan, chosen, described, privacy
 from ppdm_cli.sidecar import TOOL, Attribute, Recipe, Sidecar
 
 WHOLE_KINDS: list[pa.DataType] = [

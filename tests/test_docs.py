@@ -17,9 +17,9 @@ from ppdm_cli.channels.exact_draw import DIGITS
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import Exit, UsageError
-from ppdm_cli.perturbing.domain_from_data import FEW, OTHER
-from ppdm_cli.perturbing.order import FALSE_ALARM, LAGS, TELLING
+from ppdm_cli.perturbing.domain_choice import FEW, OTHER
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.row_order import FALSE_ALARM, LAGS, TELLING
 from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import LARGEST_SIDECAR, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt

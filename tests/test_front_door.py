@@ -361,7 +361,7 @@ def results() -> list[Any]:
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
     asked = ppdm_cli.query(frame, sidecar=sidecar)
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
-    designs = ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")
+    designs = ppdm_cli.perturbing.record_designs(record_epsilon=2, records=9, attributes="3x5")
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
                ppdm_cli.plan(data), asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught),

@@ -17,7 +17,7 @@ from ppdm_cli.arrays import Codes, Floats, chi_square_tail
 from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
 from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.estimating import maximum_likelihood
-from ppdm_cli.perturbing import OrderSample, telling
+from ppdm_cli.perturbing import RowBlocks, telling
 
 BLOCK_ROWS = 1000
 FALSE_ALARM = 1e-6
@@ -38,7 +38,7 @@ def blocks(rows: int) -> Iterator[slice]:
 class State:
     """The counts of one attribute by block, merged in the order of the rows."""
 
-    def __init__(self, drift: Floats, neighbours: OrderSample) -> None:
+    def __init__(self, drift: Floats, neighbours: RowBlocks) -> None:
         self.drift, self.neighbours = drift, neighbours
 
     def __add__(self, after: State) -> State:
@@ -60,7 +60,7 @@ class Order:
         found = {}
         for name in self._targets:
             known = rows.codes[name] if rows.truths is None else rows.truths[name].codes
-            neighbours = OrderSample.of(rows.first_row, len(known), {name: known})
+            neighbours = RowBlocks.of(rows.first_row, len(known), {name: known})
             found[name] = State(self._drift(name, rows.codes[name]), neighbours)
         return found
 

@@ -17,8 +17,7 @@ from ppdm_cli.entropies.surfaces import of_grid, of_release
 from ppdm_cli.entropies.whole_records import curve, plan_text, remarks, rows_of, setting_of
 from ppdm_cli.errors import UsageError, counted, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.perturbing import Plan, read_toml, without_questions
-from ppdm_cli.record_design import Setting
+from ppdm_cli.perturbing import Plan, Setting, read_toml, without_questions
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Evaluated, Sidecar
 from ppdm_cli.tables import Output

@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ppdm_cli.errors import UsageError, counted, listed, quoted
-from ppdm_cli.perturbing import AttributePlan, Plan
-from ppdm_cli.record_design import FEW, Design, Setting, possible, ranked, recommended
+from ppdm_cli.perturbing import (
+    FEW_CLEAN,
+    AttributePlan,
+    Design,
+    Plan,
+    Setting,
+    possible,
+    ranked,
+    recommended,
+)
 from ppdm_cli.settings import whole
 
 FEWEST = 4.0
@@ -119,7 +127,7 @@ def remarks(rows: list[dict[str, Any]]) -> list[str]:
             "Nothing can be learnt here: of so few records at this budget not even the share of half a domain "
             "is told. Take a larger budget, drop or keep some attributes, or wait for more records."
         )
-    elif first["clean_pair"] < FEW:
+    elif first["clean_pair"] < FEW_CLEAN:
         lines.append(
             "Main effects are all that can be had here: what two attributes do together cannot be learnt from "
             "so few records at this budget."

@@ -21,20 +21,18 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.ledger import Account, Entering
-from ppdm_cli.perturbing.attribute_plan import AttributePlan
-from ppdm_cli.perturbing.costs import relative_error
-from ppdm_cli.perturbing.describing import describe
-from ppdm_cli.perturbing.key_file import KeyFile
-from ppdm_cli.perturbing.noise_report import NoiseReport, report
-from ppdm_cli.perturbing.order import Sample as OrderSample
-from ppdm_cli.perturbing.order import in_order, telling
-from ppdm_cli.perturbing.persons import Published, left_out
-from ppdm_cli.perturbing.plan import Plan
+from ppdm_cli.perturbing.count_errors import relative_error, remarks
+from ppdm_cli.perturbing.input_checks import InputChecks
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml, without_questions
-from ppdm_cli.perturbing.planning import (
+from ppdm_cli.perturbing.recipe_choice import chosen_number
+from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, possible, ranked, recommended
+from ppdm_cli.perturbing.record_keys import KeyFile, Published, left_out
+from ppdm_cli.perturbing.resolve_run import (
     asked_of,
     check,
     csv_options,
+    describe,
     earlier_sidecar,
     grouped,
     in_all_rounds,
@@ -42,13 +40,10 @@ from ppdm_cli.perturbing.planning import (
     resolved,
     sidecar_of,
 )
-from ppdm_cli.perturbing.publishing import chosen_number
-from ppdm_cli.perturbing.release_remarks import remarks
 from ppdm_cli.perturbing.resolving import ResolvedPlan
-from ppdm_cli.perturbing.review import Review
+from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.perturbing.tree_noise import NoiseAdder
-from ppdm_cli.perturbing.tree_schemes import NoisePlan, named
+from ppdm_cli.perturbing.tree_noise import NoiseAdder, NoisePlan, NoiseReport, named, report
 from ppdm_cli.releases import is_promised, opened
 from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
 from ppdm_cli.tables import CsvOptions, Output, Table, commit, open_table, suffixes
@@ -58,18 +53,24 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
+    "FEW_CLEAN",
     "QUESTION",
     "AttributePlan",
-    "OrderSample",
+    "Design",
     "Plan",
     "Release",
+    "RowBlocks",
+    "Setting",
     "chosen_number",
     "describe",
     "in_order",
     "perturb",
+    "possible",
     "questions",
+    "ranked",
     "read_reading",
     "read_toml",
+    "recommended",
     "relative_error",
     "remarks",
     "telling",
@@ -186,7 +187,7 @@ def perturb(
         entering.check(promised[0])
         work, filled = publishing(settled), []
         for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
-            review = Review(table, settled, keep_order, strict, left, clip, earlier is not None, copies)
+            review = InputChecks(table, settled, keep_order, strict, left, clip, earlier is not None, copies)
             filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
         entering.enter(filled[0])
         commit(*kept, *targets)
@@ -258,7 +259,7 @@ def _noisy(
     with ExitStack() as stack:
         target = destination(stack, where.output, where.sidecar, where.force, where.to)
         work = NoiseAdder(table, plan, key, shuffle)
-        review = Review(table, work.resolved, keep_order)
+        review = InputChecks(table, work.resolved, keep_order)
         made = work.sidecar(key, release_id(key, work.resolved), table.rows)
         where.ledger.check(made)
         filled = _fill(target, work, made, review, shuffle)
@@ -344,7 +345,7 @@ def _original(
 
 
 def _fill(
-    target: Output, work: Substituter | NoiseAdder, sidecar: Sidecar, review: Review, shuffle: bool
+    target: Output, work: Substituter | NoiseAdder, sidecar: Sidecar, review: InputChecks, shuffle: bool
 ) -> Sidecar:
     """Perturb the table into the output, unless the review finds against it."""
     writing = Writing(target, work.schema, sidecar, review.checks.merge, review.judge, shuffle)

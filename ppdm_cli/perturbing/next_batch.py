@@ -18,9 +18,8 @@ from ppdm_cli.channels import SUBSTITUTION
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import CALENDAR, is_dated, starts
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted, word
-from ppdm_cli.perturbing.attribute_plan import AttributePlan
-from ppdm_cli.perturbing.plan import Plan
-from ppdm_cli.perturbing.publishing import few
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.recipe_choice import few
 from ppdm_cli.perturbing.resolving import ResolvedPlan, check_columns, clipped, nothing_perturbed, resolve
 from ppdm_cli.releases import in_rounds, opened
 from ppdm_cli.sidecar import Attribute, Recipe, Sidecar

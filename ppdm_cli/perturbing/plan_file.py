@@ -11,7 +11,6 @@ from typing import Any
 
 from ppdm_cli.errors import UsageError, listed, quoted, unknown, word
 from ppdm_cli.files import content
-from ppdm_cli.perturbing.attribute_plan import FROM_DATA
 from ppdm_cli.tables import CsvOptions, Groups, read_mapping
 
 QUESTION = "?"
@@ -30,6 +29,8 @@ _CSV = {
 }
 """Settings of a plan's table `csv`, and the fields of `CsvOptions` that they are."""
 
+FROM_DATA = "data"
+"""What a plan writes for a domain that is left to the data."""
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""

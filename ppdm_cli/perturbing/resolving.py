@@ -1,11 +1,13 @@
-"""From plan to a plan: which columns take part, with which domain and which matrix.
+"""Resolved plans for `perturb`: which columns take part, with which domains and channels, and what is promised.
 
-The plan is the list of a sidecar's attributes, in the order of the columns.
+An attribute gets the channel asked for it, or for all where it suits, else the default. Bins of numbers and
+times are in order, and so is what is declared as an interval. Other single numbers may be codes (a zip code, a
+car's make), so a kind for values in order is theirs only where it is asked of the attribute itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal, Overflow
 from functools import cached_property
@@ -19,19 +21,17 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import Beyond, Channel, Spec
+from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Channel, Request, Spec
+from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.facts import Facts
+from ppdm_cli.inspection import PRIOR
 from ppdm_cli.joint import Tells
-from ppdm_cli.perturbing.attribute_plan import AttributePlan
-from ppdm_cli.perturbing.channel_choice import chosen, in_order, kind_for, request, without_gamma
-from ppdm_cli.perturbing.domain_from_data import ResolvedDomain, declared, from_data
-from ppdm_cli.perturbing.keys import attribute_facts
-from ppdm_cli.perturbing.plan import Plan
-from ppdm_cli.perturbing.publishing import Publisher, digested, few
-from ppdm_cli.perturbing.rare import refuse_rare
-from ppdm_cli.perturbing.rounds import Rounds
+from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare
+from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds, digested, few
+from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe
 
@@ -101,7 +101,7 @@ class ResolvedPlan:
         """Return the plan with the recipes of one round more, by what the rounds so far tell."""
         assert self.rounds is not None
         recipes = self.rounds.further(self.several, tells)
-        beyond = self.rounds.publisher.beyond(recipes)
+        beyond = self.rounds.maker.beyond(recipes)
         attributes = [msgspec.structs.replace(a, beyond=beyond.get(a.name, UNSET)) for a in self.attributes]
         return replace(self, attributes=attributes, several=tuple(recipes))
 
@@ -192,7 +192,7 @@ def resolve(
     rounds: Rounds | None = None
     if (number := few(plan)) is not None:
         known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
-        publisher = Publisher.of(known, plan.class_, plan.record_epsilon or 0.0)
+        publisher = RecipeMaker.of(known, plan.class_, plan.record_epsilon or 0.0)
         if plan.rounds is None:
             made = publisher.recipes([*combinations(publisher.names, publisher.number(number, records))])
         else:
@@ -230,7 +230,7 @@ def _specs(
     gammas, beyond, specs = gammas_of(perturbed, plan), dict[str, Any](), []
     for names, own in units(perturbed, plan).items():
         name = " x ".join(names)
-        with naming(name):
+        with about_column(name):
             domain = domains[name] if len(names) == 1 else _product([domains[n] for n in names])
             # labels may be mere names: of a class only a kind asked for by its name is meant
             for_all = plan if name != plan.class_ else replace(plan, matrix=None)
@@ -303,7 +303,7 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
     return {names: gamma for names, gamma in chosen.items() if gamma is not None}
 
 
-class naming:  # noqa: N801 - reads as a statement
+class about_column:  # noqa: N801 - reads as a statement
     """Errors about a matrix or a gamma say whose."""
 
     def __init__(self, name: str) -> None:
@@ -391,3 +391,57 @@ def privacy(
         return promise("inf", epsilon)
     whole = product == product.to_integral_value() and product < 10**15
     return promise(int(product) if whole else float(product), epsilon)
+
+
+def in_order(domain: Domain, own: AttributePlan) -> bool:
+    """Return whether neighbours among an attribute's values are alike."""
+    return isinstance(domain, Bins) or own.interval is not None
+
+
+def kind_for(own: AttributePlan, plan: Plan) -> type[Spec]:
+    """Return the kind that is asked for an attribute, by itself or with all."""
+    if plan.scheme != SUBSTITUTION:
+        return KINDS[plan.scheme]
+    return KINDS[own.kind or plan.matrix or DEFAULT.kind]
+
+
+def request(gamma: Decimal | float | None, own: AttributePlan, plan: Plan) -> Request:
+    """Return what is asked of an attribute's channel, its own settings laid over those for all."""
+    return Request(gamma, {**plan.options, **own.options})
+
+
+def chosen(
+    name: str, domain: Domain, gamma: Decimal | float | None, own: AttributePlan, plan: Plan
+) -> tuple[Spec, Beyond | UnsetType]:
+    """Return the channel, checked, and what it publishes beyond the domain."""
+    kind, asked = kind_for(own, plan), request(gamma, own, plan)
+    if own.kind is not None or kind.everywhere:
+        return kind.asked(name, domain, asked)
+    if not kind.suits(domain, in_order(domain, own)):
+        return DEFAULT.asked(name, domain, asked)
+    try:
+        return kind.asked(name, domain, asked)
+    except RefusedError:
+        if kind is DEFAULT:
+            raise
+        return DEFAULT.asked(name, domain, asked)  # asked for all, a kind goes to those that can have it
+
+
+def without_gamma(names: Iterable[str]) -> UsageError:
+    """Return the error of columns without a gamma: the budgets to choose from, the safest first."""
+    ways = (f"--record-epsilon {e} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})" for e in (1, 2))
+    return UsageError(
+        f"no gamma is given for {listed(names)}, and gamma has no default",
+        "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} becomes ", ""),
+    )
+
+
+def attribute_facts(attribute: Attribute) -> tuple[Any, ...]:
+    """Return what an attribute's codes are."""
+    a = attribute
+    return (a.name, a.dtype, _given(a.edges), _given(a.categories), _given(a.nulls))
+
+
+def _given(value: Any) -> Any:
+    """Return a sidecar's field, or None where it is not set."""
+    return None if value is UNSET else value

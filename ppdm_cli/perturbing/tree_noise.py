@@ -1,12 +1,15 @@
-"""Noise that keeps a decision tree, over a whole table: one pass counts the leaves, the other alters values.
+"""Noise for owners who keep a decision tree (Islam and Brankovic 2004): the plan, the task, the report.
 
-Islam and Brankovic 2004. No gamma holds for it, and the sidecar says so; the report tells what is left.
+One pass counts the leaves, the other alters values. Every column that is not altered is kept. No gamma holds,
+and the sidecar says so. The report has what an intruder believes who knows all altered attributes of a person
+and which leaf each published record is in; p(X -> Y) is the product over attributes of the chance of the noise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +19,18 @@ from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Addresses
 from ppdm_cli.coins import Coins, Key, places_of
+from ppdm_cli.display import percent
 from ppdm_cli.engine import Batch, Made, scan
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
-from ppdm_cli.perturbing.class_noise import ClassNoise
-from ppdm_cli.perturbing.innocent_noise import Noise, Range
-from ppdm_cli.perturbing.order import Sample
+from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted, unknown_column
+from ppdm_cli.perturbing.noise_laws import ClassNoise, Noise, Range, expected_changes
 from ppdm_cli.perturbing.resolving import ResolvedPlan
+from ppdm_cli.perturbing.row_order import RowBlocks
 from ppdm_cli.perturbing.substitution import Checks, used
-from ppdm_cli.perturbing.tree_schemes import NoisePlan
 from ppdm_cli.releases import decode
-from ppdm_cli.sidecar import Attribute, Privacy, Sidecar
+from ppdm_cli.settings import names, real
+from ppdm_cli.sidecar import Attribute, Privacy, Scheme, Sidecar
 from ppdm_cli.tables import Table
-from ppdm_cli.trees import Membership, check_columns
+from ppdm_cli.trees import Membership, Tree, as_tree, check_columns, rules_of
 
 RANKS = 16
 """Classes of equal width that the order of the rows is looked at by."""
@@ -165,10 +168,10 @@ class NoiseAdder:
                 array = used(array)
             columns[name] = array
         pairs.setdefault("class", class_)
-        checks.pairs = Sample.of(batch.first_row, batch.rows, pairs)
+        checks.pairs = RowBlocks.of(batch.first_row, batch.rows, pairs)
         places = None
         if self._places_key is None:
-            checks.order = Sample.of(batch.first_row, batch.rows, compared)
+            checks.order = RowBlocks.of(batch.first_row, batch.rows, compared)
         else:
             places = places_of(Coins(self._places_key), addresses)
         types = [f.with_type(columns[f.name].type) for f in self.schema]
@@ -180,3 +183,273 @@ def _numbers(array: pa.Array) -> np.ndarray:
     values = dtypes.carrier(array).astype(np.float64)
     values[~array.is_valid().to_numpy(zero_copy_only=False)] = np.nan
     return values
+
+
+SCHEMES: tuple[str, ...] = get_args(Scheme)
+INNOCENT = SCHEMES[-1]
+PAPER = 27.6
+"""The standard deviation of the paper's noise, in per cent of the value."""
+_CHOICES = {
+    "innocent": ("both", "tia", "lia"),
+    "leaves": ("all", "heterogeneous"),
+    "percent_of": ("value", "sd"),
+}
+
+
+def named(scheme: Any) -> bool:
+    """Return whether any of the schemes that are asked for keeps a tree."""
+    return any(s in SCHEMES for s in _parts(scheme))
+
+
+def _parts(scheme: Any) -> list[str]:
+    return [s.strip() for s in str(scheme or "").split(",")]
+
+
+@dataclass(frozen=True)
+class NoisePlan:
+    """Noise that keeps a tree, as it is asked for."""
+
+    schemes: tuple[str, ...]
+    tree: Tree
+    innocent: str = "both"
+    """`tia`: attributes that the tree tests nowhere; `lia`: those tested elsewhere than on a leaf's path."""
+    leaves: str = "all"
+    """Whether cases of all leaves get other innocent attributes, or only those of heterogeneous ones."""
+    sd_percent: float = PAPER
+    percent_of: str = "value"
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tree: Any, settings: Mapping[str, Any]) -> NoisePlan:
+        """Return the plan that settings ask for; those of random substitution are refused."""
+        given = {
+            k: v for k, v in settings.items() if v is not None and v is not False and v not in ((), {}, [])
+        }
+        if not named(given.get("scheme")):
+            raise UsageError("a tree goes with noise that keeps it", "use --scheme class-random, or no --tree")
+        schemes = tuple(_parts(given.pop("scheme")))
+        if (
+            len(set(schemes)) < len(schemes)
+            or sum(s != INNOCENT for s in schemes) > 1
+            or {*schemes} - {*SCHEMES}
+        ):
+            raise UsageError(
+                f"{quoted(','.join(schemes))} are no schemes that go together",
+                f"one of {', '.join(SCHEMES[:-1])}, or {INNOCENT}, or one with {INNOCENT} after a comma",
+            )
+        if tree is None:
+            raise UsageError(
+                f"{schemes[0]} noise keeps a tree, and none is named",
+                "train it on this very table (ppdm train-tree), and add --tree tree.json",
+            )
+        tree, own = as_tree(tree), {k: given.pop(k) for k in [*_CHOICES, "sd_percent"] if k in given}
+        if own and INNOCENT not in schemes:
+            raise UsageError(f"{listed(own)} go with innocent noise only", "add innocent to --scheme")
+        for name, values in _CHOICES.items():
+            if name in own and own[name] not in values:
+                raise UsageError(
+                    f"{quoted(own[name])} is no {name.replace('_', ' ')}", f"one of {listed(values)}"
+                )
+        if "sd_percent" in own:
+            own["sd_percent"] = real(own["sd_percent"])
+            if not 0 < own["sd_percent"] <= 1e6:
+                raise UsageError("the standard deviation must be above 0 %", f"the paper's is {PAPER}")
+        keep, drop = (names(k, given.pop(k, ())) for k in ("keep", "drop"))
+        if given.pop("class_", tree.class_name) != tree.class_name:
+            raise UsageError(f"the tree's class is {quoted(tree.class_name)}", "leave out --class")
+        if given:
+            raise UsageError(
+                f"{schemes[0]} noise takes no {listed(given)}: that is for random substitution",
+                "leave them out",
+            )
+        return cls(schemes, tree, **own, keep=keep, drop=drop)
+
+    @property
+    def class_scheme(self) -> str | None:
+        """Return how the class is altered, if it is."""
+        return next((s for s in self.schemes if s != INNOCENT), None)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Check that the columns are the tree's, or are kept or dropped by name."""
+        tree = self.tree
+        known = [f.name for f in tree.features] + [tree.class_name]
+        for option, asked in (("keep", self.keep), ("drop", self.drop)):
+            for name in asked:
+                if name not in schema.names:
+                    raise unknown_column(name, schema.names, option)
+        tested = {tree.features[i].name for i in tree.feature.tolist() if i >= 0}
+        if lost := sorted((tested | {tree.class_name}) & {*self.drop}):
+            raise UsageError(f"{listed(lost)} cannot be dropped: the tree needs them", "keep them")
+        if twice := sorted({*self.keep} & {*self.drop}):
+            raise UsageError(f"{listed(twice)} both kept and dropped", "say one of them")
+        if self.class_scheme and tree.class_name in self.keep:
+            raise UsageError(f"the class is kept, and {self.class_scheme} noise alters it", "leave out --keep")
+        if tree.class_name not in schema.names:
+            raise unknown_column(tree.class_name, schema.names, "tree")
+        strange = [n for n in schema.names if n not in {*known, *self.keep, *self.drop}]
+        if strange:
+            raise UsageError(
+                f"the tree was not trained on {listed(strange)}, so nothing says that they are innocent",
+                "--drop them, or --keep them if they are public",
+            )
+
+    def innocents(self, schema: pa.Schema) -> tuple[list[str], list[str]]:
+        """Return the attributes that may be altered, and those that are innocent but cannot take noise."""
+        if INNOCENT not in self.schemes:
+            return [], []
+        tree = self.tree
+        able: list[str] = []
+        unable: list[str] = []
+        tested = {tree.features[i].name for i in tree.feature.tolist() if i >= 0}
+        for name in (n for n in schema.names if n not in {*self.keep, *self.drop, tree.class_name}):
+            if (self.innocent == "tia" and name in tested) or (self.innocent == "lia" and name not in tested):
+                continue
+            kind = dtypes.normal(schema.field(name).type, name)
+            plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+            takes = (plain or self.percent_of == "sd") and not dtypes.is_discrete(kind) and kind != pa.uint64()
+            (able if takes else unable).append(name)
+        return able, unable
+
+
+MOST_CANDIDATES, MOST_SAMPLED = 10_000, 200
+
+
+@dataclass(frozen=True)
+class Intruder:
+    """What someone who knows a person's altered attributes believes, on average over some records."""
+
+    records: int
+    candidates: int
+    bits: float
+    """The entropy of the beliefs over the published records."""
+    truth: float
+    """The belief in the right record."""
+    likeliest: float
+    """The share of records whose likeliest candidate is the right one."""
+    class_bits: float
+    """The entropy of the beliefs about the published class."""
+
+
+@dataclass(frozen=True)
+class NoiseReport:
+    """The figures of a release with noise that keeps a tree."""
+
+    schemes: tuple[str, ...]
+    records: int
+    expected: float
+    changed: dict[str, int]
+    """How many values of each altered attribute are others now."""
+    class_: str
+    leaves: list[dict[str, Any]]
+    intruder: Intruder | None
+    unable: list[str] = field(default_factory=list)
+    altered: list[str] = field(default_factory=list)
+
+    def figures(self) -> dict[str, Any]:
+        """Return what --json says of the noise."""
+        class_changes = self.changed.get(self.class_)
+        whom = None if self.intruder is None else vars(self.intruder)
+        return {
+            "scheme": list(self.schemes),
+            "expected_changes": self.expected,
+            "actual_changes": class_changes,
+            "changed": self.changed,
+            "leaves": self.leaves,
+            "intruder": whom,
+        }
+
+    def sentences(self) -> list[str]:
+        """Return what to tell the owner, and what stays unprotected."""
+        said = []
+        if self.class_ in self.changed:
+            actual = self.changed[self.class_]
+            said.append(
+                f"Classes changed: {actual} of {self.records}; {self.expected:.1f} were to be expected."
+            )
+        few = [n for n in self.altered if self.changed.get(n, 0) < self.records / 2]
+        if few:
+            said.append(
+                f"Fewer than half of the values of {', '.join(few)} are others now: a share of the value "
+                "leaves zeros, and often numbers near. A share of the attribute's own sd alters more."
+            )
+        if self.unable:
+            said.append(
+                f"Innocent, but not altered, as no noise can be added to them: {', '.join(self.unable)}."
+            )
+        if self.intruder is not None:
+            i = self.intruder
+            said.append(
+                f"An intruder who knows {', '.join(self.altered)} of a person faces {i.bits:.2f} bits of doubt "
+                f"among {counted(i.candidates, 'published record')}, "
+                f"believes in the right one with {percent(i.truth)}, and would take it for the likeliest in "
+                f"{percent(i.likeliest)} of the cases; of its class {i.class_bits:.2f} bits are in doubt "
+                f"({counted(i.records, 'record')} tried)."
+            )
+        pure = [leaf for leaf in self.leaves if not leaf["others"]]
+        if pure and "class-all-leaves" not in self.schemes:
+            held = sum(leaf["records"] for leaf in pure)
+            said.append(
+                f"Unprotected: the classes of the {counted(held, 'record')} in {len(pure)} leaves of one class "
+                "are published as they are; whoever knows the attributes on the way to such a leaf knows them."
+            )
+        said.append(
+            "Unprotected: the attributes that the tree tests on a record's own way are published as they are, "
+            "and so is every column that is kept."
+        )
+        return said
+
+
+def report(work: NoiseAdder, checks: Checks) -> NoiseReport:
+    """Return the report of what was published."""
+    counts, tree = work.counts, work.plan.tree
+    wrong = None if work.class_noise is None else work.class_noise.wrong()
+    told = np.ones(counts.shape) if work.plan.class_scheme == "class-all-leaves" else counts
+    rules, leaves = rules_of(tree), []
+    for number, node in enumerate(work.membership.nodes.tolist()):
+        held, most = int(counts[number].sum()), int(counts[number].argmax())
+        if held:
+            leaf: dict[str, Any] = {"rule": rules[node], "class": tree.labels[most], "records": held}
+            leaf["others"] = held - int(counts[number, most])
+            if wrong is not None:
+                leaf["wrong"] = {
+                    str(tree.labels[c]): float(wrong[number, c]) for c in np.flatnonzero(told[number])
+                }
+            leaves.append(leaf)
+    expected = expected_changes(counts) if wrong is not None else 0.0
+    altered = [n for n, rows in work.noised.items() if rows.any()]
+    return NoiseReport(
+        work.plan.schemes, checks.rows, expected, dict(checks.changed), work.class_, leaves,
+        _intruder(work, checks, altered), work.unable, altered,
+    )  # fmt: skip
+
+
+def _intruder(work: NoiseAdder, checks: Checks, altered: list[str]) -> Intruder | None:
+    if not altered or checks.pairs is None:
+        return None
+    _, columns = checks.pairs.columns()
+    held = {n: np.asarray(c)[:MOST_CANDIDATES] for n, c in columns.items()}
+    leaf, class_ = held["leaf"], held["class"]
+    n, tried = len(leaf), np.unique(np.linspace(0, len(leaf) - 1, MOST_SAMPLED).astype(int))
+    found = []
+    for x in tried.tolist():
+        logs = np.zeros(n)
+        for name in altered:
+            known, published = held[f"before {name}"][x], held[f"after {name}"]
+            same = (published == known) | (np.isnan(published) & np.isnan(known))
+            kept = np.where(same, 0.0, -np.inf)
+            logs += np.where(
+                work.noised[name][leaf], work.noises[name].likelihood(float(known), published), kept
+            )
+        weight = np.exp(logs - logs.max())  # the right record's chance is above 0
+        weight /= weight.sum()
+        by_class = np.bincount(class_, weight)
+        best = weight >= weight.max() * (1 - 1e-9)
+        found.append((_bits(weight), weight[x], best[x] / best.sum(), _bits(by_class)))
+    bits, truth, likeliest, class_bits = np.mean(found, axis=0).tolist()
+    return Intruder(len(tried), n, bits, truth, likeliest, class_bits)
+
+
+def _bits(shares: np.ndarray) -> float:
+    some = shares[shares > 0]
+    return float(-(some * np.log2(some)).sum())

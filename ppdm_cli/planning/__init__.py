@@ -23,14 +23,13 @@ from ppdm_cli.display import Displayed, at_most, up
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR
-from ppdm_cli.perturbing import Plan, chosen_number, questions, relative_error
+from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions, relative_error
 from ppdm_cli.planning.advice import BINS, Advice, advised, determined, left_open
 from ppdm_cli.planning.dialect import Dialect, sniff
 from ppdm_cli.planning.looks import looks_of
 from ppdm_cli.planning.texts import TOKENS, Cells, Written, cells_of, figures, written
 from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
-from ppdm_cli.record_design import Design, Setting
 from ppdm_cli.releases import is_promised
 from ppdm_cli.tables import CsvOptions, PendingFile, commit, format_of, is_stream, open_table, parts_of
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.perturbing import OrderSample
+from ppdm_cli.perturbing import RowBlocks
 from ppdm_cli.tables import Table
 
 MOST_FOLLOWED = 1 << 15
@@ -103,7 +103,7 @@ class Looks:
     """What is known of a table."""
 
     columns: dict[str, Look]
-    sample: OrderSample
+    sample: RowBlocks
 
     def merge(self, after: Looks) -> Looks:
         for name, look in after.columns.items():
@@ -119,7 +119,7 @@ def looks_of(table: Table, columns: Sequence[str]) -> Looks | None:
 
 def _looked(names: list[str], batch: Batch) -> Looks:
     columns = {n: _look(dtypes.plain(batch.column(n))) for n in names}
-    sample = OrderSample.of(batch.first_row, batch.rows, {n: dtypes.plain(batch.column(n)) for n in names})
+    sample = RowBlocks.of(batch.first_row, batch.rows, {n: dtypes.plain(batch.column(n)) for n in names})
     return Looks(columns, sample)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.dealing import Deal
 from ppdm_cli.engine import Batch, scan
 from ppdm_cli.estimating import ESTIMATORS, columns_of, encoded, joint_codes, largest_remainder, matrices_of
 from ppdm_cli.reconstructing.posterior_draws import Drawer
 from ppdm_cli.reconstructing.transport import monotone
 from ppdm_cli.releases import opened
+from ppdm_cli.repeatable import Deal
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 

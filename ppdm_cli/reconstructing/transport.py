@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppdm_cli.dealing import Staircase
+from ppdm_cli.repeatable import Staircase
 
 
 def monotone(published: np.ndarray, original: np.ndarray) -> Staircase:

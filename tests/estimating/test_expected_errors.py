@@ -17,7 +17,7 @@ import pytest
 from ppdm_cli import estimate, perturb
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import relative_error
-from ppdm_cli.perturbing.costs import expected_errors
+from ppdm_cli.perturbing.count_errors import expected_errors
 from ppdm_cli.releases import opened
 from tests.conftest import Run
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from ppdm_cli import perturb, train_tree
 from ppdm_cli.channels import KINDS
-from ppdm_cli.perturbing.bin_count import best_bins
+from ppdm_cli.perturbing.resolve_run import best_bins
 from tests.experiments.common import BUILD, Results, accuracy, data, table
 from tests.experiments.joint import shifted
 

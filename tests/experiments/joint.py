@@ -20,7 +20,7 @@ from sklearn.tree import DecisionTreeClassifier
 from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.channels import KINDS
 from ppdm_cli.perturbing import Release
-from ppdm_cli.perturbing.bin_count import best_bins
+from ppdm_cli.perturbing.resolve_run import best_bins
 from tests.experiments.common import BUILD, DATA, DOMAINS, Results, table
 
 MATRICES = ("band", "gamma-diagonal")

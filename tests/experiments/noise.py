@@ -23,7 +23,7 @@ from scipy import stats
 from ppdm_cli import compare, perturb, train_tree
 from ppdm_cli.arrays import Floats
 from ppdm_cli.coins import Key
-from ppdm_cli.perturbing.class_noise import ClassNoise
+from ppdm_cli.perturbing.noise_laws import ClassNoise
 from ppdm_cli.trees import Fitted
 from tests.experiments.common import BUILD, DATA, Results
 

@@ -12,7 +12,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.channels import KINDS
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.bin_count import LEAST, MOST, best_bins
+from ppdm_cli.perturbing.resolve_run import LEAST_BINS, MOST_BINS, best_bins
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import Sidecar
 from tests.conftest import Run
@@ -41,7 +41,7 @@ def of(path: Path) -> dict[str, int]:
 @pytest.mark.parametrize("kind", ["gamma-diagonal", "band"])
 def test_more_records_and_a_larger_gamma_never_mean_fewer_bins(kind: str) -> None:
     found = np.array([[best_bins(g, KINDS[kind], n) for n in SIZES] for g in GAMMAS])
-    assert found.min() >= LEAST and found.max() <= MOST
+    assert found.min() >= LEAST_BINS and found.max() <= MOST_BINS
     for rows in (found, found.T):
         assert all((b >= a).all() for a, b in pairwise(rows))
     assert best_bins(5, KINDS[kind], 100_000) == {"gamma-diagonal": 10, "band": 20}[kind]

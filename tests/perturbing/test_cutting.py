@@ -19,7 +19,7 @@ from ppdm_cli import estimate, perturb
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing import AttributePlan
-from ppdm_cli.perturbing.domain_from_data import declared
+from ppdm_cli.perturbing.domain_choice import declared
 from ppdm_cli.releases import read_sidecar
 from tests.conftest import Run
 

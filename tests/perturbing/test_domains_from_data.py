@@ -24,10 +24,7 @@ from ppdm_cli import dtypes, perturb
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, nice_edges
 from ppdm_cli.errors import DataError, RefusedError
 from ppdm_cli.facts import Facts
-from ppdm_cli.perturbing.cutting import even_edges
-from ppdm_cli.perturbing.domain_from_data import FEW, OTHER, from_data
-from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.rare import refuse_rare
+from ppdm_cli.perturbing.domain_choice import FEW, OTHER, even_edges, from_data, profile, refuse_rare
 from ppdm_cli.perturbing.resolving import described
 from ppdm_cli.tables import from_arrow
 from tests.strategies import KINDS, NUMBER_KINDS, carriers, column, kinds

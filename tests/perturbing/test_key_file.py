@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli import estimate, perturb, query, train_tree
 from ppdm_cli.coins import Key
 from ppdm_cli.errors import DataError, PpdmError, RefusedError
-from ppdm_cli.perturbing import key_file as key_files
+from ppdm_cli.perturbing import record_keys as key_files
 from ppdm_cli.tables import PendingFile
 from tests.conftest import Run
 

@@ -21,8 +21,8 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.perturbing import order, review
-from ppdm_cli.perturbing.order import Sample, _judged, _Sums, _Test, telling
+from ppdm_cli.perturbing import input_checks, row_order
+from ppdm_cli.perturbing.row_order import RowBlocks, _judged, _Sums, _Test, telling
 from tests.conftest import Run
 
 Order = Callable[[np.ndarray, np.random.Generator], np.ndarray]
@@ -90,12 +90,12 @@ TELLING: dict[str, Order] = {
 }
 
 
-def sample_of(columns: dict[str, Any], parts: int = 1) -> Sample:
+def sample_of(columns: dict[str, Any], parts: int = 1) -> RowBlocks:
     """What is kept of a file read in so many partitions."""
     rows = len(next(iter(columns.values())))
     edges, total = [rows * i // parts for i in range(parts + 1)], None
     for a, b in pairwise(edges):
-        sample = Sample.of(a, b - a, {n: c[a:b] for n, c in columns.items()})
+        sample = RowBlocks.of(a, b - a, {n: c[a:b] for n, c in columns.items()})
         if total is None:
             total = sample
         else:
@@ -140,8 +140,8 @@ def test_no_cut_changes_what_is_kept(rows: int) -> None:
 def test_mean_and_variance_are_those_of_all_orders(groups: list[int] | None, monkeypatch: Any) -> None:
     codes, found = np.array([0, 1, 1, 2, 0, 3, 3]), []
     places = np.array([0, 1, 2, 3, 5, 6, 7])  # a gap, as between blocks
-    monkeypatch.setattr(order, "LAGS", (1, 2, 3))
-    monkeypatch.setattr(order, "_judged", lambda e, _, v: found.append((e, v)) or (0.0, 1.0))
+    monkeypatch.setattr(row_order, "LAGS", (1, 2, 3))
+    monkeypatch.setattr(row_order, "_judged", lambda e, _, v: found.append((e, v)) or (0.0, 1.0))
     test = _Test(places, None if groups is None else np.array(groups), 1)
     for p in permutations(range(7)):
         if groups is None or [groups[i] for i in p] == groups:
@@ -175,7 +175,7 @@ def test_the_bound_is_above_the_exact_chance_of_runs(monkeypatch: Any) -> None:
     """Wald and Wolfowitz's law of the number of runs, down to chances of 1e-100; a smaller jump fails."""
     shapes = [(n, h) for n in (4, 5, 8, 20, 60, 200) for h in (1, 2, 3, 4, 5, 8, 13, 30, 100) if h <= n // 2]
     assert all(exact <= bound for n, h in shapes for exact, bound in tails(n, h))
-    monkeypatch.setattr(order, "_JUMP", 1.0)
+    monkeypatch.setattr(row_order, "_JUMP", 1.0)
     assert not all(exact <= bound for n, h in shapes for exact, bound in tails(n, h))
 
 
@@ -193,7 +193,7 @@ SKEWED: dict[str, Callable[[int], np.ndarray]] = {
 
 def bounds_of(f: Callable[[int], np.ndarray], rows: int, files: int, monkeypatch: Any) -> np.ndarray:
     """Bounds of the chance, lags 1, 2 and 7, both tests, of files of one shape in random order."""
-    monkeypatch.setattr(order, "LAGS", (1, 2, 7))
+    monkeypatch.setattr(row_order, "LAGS", (1, 2, 7))
     rng, test = np.random.default_rng(rows), _Test(np.arange(rows), None, 1)
     return np.array([[p for _, _, p in test.measured(rng.permutation(f(rows)))] for _ in range(files)])
 
@@ -210,7 +210,7 @@ def test_bounds_hold_for_skewed_and_small_files(rows: int, files: int, monkeypat
 
 def test_the_test_of_bounds_sees_a_normal_tail(monkeypatch: Any) -> None:
     """With the normal law's bound, exp(-z^2 / 2), rare values next to each other are false alarms."""
-    monkeypatch.setattr(order, "_judged", lambda e, _, v: (0.0, float(np.exp(-(e**2) / max(v, 1e-6) / 2))))
+    monkeypatch.setattr(row_order, "_judged", lambda e, _, v: (0.0, float(np.exp(-(e**2) / max(v, 1e-6) / 2))))
     bounds = bounds_of(SKEWED["two of one value"], 100, 1_000, monkeypatch)
     assert (bounds < 1e-3).sum(0).max() > 2 + 5 * 2**0.5
 
@@ -272,7 +272,7 @@ def test_every_cut_gets_the_same_verdict_and_the_same_figures(tmp_path: Path, mo
     table = pa.table({"diag": np.sort(rng.integers(0, 8, 300)), "age": rng.integers(0, 100, 300)})
     asked = {"diag": {"domain": [0, 7]}, "age": {"domain": [0, 99]}}
     figures: list[Any] = []
-    monkeypatch.setattr(review, "telling", lambda s, *n: figures.append(s.columns()) or telling(s, *n))
+    monkeypatch.setattr(input_checks, "telling", lambda s, *n: figures.append(s.columns()) or telling(s, *n))
     for how in CUTS:
         with pytest.raises(RefusedError, match="gives away 'diag':"):
             perturb(cut(table, how, tmp_path), gamma=2, attributes=asked)

@@ -25,8 +25,8 @@ from ppdm_cli.domain import Bins
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
-from ppdm_cli.perturbing.publishing import Publisher
-from ppdm_cli.perturbing.withholding import Withholder
+from ppdm_cli.perturbing.recipe_choice import RecipeMaker
+from ppdm_cli.perturbing.substitution import Withholder
 from ppdm_cli.releases import decode, opened
 from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
@@ -222,7 +222,7 @@ def test_a_cells_coins_hang_on_the_channel_and_not_on_the_recipes_number() -> No
 
 def test_auto_takes_no_more_recipes_than_there_may_be() -> None:
     known = {str(i): (Bins(pa.float64(), list(range(17)), False), True) for i in range(40)}
-    publisher = Publisher.of(known, None, 8.0)
+    publisher = RecipeMaker.of(known, None, 8.0)
     for k, sets in (("auto", 780), (2, 780)):
         [family] = publisher.recipes([*combinations(known, publisher.number(k, 10**6))])
         assert family.members == sets

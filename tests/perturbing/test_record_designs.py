@@ -13,7 +13,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
-from ppdm_cli.record_design import Design, Setting, recommended
+from ppdm_cli.perturbing.record_design import Design, Setting, recommended
 from ppdm_cli.releases import opened
 from tests.conftest import Run
 

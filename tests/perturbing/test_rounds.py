@@ -14,14 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import attack, estimate, perturb, query, record_design, train_tree
+from ppdm_cli import attack, estimate, perturb, query, train_tree
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import Tells, read, screened
-from ppdm_cli.perturbing.publishing import Publisher
-from ppdm_cli.perturbing.rounds import Rounds
-from ppdm_cli.record_design import Design, Setting, recommended, scheduled
+from ppdm_cli.perturbing import record_design
+from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
+from ppdm_cli.perturbing.record_design import Design, Setting, recommended, scheduled
 from ppdm_cli.releases import decode, in_rounds, open_release, opened
 from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
@@ -283,7 +283,7 @@ def test_what_cannot_be_asked_is_refused_in_one_line(asked: dict[str, Any], said
 def test_more_recipes_than_a_release_may_have_are_refused_before_any_pass() -> None:
     known = {str(i): (Categories(pa.string(), ["0", "1"], False), False) for i in range(91)}
     with pytest.raises(RefusedError, match="recipes"):
-        Rounds.of(Publisher.of(known, None, 4.0), 3, "auto")
+        Rounds.of(RecipeMaker.of(known, None, 4.0), 3, "auto")
 
 
 def test_the_command_line_reads_files_says_the_rounds_and_refuses_a_pipe(ppdm: Run, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.domain import Categories
 from ppdm_cli.joint import Tells
-from ppdm_cli.perturbing.publishing import Publisher
-from ppdm_cli.perturbing.rounds import Round, Rounds
-from ppdm_cli.perturbing.withholding import UNDECIDED, Lot, Withholder
+from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
+from ppdm_cli.perturbing.record_design import ChooseBy, Round
+from ppdm_cli.perturbing.substitution import UNDECIDED, Lot, Withholder
 from ppdm_cli.releases import RecipeInUse, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, Attribute
 from tests.chances import LEVEL, chi_square
@@ -28,8 +28,8 @@ NAMES = "abc"
 DOMAIN = Categories(pa.string(), ["0", "1"], False)
 KNOWN = {n: Attribute(name=n, role="perturbed", domain_from="declared", **DOMAIN.written()) for n in NAMES}
 RECORDS = list(product((0, 1), repeat=3))
-PUBLISHER = Publisher(dict.fromkeys(NAMES, (DOMAIN, False)), None, log(3) + 1e-7, {})
-ROUNDS = Rounds(PUBLISHER, (Round(1, 1, "every"), Round(2, 2, "best", 2)))
+PUBLISHER = RecipeMaker(dict.fromkeys(NAMES, (DOMAIN, False)), None, log(3) + 1e-7)
+ROUNDS = Rounds(PUBLISHER, (Round(1, 1, ChooseBy.EVERY), Round(2, 2, ChooseBy.BEST, 2)))
 SHARE = [s / sum(ROUNDS.shares) for s in ROUNDS.shares]
 See = Callable[[Any, Any], Any]
 """What the second round's recipes are chosen by: of what the first's record published, and both records."""
@@ -59,7 +59,7 @@ class Whole:
 
     def second(self, published: Any, records: Any) -> list[tuple[RecipeInUse, float]]:
         whim = self._whims.setdefault(self._see(published, records), self._rng.random(3).tolist())
-        tells = Tells(dict(zip(NAMES, whim, strict=True)), {}, {})
+        tells = Tells(dict(zip(NAMES, whim, strict=True)), {})
         every = recipes_in_use(ROUNDS.further(ROUNDS.first(), tells), [*KNOWN.values()])
         return dealt_with([d for d in every if d.round == 2])
 

@@ -15,8 +15,7 @@ from scipy import stats
 from ppdm_cli import MismatchError, PpdmError, RefusedError, UsageError, inspect, perturb, train_tree
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import running
-from ppdm_cli.perturbing.class_noise import ClassNoise, expected_changes
-from ppdm_cli.perturbing.innocent_noise import Noise, Range
+from ppdm_cli.perturbing.noise_laws import ClassNoise, Noise, Range, expected_changes
 from ppdm_cli.releases import decode
 from ppdm_cli.trees import Fitted
 from tests.conftest import Run, listing, people

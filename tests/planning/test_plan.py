@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ppdm_cli import perturb, reconstruct, repeatable
-from ppdm_cli.dealing import Deal, Staircase
 from ppdm_cli.reconstructing.transport import monotone
-from ppdm_cli.repeatable import Permutations
+from ppdm_cli.repeatable import Deal, Permutations, Staircase
 from tests.chances import LEVEL, chi_square, independent
 
 

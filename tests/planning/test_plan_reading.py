@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.perturbing import Plan
-from ppdm_cli.perturbing.planning import csv_options
+from ppdm_cli.perturbing.resolve_run import csv_options
 from ppdm_cli.tables import csv_blocks, open_table
 from tests.conftest import Run, loaded
 

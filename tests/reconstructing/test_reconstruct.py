@@ -16,11 +16,11 @@ import polars as pl
 import pytest
 
 from ppdm_cli import Release, engine, estimate, perturb, reconstruct, running, synthetic
-from ppdm_cli.dealing import Deal
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.reconstructing import planner
 from ppdm_cli.releases import decode
+from ppdm_cli.repeatable import Deal
 from ppdm_cli.tables import base
 
 

@@ -44,7 +44,7 @@ _TEXT = 64
 
 
 @dataclass
-class Sample:
+class RowBlocks:
     """Blocks of rows, the same however a table is cut: every one, or every 2nd, 4th, ... of a long table."""
 
     names: list[str]
@@ -54,7 +54,7 @@ class Sample:
     """The numbers of the rows kept, then their columns."""
 
     @classmethod
-    def of(cls, first_row: int, rows: int, columns: Mapping[str, Column]) -> Sample:
+    def of(cls, first_row: int, rows: int, columns: Mapping[str, Column]) -> RowBlocks:
         sample = cls(list(columns), first_row + rows, [])
         places = _kept(first_row, rows, sample._stride)
         sample.pieces = [[places, *(_short(_taken(c, places - first_row)) for c in columns.values())]]
@@ -68,7 +68,7 @@ class Sample:
             stride *= 2
         return stride
 
-    def merge(self, after: Sample) -> None:
+    def merge(self, after: RowBlocks) -> None:
         """Add what was kept of the rows that follow."""
         before = self._stride
         self.pieces += after.pieces
@@ -117,7 +117,7 @@ def _ranks(column: pa.Array, ties: str) -> np.ndarray:
     return np.frombuffer(pc.rank(column, tiebreaker=ties).buffers()[1], np.uint64).astype(np.int64) - 1
 
 
-def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
+def telling(sample: RowBlocks, perturbed: Sequence[str], kept: Sequence[str] = ()) -> list[str]:
     """Return the perturbed attributes that the row order gives away, beyond what the kept columns tell."""
     places, columns = sample.columns()
     if not len(places):
@@ -134,7 +134,7 @@ def telling(sample: Sample, perturbed: Sequence[str], kept: Sequence[str] = ()) 
     return [n for n in found if test.tells(columns[n])]
 
 
-def in_order(sample: Sample, name: str) -> bool:
+def in_order(sample: RowBlocks, name: str) -> bool:
     """Return whether the rows are in the order of a column, up or down; digits in text count as numbers."""
     column = sample.columns()[1][name]
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # text that is no number; times

@@ -1,4 +1,4 @@
-"""What only the whole data can show: values outside a domain, repeated identifiers, a row order that tells."""
+"""Checks for `perturb` that only the whole data allow: values outside, repeated identifiers, row order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ppdm_cli.engine import ENGINE
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
 from ppdm_cli.facts import FEW
 from ppdm_cli.files import changed
-from ppdm_cli.perturbing.costs import (
+from ppdm_cli.perturbing.count_errors import (
     Expected,
     expected_errors,
     in_ranges,
@@ -25,8 +25,8 @@ from ppdm_cli.perturbing.costs import (
     unchanged,
     unlearnable,
 )
-from ppdm_cli.perturbing.order import in_order, telling
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
+from ppdm_cli.perturbing.row_order import in_order, telling
 from ppdm_cli.perturbing.substitution import Checks
 from ppdm_cli.tables import Table, loaded
 
@@ -39,7 +39,7 @@ ALONE = 3
 
 
 @dataclass
-class Review:
+class InputChecks:
     """What is noted of a table while it is perturbed; nothing is published before it is judged."""
 
     table: Table

@@ -1,10 +1,19 @@
-"""From what an owner asks of a table to the resolved plan, profiling what must be, and to the sidecar."""
+"""Steps for `perturb` and `describe`: from what an owner asks of a table to a resolved plan and its sidecar.
+
+`bins="auto"` takes as many as a miner profits from, given gamma and the number of records (docs/papers.md),
+near 10 ((gamma-1)/4)^0.2 (n/100,000)^0.15 with gamma-diagonal matrices and 20 (n/100,000)^0.1 with a band,
+which keeps neighbours together. Equal widths that may leave most values in one bin get more.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from operator import add, attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +21,45 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET
 
-from ppdm_cli import files
+from ppdm_cli import dtypes, files
 from ppdm_cli import sidecar as sidecars
+from ppdm_cli.channels import SUBSTITUTION, Spec
 from ppdm_cli.coins import Key
+from ppdm_cli.domain import Domain
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import read, screened
-from ppdm_cli.perturbing.bin_count import number_of_records, sized
-from ppdm_cli.perturbing.domain_from_data import declared_type
+from ppdm_cli.perturbing.domain_choice import declared_type, profile
 from ppdm_cli.perturbing.next_batch import carried, check_identifier, copies_of, like
-from ppdm_cli.perturbing.persons import Published
 from ppdm_cli.perturbing.plan import Plan
-from ppdm_cli.perturbing.profile import profile
-from ppdm_cli.perturbing.publishing import check_publishing, few
+from ppdm_cli.perturbing.recipe_choice import check_publishing, few
+from ppdm_cli.perturbing.record_keys import Published
 from ppdm_cli.perturbing.resolving import (
     MOST_LABELS,
     ResolvedPlan,
     check_columns,
+    gammas_of,
+    kind_for,
+    perturbed_columns,
     privacy,
     resolve,
     undeclared,
 )
 from ppdm_cli.perturbing.substitution import Substituter
 from ppdm_cli.releases import decode, in_rounds, read_sidecar
-from ppdm_cli.sidecar import CoinsOrigin, Copy, Sidecar
-from ppdm_cli.tables import OPENING, CsvOptions, GroupedTable, Table, like_release, open_table, sidecar_path
+from ppdm_cli.sidecar import SUFFIX, CoinsOrigin, Copy, Sidecar
+from ppdm_cli.tables import (
+    OPENING,
+    CsvOptions,
+    GroupedTable,
+    PendingFile,
+    Table,
+    commit,
+    like_release,
+    open_table,
+    sidecar_path,
+)
 
 
 def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
@@ -223,3 +246,106 @@ def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
             version=4,
         )
     )
+
+
+@files.one_run()
+def describe(
+    data: Any,
+    plan: Plan | Mapping[str, Any] | str | Path,
+    output: str | Path | None = None,
+    *,
+    force: bool = False,
+    csv: CsvOptions | None = None,
+) -> Sidecar:
+    """Say in a sidecar how a table was perturbed by another tool; `output` names its file.
+
+    The plan says of each column its kind of matrix and domain, as for `perturb`, and drops none. Nothing is
+    known of the coins, so nothing is promised.
+    """
+    asked = Plan.of(plan)
+    table = open_table(data, csv=csv_options(csv, asked, None, None))
+    if table.sidecar is not None:
+        raise RefusedError(f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
+    if output is not None and isinstance(data, (str, Path)):
+        files.rewriting(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
+    with ExitStack() as stack:
+        target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
+        check(table, asked, None, None)
+        settled = resolved(table, asked, None, None)
+        if settled.dropped:
+            raise UsageError(
+                f"the plan drops {quoted(settled.dropped[0])}, which the table has",
+                "describe every column of it",
+            )
+        if settled.several:
+            raise UsageError(
+                "a plan by which each record publishes a few attributes describes no file of another tool: "
+                "nothing there says which ones",
+                'say publish = "all", or gamma instead of record_epsilon',
+            )
+        if any(c.noise is not None for c in settled.channels):
+            raise UsageError("only random substitution can be described", "leave out --scheme")
+        published = {n: c.shown(n) for n, c in settled.through.items()}
+        rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
+        sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
+        if target is not None:
+            target.put(sidecar.encode())
+            commit(target)
+    return sidecar
+
+
+def _checked(published: Mapping[str, Domain], batch: Batch) -> int:
+    """Return the number of rows, if every value is one that the plan's channels publish."""
+    for name, domain in published.items():
+        outside = domain.encode(batch.column(name)).outside
+        if outside.size:
+            raise MismatchError(
+                f"the column {quoted(name)} has a value in {batch.where(int(outside[0]))} that the plan's "
+                "matrix never publishes",
+                "declare the domain that it was perturbed with",
+            )
+    return batch.rows
+
+
+LEAST_BINS, MOST_BINS = 4, 60
+
+
+def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -> Plan:
+    """Return the plan with a number of bins for each column of numbers that has none of its own.
+
+    As many records are not published as are `left_out`.
+    """
+    if plan.bins != "auto":
+        return plan
+    if plan.scheme != SUBSTITUTION:
+        raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
+    perturbed = perturbed_columns(table.schema, plan, identifier)
+    gammas = gammas_of(perturbed, plan)
+    records = number_of_records(table, "--bins auto") - left_out
+    attributes = dict(plan.attributes)
+    for name, own in perturbed.items():
+        binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
+        if own.bins is None and binned and (name,) in gammas:
+            fits, has_ends = own.cut != (None, None), own.core not in (None, own.interval)
+            bins = best_bins(gammas[(name,)], kind_for(own, plan), records, fits) + has_ends
+            attributes[name] = replace(own, bins=bins)
+    return replace(plan, bins=None, attributes=attributes)
+
+
+def best_bins(gamma: Decimal | float, kind: type[Spec], records: int, fits: bool = False) -> int:
+    """Return the smallest number of bins among the best; `fits`: the owner declared where values lie."""
+    size = max(records, 1) / 100_000
+    best = kind.best_bins(float(gamma), size) * (min(size, 1.0) ** 0.1 if fits else 1.0)
+    return min(max(round(best), LEAST_BINS), MOST_BINS)
+
+
+def number_of_records(table: Table, option: str) -> int:
+    if table.rows is not None:
+        return table.rows
+    if not table.rewindable:
+        raise UsageError(
+            f"{option} needs the number of records, and standard input can be read only once",
+            f"say a number, such as {option.replace('auto', '2' if 'publish' in option else '20')}",
+        )
+    columns = table.schema.names[:1]
+    return fold(table, attrgetter("rows"), add, columns=columns) or 0

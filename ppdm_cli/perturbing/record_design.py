@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from itertools import combinations
 from math import comb, exp, inf, prod, sqrt
-from typing import Literal
 
 from ppdm_cli.channels import best_widths, information
 from ppdm_cli.errors import RefusedError
@@ -23,14 +23,23 @@ MOST_CHOSEN = 3
 """The most attributes of one record that are considered; more than that tell less, and cost a miner much."""
 MOST_SETS = 1 << 10
 """The most sets of attributes that are looked at, spread evenly over all of them."""
-FEW = 10.0
+FEW_CLEAN = 10.0
 """Below so many clean records a pair's interaction cannot be learnt: main effects are all that can be had."""
-LEAST = 3.0
+LEAST_PAIRS = 3.0
 """Below so many pairs are not worth publishing either (docs/papers.md has what was measured, on functions)."""
 NEARLY = 1.2
 """A larger k must tell so many times as much of a pair, because lower frequencies are learnt last."""
 LARGEST_PRODUCT = 1 << 32
 Size = tuple[int, bool]
+
+
+class ChooseBy(Enum):
+    """Which attributes a round's sets are made of."""
+
+    EVERY = "all attributes"
+    MAIN = "one of the strongest main effects, and any"
+    BEST = "the best"
+    EFFECT = "the best that have any effect"
 
 
 @dataclass(frozen=True)
@@ -41,32 +50,32 @@ class Round:
     """Of the records, over the sum of all rounds'."""
     k: int
     """How many attributes a record publishes."""
-    what: Literal["every", "main", "best", "telling"]
-    """Every set; those with one of the strongest main effects; of the best; of the best that tell at all."""
+    by: ChooseBy
+    """Which sets of so many."""
     most: int = 0
     """How many are the strongest, or the best."""
 
 
-EVERY1, EVERY2 = Round(3, 1, "every"), Round(2, 2, "every")
+EVERY1, EVERY2 = Round(3, 1, ChooseBy.EVERY), Round(2, 2, ChooseBy.EVERY)
 SCHEDULES: dict[int, list[tuple[float, tuple[Round, ...]]]] = {
     2: [
-        (1.75, (EVERY2, Round(3, 2, "best", 3))),
-        (3.2, (EVERY2, Round(3, 3, "telling", 3))),
-        (5.5, (Round(3, 2, "every"), Round(7, 3, "telling", 4))),
-        (inf, (Round(3, 3, "every"), Round(17, 3, "telling", 4))),
+        (1.75, (EVERY2, Round(3, 2, ChooseBy.BEST, 3))),
+        (3.2, (EVERY2, Round(3, 3, ChooseBy.EFFECT, 3))),
+        (5.5, (Round(3, 2, ChooseBy.EVERY), Round(7, 3, ChooseBy.EFFECT, 4))),
+        (inf, (Round(3, 3, ChooseBy.EVERY), Round(17, 3, ChooseBy.EFFECT, 4))),
     ],
     3: [
-        (1.75, (EVERY1, Round(9, 2, "main", 1), Round(8, 2, "best", 3))),
-        (3.2, (EVERY1, Round(5, 2, "main", 2), Round(12, 3, "telling", 3))),
-        (5.5, (Round(3, 2, "every"), Round(3, 2, "main", 2), Round(14, 3, "telling", 4))),
-        (inf, (Round(3, 3, "every"), Round(3, 3, "best", 6), Round(14, 3, "telling", 4))),
+        (1.75, (EVERY1, Round(9, 2, ChooseBy.MAIN, 1), Round(8, 2, ChooseBy.BEST, 3))),
+        (3.2, (EVERY1, Round(5, 2, ChooseBy.MAIN, 2), Round(12, 3, ChooseBy.EFFECT, 3))),
+        (5.5, (Round(3, 2, ChooseBy.EVERY), Round(3, 2, ChooseBy.MAIN, 2), Round(14, 3, ChooseBy.EFFECT, 4))),
+        (inf, (Round(3, 3, ChooseBy.EVERY), Round(3, 3, ChooseBy.BEST, 6), Round(14, 3, ChooseBy.EFFECT, 4))),
     ],
 }
 """By the number of rounds: up to which epsilon what served trees of made-up functions best (docs/papers.md)."""
 TWO_FROM = 5.5
 """Above this epsilon two rounds are as good as three."""
 WORTH = 8000.0
-"""Rounds add nothing to trees where one pass tells of a pair as much as so many clean records, or below FEW."""
+"""Rounds add nothing to trees where one pass reveals a pair as so many clean records do, or as FEW_CLEAN."""
 
 
 def scheduled(rounds: int, epsilon: float) -> tuple[Round, ...]:
@@ -218,7 +227,7 @@ def in_rounds(setting: Setting) -> Design | None:
 def recommended(setting: Setting) -> Design:
     """Return the design that serves best: for one class rounds, where one pass leaves much to be had."""
     one, several = _of_one_pass(setting), in_rounds(setting) if setting.for_class else None
-    return several if several is not None and FEW <= one.of_pair < WORTH else one
+    return several if several is not None and FEW_CLEAN <= one.of_pair < WORTH else one
 
 
 def _of_one_pass(setting: Setting) -> Design:
@@ -230,7 +239,7 @@ def _of_one_pass(setting: Setting) -> Design:
         )
     best = boxes[0]
     for design in boxes[1:]:
-        if design.of_pair >= LEAST and design.of_pair > NEARLY * best.of_pair:
+        if design.of_pair >= LEAST_PAIRS and design.of_pair > NEARLY * best.of_pair:
             best = design
     return best
 

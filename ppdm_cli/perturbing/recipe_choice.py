@@ -1,7 +1,11 @@
-"""Which few attributes a record publishes (--publish): from domains and a budget to recipes.
+"""Recipes for records that publish a few attributes (`publish`, `rounds`): from domains and a budget.
 
 Every set of k attributes is as likely; the class, where it is not kept, is in every one. Of the data this takes
-nothing but their domains and, to choose k, the number of records. Of records in rounds this is so in the first.
+nothing but their domains and, to choose k, the number of records.
+
+In rounds a coin that sees neither values nor row numbers decides who is in which. Later rounds' recipes follow
+from the records published in earlier ones, and from coins. So each record has one recipe, which is fixed given
+what the others published, and costs its epsilon once (docs/method.md has the proof).
 """
 
 from __future__ import annotations
@@ -10,21 +14,24 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, exp
+from math import comb, exp, lcm
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from ppdm_cli.channels import SUBSTITUTION, Beyond, BoxSpec, continued
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.record_design import Setting, recommended
+from ppdm_cli.joint import Tells
+from ppdm_cli.perturbing.record_design import ChooseBy, Round, Setting, recommended, scheduled
 from ppdm_cli.settings import whole
 from ppdm_cli.sidecar import MOST_RECIPES, MOST_ROWS, Recipe
 
 if TYPE_CHECKING:
     from ppdm_cli.perturbing.plan import Plan
+
 
 MOST_ROUNDS = 3
 Known = Mapping[str, tuple[Domain, bool]]
@@ -96,7 +103,7 @@ def chosen_number(setting: Setting) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Publisher:
+class RecipeMaker:
     """What any recipe follows from, besides which attributes it publishes."""
 
     known: Known
@@ -105,7 +112,7 @@ class Publisher:
     epsilon: float
 
     @classmethod
-    def of(cls, known: Known, class_: str | None, epsilon: float) -> Publisher:
+    def of(cls, known: Known, class_: str | None, epsilon: float) -> RecipeMaker:
         known = {n: (d, o and n != class_ and _has_room(d)) for n, (d, o) in known.items()}
         return cls(known, class_, epsilon)
 
@@ -185,3 +192,78 @@ def digested(recipes: Sequence[Recipe], facts: Sequence[object]) -> str:
     """Return a digest of all that decides which recipe a record gets, and what it is."""
     text = msgspec.json.encode([[r.encode().decode() for r in recipes], facts])
     return hashlib.blake2b(text, digest_size=32).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Rounds:
+    """The rounds of a release, and all that their recipes follow from besides published records."""
+
+    maker: RecipeMaker
+    schedule: tuple[Round, ...]
+
+    @classmethod
+    def of(cls, maker: RecipeMaker, number: int, k: int | str) -> Rounds:
+        """Return so many rounds by the budget; `k`: how many attributes the last one's records publish."""
+        most = len(maker.names) - 1
+        if most < 2:
+            raise RefusedError(
+                f"rounds choose among attributes, and there are {most + 1}", "leave out --rounds"
+            )
+        *first, last = scheduled(number, maker.epsilon)
+        if isinstance(k, int):
+            last = Round(last.share, maker.number(k, 0), last.by, max(last.most, k))
+        first = [Round(r.share, min(r.k, most), r.by, r.most) for r in first]
+        maker.number(first[0].k, 0)
+        found = cls(maker, (*first, last))
+        if (many := sum(found.most_recipes(r) for r in found.schedule)) > MOST_RECIPES:
+            raise RefusedError(
+                f"{many:,} recipes may be needed for so many attributes, and a release has at most "
+                f"{MOST_RECIPES:,}",
+                "--drop some attributes, or leave out --rounds",
+            )
+        return found
+
+    def most_recipes(self, asked: Round) -> int:
+        """Return how many sets of attributes a round may publish."""
+        q = len(self.maker.names)
+        if asked.by is ChooseBy.MAIN:
+            return comb(q, asked.k) - comb(max(q - asked.most, 0), asked.k)
+        return comb(q if asked.by is ChooseBy.EVERY else min(q, asked.most), asked.k)
+
+    @property
+    def shares(self) -> list[int]:
+        return [r.share for r in self.schedule]
+
+    def first(self) -> list[Recipe]:
+        """Return the recipes of the first round."""
+        return self._joined([self.maker.recipes([*combinations(self.maker.names, self.schedule[0].k)])])
+
+    def further(self, recipes: Sequence[Recipe], tells: Tells) -> list[Recipe]:
+        """Return the recipes with those of one round more, by what was published in the rounds before."""
+        done = 1 + max(r.round for r in recipes if isinstance(r.round, int))
+        before = [[r for r in recipes if r.round == n] for n in range(1, done)]
+        return self._joined([*before, self.maker.recipes(self._sets(self.schedule[done - 1], tells))])
+
+    def _sets(self, asked: Round, tells: Tells) -> list[tuple[str, ...]]:
+        ranked, told = tells.ranked()
+        ranked += [n for n in self.maker.names if n not in told]
+        names = set(ranked)
+        if asked.by is ChooseBy.MAIN:
+            strongest = set(sorted(tells.alone, key=lambda n: -tells.alone[n])[: asked.most])
+        else:
+            best = ranked[: asked.most]
+            if asked.by is ChooseBy.EFFECT:
+                some = [n for n in best if told.get(n, 0) > 0]
+                best = some if len(some) > 1 else best[:2]
+            strongest = names = set(best)
+        ordered = [n for n in self.maker.names if n in names]
+        return [s for s in combinations(ordered, min(asked.k, len(ordered))) if strongest & set(s)]
+
+    def _joined(self, rounds: Sequence[Sequence[Recipe]]) -> list[Recipe]:
+        """Return the recipes with their rounds, and weights such that each round has its share."""
+        whole = lcm(*(len(r) for r in rounds))
+        return [
+            replace(recipe, weight=share * whole // len(recipes), round=number)
+            for number, (share, recipes) in enumerate(zip(self.shares, rounds, strict=False), 1)
+            for recipe in recipes
+        ]

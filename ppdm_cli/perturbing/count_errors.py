@@ -1,7 +1,7 @@
-"""What a release will tell of each attribute, known before it is made: the error of a count to expect.
+"""Errors of counts for owners: what a miner will be able to estimate of each attribute, before it is published.
 
 The figure is the standard error of a value's estimated count, for even shares, over the mean count. Above 1
-no count can be told from none. Where neighbours are what is preserved, ranges may be told when values are not.
+a count cannot be distinguished from none. Where neighbours are preserved, ranges may be estimable nevertheless.
 """
 
 from __future__ import annotations
@@ -11,13 +11,18 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import inf, log, sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Matrix, Mixture
-from ppdm_cli.errors import RefusedError, listed
+from ppdm_cli.errors import RefusedError, listed, word
 from ppdm_cli.releases import RecipeInUse
+
+if TYPE_CHECKING:
+    from ppdm_cli.perturbing import Release
+
 
 MOST_ENTRIES = 1 << 18
 """The most entries of a matrix without closed forms that an error is computed of."""
@@ -166,3 +171,43 @@ def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:
                 own = axis.matrix.staying * d.weight / total
                 shares[axis.name] = shares.get(axis.name, 0.0) + own
     return [n for n, share in shares.items() if share > UNCHANGED]
+
+
+def remarks(release: Release) -> list[str]:
+    """Return what the release cannot tell, gives away, or was read as."""
+    found = []
+    if release.unlearnable:
+        found.append(
+            f"Nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a value's "
+            f"count exceeds the mean count. For each, {WAY_OUT}."
+        )
+    if release.in_ranges:
+        found.append(
+            f"Only ranges of {', '.join(release.in_ranges)} can be estimated: the standard error of a single "
+            "value's count exceeds the mean count."
+        )
+    if release.unchanged:
+        found.append(
+            f"Warning: over {UNCHANGED:.0%} of the values of {', '.join(release.unchanged)} are published "
+            "unchanged. Use a smaller budget, such as --record-epsilon 2."
+        )
+    if release.identifying:
+        drops = " ".join(f"--drop {word(n)}" for n in release.identifying)
+        found.append(
+            "Warning: published unchanged, though likely to be an identifier: "
+            f"{', '.join(release.identifying)}. Add {drops}."
+        )
+    if release.typed:
+        kinds = " ".join(f"--type {word(n, f'={release.sidecar.by_name[n].dtype}')}" for n in release.typed)
+        found.append(
+            f"The domain of {', '.join(release.typed)} is declared without a type, so private cells decide the "
+            f"type that is published. Add {kinds}."
+        )
+    if release.crowded:
+        found.append(
+            f"Warning: nearly all values of {', '.join(release.crowded)} are in one bin. Use `ppdm plan FILE "
+            "-o plan.toml`, which proposes bins."
+        )
+    if release.padded:
+        found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")
+    return found

@@ -1,0 +1,178 @@
+"""Keys for records: which rows of a person are published, what a row's coins follow from, and key files.
+
+A run that may write a key file holds a lock until its release is published, so others that start with the same
+file wait, and then use the key and the design that it left.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ppdm_cli import files
+from ppdm_cli.arrays import Addresses
+from ppdm_cli.coins import Coins, Key, identifier_addresses, key_from_file, places_of
+from ppdm_cli.engine import Batch, scan
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+from ppdm_cli.perturbing.resolving import ResolvedPlan
+from ppdm_cli.tables import PendingFile, Table
+
+
+@dataclass(frozen=True)
+class Thinned(Batch):
+    """The rows of a batch that stay, numbered among all that stay; messages name them as they were."""
+
+    were: np.ndarray
+
+    def where(self, row: int) -> str:
+        return super().where(int(self.were[row]))
+
+
+def addresses(batch: Batch, identifier: str | None, key: Key) -> Addresses:
+    """Return the address of each row: its number, or its identifier's."""
+    if identifier is None:
+        return np.arange(batch.first_row, batch.first_row + batch.rows, dtype=np.uint64)
+    array = batch.column(identifier)
+    if array.null_count:
+        row = int(array.is_null().to_numpy(zero_copy_only=False).argmax())
+        raise DataError(
+            f"the identifier {quoted(identifier)} is null in {batch.where(row)}",
+            "give every record an identifier",
+        )
+    return identifier_addresses(key, pc.cast(array, pa.string()))
+
+
+def left_out(table: Table, key: Key, person: str, most: int, identifier: str | None) -> np.ndarray:
+    """Return the numbers of the rows, ascending, by which a person has more than `most`; 16 bytes a record."""
+    if not table.rewindable:
+        raise UsageError(
+            "two passes are made for --person, and standard input can be read only once", "name a file"
+        )
+    columns = list(dict.fromkeys([person, *[identifier or person]]))
+    parts = scan(table, partial(_drawn, key, person, identifier), columns=columns, doing="finding persons")
+    if not parts:
+        return np.empty(0, np.int64)
+    whose, coin = (np.concatenate(several) for several in zip(*parts, strict=True))
+    order = np.lexsort((coin, whose))
+    starts = np.flatnonzero(np.r_[True, whose[order][1:] != whose[order][:-1]])
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    return np.sort(order[rank >= most])
+
+
+@dataclass(frozen=True)
+class Published:
+    """The rows that stay of each person, and whose they are: nothing is learnt from any others."""
+
+    key: Key
+    person: str
+    most: int
+    """How many rows a person has, at most."""
+    out: np.ndarray
+
+    def __call__(self, batch: Batch) -> tuple[Batch, Addresses | None]:
+        stays = thinned(batch, self.out)
+        return stays, None if self.most == 1 else _whose(stays, self.person, self.key)
+
+
+def _whose(batch: Batch, person: str, key: Key) -> Addresses:
+    return addresses(batch, person, Key(key.derive("person"), key.origin))
+
+
+def _drawn(key: Key, person: str, identifier: str | None, batch: Batch) -> tuple[Addresses, Addresses]:
+    """Return whose each row is, and a number by which the rows of a person are put in order."""
+    whose = _whose(batch, person, key)
+    own = addresses(batch, identifier, key)
+    return whose, places_of(Coins(key.derive("rows of a person")), own)
+
+
+def thinned(batch: Batch, out: np.ndarray) -> Thinned:
+    """Return a batch without the rows that are left out, its own among their numbers."""
+    first, last = np.searchsorted(out, [batch.first_row, batch.first_row + batch.rows])
+    stays = np.ones(batch.rows, bool)
+    stays[out[first:last] - batch.first_row] = False
+    were = np.flatnonzero(stays)
+    columns = batch.columns.filter(pa.array(stays))
+    first_row = batch.first_row - int(first)
+    return Thinned(columns, batch.index, first_row, batch.file, batch.row_in_file, were)
+
+
+@dataclass
+class KeyFile:
+    """A run's key, the file that it is in, if any, and the design that the file names."""
+
+    key: Key
+    path: Path | None = None
+    design: str = ""
+    """The digest of the design that the key was used with; empty before one with several recipes."""
+    _locked: ExitStack = field(default_factory=ExitStack)
+
+    @classmethod
+    def of(cls, stack: ExitStack, seed: int | None, path: str | Path | None, identifier: str | None) -> KeyFile:
+        """Return the key of a run, locked until the stack ends where it comes from a file."""
+        if seed is not None and path is not None:
+            raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
+        if (path is None) != (identifier is None):
+            raise UsageError(
+                "--key-file and --id go together: without identifiers the same person would be another row the "
+                "next time",
+                "such as --key-file release.key --id patient",
+            )
+        if path is None:
+            return cls(Key.fresh() if seed is None else Key.from_seed(seed))
+        path, lock = Path(path), stack.enter_context(ExitStack())
+        _lock(lock, path.resolve().parent)
+        if not path.exists():
+            return cls(Key.fresh("key-file"), path, "", lock)
+        files.reading(path)
+        key, design = key_from_file(path)
+        return cls(key, path, design, lock)
+
+    def kept(self, stack: ExitStack, plan: ResolvedPlan) -> list[PendingFile]:
+        """Return the file, where it is new or is to remember the design; it comes before the release.
+
+        Another design would show other attributes of the same people, and cost them as much again.
+        """
+        if self.path is None:
+            return []
+        path, design = self.path, plan.digest if plan.several else ""
+        if self.design and self.design != design:
+            raise RefusedError(
+                f"the key file {quoted(path)} was used with another design: another choice of recipes would "
+                "show other attributes of the same people",
+                "add --like with the earlier release, or use another key file, which spends epsilon again",
+            )
+        there = path.exists()
+        if there and self.design == design:
+            self._locked.close()
+            return []
+        if there:
+            files.rewriting(path, str(path))
+        try:
+            target = stack.enter_context(PendingFile(path, there, mode=0o600))
+        except (DataError, UsageError) as error:
+            if not there or "also the input" in error.what:
+                raise
+            raise type(error)(
+                f"the key file {quoted(path)} has to remember this design in a second line, but cannot be "
+                "written",
+                f"make its folder writable, or add the line yourself: {design}",
+            ) from None
+        target.put("".join(f"{line}\n" for line in (self.key.secret.hex(), design) if line).encode())
+        return [target]
+
+
+def _lock(stack: ExitStack, folder: Path) -> None:
+    """Hold a folder against other runs with a key file in it, where the system can."""
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        stack.callback(os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
