@@ -1,17 +1,23 @@
-"""What a sidecar promises, in figures that people can judge: per attribute and over a record."""
+"""Facts about releases for reports, statements, JSON and notebooks, from a sidecar.
+
+Whatever says what a release promises takes its sentences from `facts`, and its figures from `of_attributes` and
+`of_record`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
 from ppdm_cli.display import Displayed, at_most, percent, up
-from ppdm_cli.errors import UsageError, counted, listed, some
+from ppdm_cli.errors import UsageError, argument, counted, listed, some
 from ppdm_cli.files import one_run
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
 from ppdm_cli.releases import in_rounds, open_release, opened, read_sidecar
@@ -22,14 +28,64 @@ if TYPE_CHECKING:
 
 PRIOR = 0.05
 """The prior for which worst posteriors are shown by default."""
-
-
-_SEEDED = [
-    "The coins came from a seed, which can be guessed and checked against the release: nothing is promised. "
-    "For publishing, perturb without --seed."
-]
 MOST_ENTRIES = 1 << 22
 """The most entries of matrices without closed forms, over all attributes, that are computed for figures."""
+
+
+class Fact(NamedTuple):
+    """A sentence about a release, and what it is about."""
+
+    topic: Literal["promise", "kept", "domains", "run"]
+    sentence: str
+
+
+class AttributeFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What is promised of an attribute, or of several that all records publish through one channel.
+
+    A figure is None where it would take too long, or does not apply; it is unset where only records that
+    publish the attribute have it.
+    """
+
+    attribute: str
+    type: str
+    dtype: str
+    N: int
+    matrix: str | None
+    law: str | None
+    published: float | UnsetType = UNSET
+    """The share of the records that publish it, where some withhold it."""
+    half_width: int | UnsetType | None = UNSET
+    noise: str | UnsetType | None = UNSET
+    sd: float | UnsetType | None = UNSET
+    interval: float | UnsetType | None = UNSET
+    interval_share: float | UnsetType | None = UNSET
+    neighbourhood: float | UnsetType | None = UNSET
+    gamma: float | str
+    """Of all attributes that share its coin: each of them reveals something about that coin."""
+    epsilon: float | str
+    staying: float | None
+    condition_number: float | str | UnsetType | None = UNSET
+    candidates: int | UnsetType | None = UNSET
+    entropy: float | UnsetType | None = UNSET
+    domain_from: str
+    nulls: bool
+
+
+class RecordFigures(msgspec.Struct, frozen=True):
+    """What is promised over all perturbed attributes of a record, and what is outside every promise."""
+
+    unit: str
+    rows: int | None
+    perturbed_gamma: float | str | None
+    perturbed_epsilon: float | str | None
+    prior: float
+    worst_posterior: float | None
+    unbounded: list[str]
+    coins: str
+    recipes: int | UnsetType = UNSET
+    """How many there are, where records withhold attributes."""
+    rounds: int | UnsetType = UNSET
+    published_cells: float | UnsetType = UNSET
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +96,7 @@ class Inspected(Displayed):
     prior: float
 
     @property
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         return figures(self.sidecar, self.prior)
 
     @property
@@ -52,7 +108,7 @@ class Inspected(Displayed):
         """Return the figures of the perturbed attributes as a polars DataFrame."""
         import polars as pl
 
-        rows = of_attributes(self.sidecar)
+        rows = msgspec.to_builtins(of_attributes(self.sidecar))
         return pl.DataFrame(rows, infer_schema_length=None, strict=False)
 
     def _words(self) -> list[str]:
@@ -64,9 +120,21 @@ class Inspected(Displayed):
 
 @one_run()
 def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR) -> Inspected:
-    """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar."""
+    """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar.
+
+    Parameters
+    ----------
+    data : path, table or Sidecar
+        A release, a table of results, or a sidecar alone.
+    sidecar : Sidecar or path, optional
+        The sidecar, where it is not beside the data.
+    prior : float, default 0.05
+        How sure of a value a reader was before.
+    """
     if not 0 < prior < 1:
-        raise UsageError("the prior must lie between 0 and 1", "such as --prior 0.05")
+        raise UsageError(
+            "impossible-prior", "the prior must lie between 0 and 1", f"such as {argument('prior', 0.05)}"
+        )
     if isinstance(data, Sidecar):
         return Inspected(data, prior)
     if isinstance(data, (str, Path)) and str(data).endswith((SUFFIX, ".json")):
@@ -74,72 +142,65 @@ def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: fl
     return Inspected(open_release(data, sidecar, stages=None)[1], prior)
 
 
-def of_attributes(sidecar: Sidecar) -> list[dict[str, Any]]:
-    """Return the figures of every channel; None for what would take too long together."""
-    if opened(sidecar).withholding:
-        return [_of_withheld(sidecar, a.name) for a in sidecar.perturbed]
-    figures, entries = [], 0
-    for channel in opened(sidecar).channels:
-        matrix = channel.matrix
-        if not matrix.diagonal:
-            entries += (matrix.inputs + 64) ** 2  # so that many small ones count too
-        whole = matrix.diagonal or entries <= MOST_ENTRIES
-        figures.append(_of_channel(sidecar, channel, whole))
-    return figures
+def through_all(sidecar: Sidecar) -> list[Channel]:
+    """Return the channels that every record goes through."""
+    release = opened(sidecar)
+    return [c for c in release.channels if all(c.spec in [o.spec for o in r.channels] for r in release.recipes)]
 
 
-def _of_channel(sidecar: Sidecar, channel: Channel, whole: bool) -> dict[str, Any]:
+def of_attributes(sidecar: Sidecar) -> list[AttributeFigures]:
+    """Return the figures of each attribute, or of several in one channel; None for what takes too long."""
+    channels, found, entries = {n: c for c in through_all(sidecar) for n in c.attributes}, [], 0
+    for attribute in sidecar.perturbed:
+        name, channel = attribute.name, channels.get(attribute.name)
+        if channel is None:
+            having = [d for d in opened(sidecar).recipes if name in d.through]
+            weights = [d.weight for d in having]
+            axes = [axis for d in having if (axis := d.marginal([name])) is not None]
+            figures = _of_axes(sidecar, axes, weights, [d.through[name] for d in having])
+            published = sum(weights) / sum(d.weight for d in opened(sidecar).recipes)
+            found.append(msgspec.structs.replace(figures, published=published))
+        elif channel.attributes[0] == name:
+            matrix = channel.matrix
+            if not matrix.diagonal:
+                entries += (matrix.inputs + 64) ** 2  # so that many small ones count too
+            found.append(_of_channel(sidecar, channel, matrix.diagonal or entries <= MOST_ENTRIES))
+    return found
+
+
+def _of_channel(sidecar: Sidecar, channel: Channel, whole: bool) -> AttributeFigures:
     """Return the figures of one channel; `whole` says whether the entries of its matrix may be computed."""
-    own = [sidecar.by_name[n] for n in channel.attributes]
-    matrix, spec = channel.matrix, channel.spec
-    gamma = matrix.amplification
-    closed = whole or channel.noise is None
-    return {
-        "attribute": channel.name,
-        "type": own[0].type if len(own) == 1 else "together",
-        "dtype": ", ".join(a.dtype for a in own),
-        "N": channel.domain.size,
-        "matrix": None if spec is None else spec.kind,
-        "law": None if spec is None else spec.short(),
-        **dict.fromkeys(FIGURES),
-        **channel.figures,
-        "gamma": _finite(gamma),
-        "epsilon": _finite(epsilon(gamma)),
-        "staying": matrix.staying if closed else None,
-        "condition_number": _finite(matrix.condition_number) if whole else None,
-        "candidates": matrix.candidates if closed else None,
-        "entropy": matrix.entropy() if closed else None,
-        "domain_from": "data" if any(a.domain_from == "data" for a in own) else "declared",
-        "nulls": any(a.nulls for a in own),
-    }
+    matrix, closed = channel.matrix, whole or channel.noise is None
+    return msgspec.structs.replace(
+        _of_axes(sidecar, [channel], [1] * closed, [channel]),
+        **({"law": channel.spec and channel.spec.short()} | dict.fromkeys(FIGURES) | channel.figures),
+        condition_number=_finite(matrix.condition_number) if whole else None,
+        candidates=matrix.candidates if closed else None,
+        entropy=matrix.entropy() if closed else None,
+    )
 
 
-def _of_withheld(sidecar: Sidecar, name: str) -> dict[str, Any]:
-    """Return the figures of an attribute that some records publish: what holds of those, and their share.
-
-    Gamma is of all attributes that share its coin: each of them reveals something about that coin.
-    """
-    attribute, total = sidecar.by_name[name], sum(d.weight for d in opened(sidecar).recipes)
-    having = [d for d in opened(sidecar).recipes if name in d.attributes]
-    axes = [axis for d in having if (axis := d.marginal([name])) is not None]
-    weights = [d.weight for d in having]
-    staying = sum(w * a.matrix.staying for w, a in zip(weights, axes, strict=True)) / sum(weights)
-    specs = [d.through[name].spec for d in having]
-    gamma = max(d.through[name].matrix.amplification for d in having)
-    return {
-        "attribute": name,
-        "type": attribute.type,
-        "dtype": attribute.dtype,
-        "N": attribute.N,
-        "matrix": ", ".join(dict.fromkeys(s.kind for s in specs if s is not None)),
-        "law": ", ".join(dict.fromkeys(s.kind for s in specs if s is not None)),
-        "published": sum(weights) / total,
-        "gamma": _finite(gamma),
-        "epsilon": _finite(epsilon(gamma)),
-        "staying": staying,
-        "domain_from": attribute.domain_from,
-        "nulls": attribute.nulls,
-    }
+def _of_axes(
+    sidecar: Sidecar, axes: Sequence[Channel], weights: Sequence[int], channels: Sequence[Channel]
+) -> AttributeFigures:
+    """Return the figures of what records publish on these axes of channels, so many of them on each."""
+    own = [sidecar.by_name[n] for n in axes[0].attributes]
+    kinds = ", ".join(dict.fromkeys(c.spec.kind for c in channels if c.spec is not None)) or None
+    gamma = max(c.matrix.amplification for c in channels)
+    staying = sum(w * a.matrix.staying for w, a in zip(weights, axes, strict=False))
+    return AttributeFigures(
+        attribute=axes[0].name,
+        type=str(own[0].type) if len(own) == 1 else "together",
+        dtype=", ".join(a.dtype for a in own),
+        N=axes[0].domain.size,
+        matrix=kinds,
+        law=kinds,
+        gamma=_finite(gamma),
+        epsilon=_finite(epsilon(gamma)),
+        staying=staying / sum(weights) if weights else None,
+        domain_from="data" if any(a.domain_from == "data" for a in own) else "declared",
+        nulls=any(a.nulls is True for a in own),
+    )
 
 
 def _finite(number: float) -> float | str:
@@ -147,63 +208,56 @@ def _finite(number: float) -> float | str:
     return number if isfinite(number) else "inf"
 
 
-def of_record(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
-    """Return the product over the perturbed attributes, and what is outside every promise."""
+def of_record(sidecar: Sidecar, prior: float = PRIOR) -> RecordFigures | None:
+    """Return the promise over a record or a person; None for a table that has no records of theirs."""
     privacy = sidecar.privacy
     if privacy is UNSET:
-        return {}
+        return None
     gamma, stated = privacy.perturbed_gamma, privacy.perturbed_epsilon
     posterior = None if gamma is None else worst_posterior(float(gamma), prior)
     if gamma == "inf" and stated is not None:
         posterior = believed_after(float(stated), prior)
-    return {
-        "unit": privacy.unit,
-        "rows": None if privacy.rows is UNSET else privacy.rows,
-        "perturbed_gamma": gamma,
-        "perturbed_epsilon": stated,
-        "prior": prior,
-        "worst_posterior": posterior,
-        "unbounded": privacy.kept,
-        "coins": privacy.coins,
-        **(_of_recipes(sidecar) if opened(sidecar).withholding else {}),
-    }
+    rows = None if privacy.rows is UNSET else privacy.rows
+    record = RecordFigures(privacy.unit, rows, gamma, stated, prior, posterior, privacy.kept, privacy.coins)
+    weights = [d.weight for d in opened(sidecar).recipes]
+    cells = sum(d.weight * len(d.attributes) for d in opened(sidecar).recipes)
+    if len(through_all(sidecar)) == len(opened(sidecar).channels):
+        return record
+    return msgspec.structs.replace(
+        record,
+        recipes=len(weights),
+        rounds=len(in_rounds(opened(sidecar).recipes)),
+        published_cells=cells / sum(weights) / len(sidecar.perturbed),
+    )
 
 
-def _of_recipes(sidecar: Sidecar) -> dict[str, Any]:
-    """Return how much is published."""
-    total = sum(d.weight for d in opened(sidecar).recipes)
-    cells = sum(d.weight * len(d.attributes) for d in opened(sidecar).recipes) / total
-    return {
-        "recipes": len(opened(sidecar).recipes),
-        "rounds": len(in_rounds(opened(sidecar).recipes)),
-        "published_cells": cells / len(sidecar.perturbed),
-    }
-
-
-def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, Any]:
+def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, object]:
     """Return all that `perturb` reports and `inspect` shows, as `--json` prints it."""
-    return {
+    found: dict[str, object] = {
         "release": sidecar.release,
         "stage": sidecar.stage,
         "records": sidecar.records,
         "class": None if sidecar.class_ is UNSET else sidecar.class_,
-        "record": of_record(sidecar, prior),
-        "attributes": of_attributes(sidecar),
-        **(
-            {}
-            if sidecar.scheme is UNSET
-            else {"scheme": sidecar.scheme, "altered": [a.name for a in sidecar.altered]}
-        ),
-        "kept": [{"attribute": a.name, "dtype": a.dtype} for a in sidecar.kept],
+        "record": msgspec.to_builtins(of_record(sidecar, prior)) or {},
+        "attributes": msgspec.to_builtins(of_attributes(sidecar)),
     }
+    if sidecar.scheme is not UNSET:
+        found |= {"scheme": sidecar.scheme, "altered": [a.name for a in sidecar.altered]}
+    return found | {"kept": [{"attribute": a.name, "dtype": a.dtype} for a in sidecar.kept]}
 
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     """Return the promise over a record in plain words."""
+    return [f.sentence for f in facts(sidecar, prior)]
+
+
+def facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
+    """Return what is to be said of a release, the most important first."""
     record = of_record(sidecar, prior)
+    if record is None:
+        words = f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."
+        return [Fact("promise", words)]
     lines = []
-    if sidecar.privacy is UNSET:
-        return [f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."]
     if sidecar.reconstruction is not UNSET:
         row = (
             "The rows were shuffled, but each is a guess about the person in some row of the release"
@@ -214,56 +268,68 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
             f"{row}, and many of its values are right. Anyone who has the release can make the same guesses: "
             "handle this file as you would the release."
         )
-    kinds = _by_kind(sidecar)
+    kinds: dict[str, list[Channel]] = {}
+    for channel in opened(sidecar).channels:
+        if channel.spec is not None:
+            kinds.setdefault(channel.spec.kind, []).append(channel)
     for kind, channels in kinds.items():
         lines += KINDS[kind].warnings(channels)
     lines += _over_a_record(sidecar, record, prior)
-    if opened(sidecar).withholding:
-        lines += _of_what_is_withheld(sidecar, record)
-    if record["coins"] == "key-file" and opened(sidecar).withholding:
-        lines.append(
-            "The coins follow from a key and an identifier: a record shows the same attributes in each "
-            "release under this key, which refuses another design, and unchanged ones get the same answers. A "
-            "change in one value redraws all that are published with it, costs the record's gamma again, and "
-            "is not hidden."
+    if record.published_cells is not UNSET:
+        lines += _of_what_is_withheld(sidecar, record, record.published_cells)
+    if record.coins == "key-file":
+        lines.append(_KEYED if record.published_cells is UNSET else _KEYED_RECIPES)
+    found = [Fact("promise", line) for line in lines]
+    if record.unbounded:
+        words = (
+            f"Published unchanged, so not protected: {some(record.unbounded)}. No limit covers them, or what "
         )
-    elif record["coins"] == "key-file":
-        lines.append(
-            "The coins follow from a key and an identifier: an unchanged value gets the same answer in "
-            "each release under this key with the same domain and gamma (as --like takes them); a changed "
-            "value, domain or gamma costs its gamma again, and a changed answer proves a change."
-        )
-    if record["unbounded"]:
-        lines.append(
-            f"Published unchanged, so not protected: {some(record['unbounded'])}. No limit covers them, or "
-            "what they reveal about the others."
-        )
-    for kind, channels in kinds.items():
-        lines += KINDS[kind].remarks(channels)
+        found.append(Fact("kept", words + "they reveal about the others."))
+    found += [Fact("promise", line) for kind, own in kinds.items() for line in KINDS[kind].remarks(own)]
     if fine := [a.name for a in sidecar.attributes if a.dtype.startswith("timestamp[ns")]:
-        lines.append(
+        words = (
             f"Times in nanoseconds: {some(fine)}. Spark reads them as whole numbers. If a miner uses Spark, "
-            "cast them to microseconds before they are perturbed."
         )
-    from_data = [a.name for a in sidecar.perturbed if a.domain_from == "data"]
-    if from_data:
-        lines.append(
+        found.append(Fact("promise", words + "cast them to microseconds before they are perturbed."))
+    if from_data := domains_from_data(sidecar):
+        words = (
             f"Domains taken from the private data, and published with the sidecar: {some(from_data)}. No limit "
-            "covers what they reveal."
         )
-    return lines
+        found.append(Fact("domains", words + "covers what they reveal."))
+    return found
+
+
+_SEEDED = [
+    "The coins came from a seed, which can be guessed and checked against the release: nothing is promised. "
+    "For publishing, perturb without --seed."
+]
+_KEYED = (
+    "The coins follow from a key and an identifier: an unchanged value gets the same answer in each release "
+    "under this key with the same domain and gamma (as --like takes them); a changed value, domain or gamma "
+    "costs its gamma again, and a changed answer proves a change."
+)
+_KEYED_RECIPES = (
+    "The coins follow from a key and an identifier: a record shows the same attributes in each release under "
+    "this key, which refuses another design, and unchanged ones get the same answers. A change in one value "
+    "redraws all that are published with it, costs the record's gamma again, and is not hidden."
+)
+
+
+def domains_from_data(sidecar: Sidecar) -> list[str]:
+    """Return the attributes whose domains were taken from the private data."""
+    return [a.name for a in sidecar.perturbed if a.domain_from == "data"]
 
 
 def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
     """Return the bound for someone who looks at one attribute alone; None where it is that of the record.
 
-    The attributes of one recipe have coins of their own. Where records share a coin between attributes,
+    Channels that all records go through have coins of their own. Where records share a coin between attributes,
     a reader who knows or guesses one of a record's values learns as much about the others as gamma allows.
     """
-    if opened(sidecar).withholding or len(opened(sidecar).channels) < 2:
+    channels = through_all(sidecar)
+    if len(channels) < max(2, len(opened(sidecar).channels)):
         return None
-    gamma = max(c.matrix.amplification for c in opened(sidecar).recipes[0].channels)
-    return believed_after(sidecar.times * epsilon(gamma), prior)
+    return believed_after(sidecar.times * epsilon(max(c.matrix.amplification for c in channels)), prior)
 
 
 def limits(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:
@@ -283,9 +349,9 @@ def limits(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str
     return lines
 
 
-def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> list[str]:
+def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> list[str]:
     """Say what is promised over all perturbed attributes of a record, in all copies."""
-    if record["coins"] == "unknown":
+    if record.coins == "unknown":
         return ["Another tool perturbed it, and nothing is known of its coins: nothing is promised."]
     if sidecar.scheme is not UNSET:
         altered = some(a.name for a in sidecar.altered)
@@ -293,8 +359,8 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
             f"Noise that keeps a decision tree ({', '.join(sidecar.scheme)}) is on {altered}. It promises no "
             "gamma and no epsilon: any value may be published as it was. A miner takes the values as they are."
         ]
-        return lines + _SEEDED * (record["coins"] == "seeded")
-    if record["perturbed_gamma"] is None:
+        return lines + _SEEDED * (record.coins == "seeded")
+    if record.perturbed_gamma is None:
         return _SEEDED
     open_ones = [c for c in opened(sidecar).channels if not isfinite(c.matrix.amplification)]
     if open_ones:
@@ -302,23 +368,23 @@ def _over_a_record(sidecar: Sidecar, record: dict[str, Any], prior: float) -> li
         return [f"No limit for a whole record: no gamma holds for {names}."] * bool(names)
     many = len(sidecar.perturbed)
     attributes = f"{many} perturbed attributes" if many > 1 else "one perturbed attribute"
-    whose = f"the {counted(record['rows'], 'record')} of a person" if record["unit"] == "person" else "a record"
+    whose = f"the {counted(record.rows or 1, 'record')} of a person" if record.unit == "person" else "a record"
     of_copies = "" if sidecar.copy is UNSET else f", in all {sidecar.copy.of} copies together,"
-    stated, cost = record["perturbed_gamma"], f"{up(record['perturbed_epsilon']):.4g}"
+    stated, cost = record.perturbed_gamma, f"{up(float(record.perturbed_epsilon or 0)):.4g}"
     figures = f"epsilon is {cost}" if stated == "inf" else f"gamma is {stated} (epsilon {cost})"
     return [
-        *limits(sidecar, record["worst_posterior"], prior),
+        *limits(sidecar, record.worst_posterior or 1.0, prior),
         f"Over the {attributes} of {whose}{of_copies or ','} {figures}.",
     ]
 
 
-def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
+def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) -> list[str]:
     """Say how much is published, and what the limit is for."""
     sizes = sorted({len(d.attributes) for d in opened(sidecar).recipes})
     few = " or ".join(map(str, sizes))
     lines = [
         f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen by a coin that sees no "
-        f"value: {percent(record['published_cells'])} of the cells; the others are withheld."
+        f"value: {percent(cells)} of the cells; the others are withheld."
     ]
     if sizes[-1] > 1:
         lines[0] += (
@@ -333,20 +399,12 @@ def _of_what_is_withheld(sidecar: Sidecar, record: dict[str, Any]) -> list[str]:
             f"The records were dealt to {len(rounds)} rounds by a coin ({', '.join(shares)}). What later ones "
             f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."
         )
-    if record["unit"] == "record":
+    if record.unit == "record":
         lines.append(
             "The promise is for a record: of a person with several records it is their product, unless "
             "--person limits them."
         )
     return lines
-
-
-def _by_kind(sidecar: Sidecar) -> dict[str, list[Channel]]:
-    found: dict[str, list[Channel]] = {}
-    for channel in opened(sidecar).channels:
-        if channel.spec is not None:
-            found.setdefault(channel.spec.kind, []).append(channel)
-    return found
 
 
 def noisy(sidecar: Sidecar) -> bool:

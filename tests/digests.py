@@ -42,7 +42,7 @@ KINDS = ("gamma-diagonal", "band")
 CANCER = ROOT / "sample_data" / "breast_cancer.csv"
 EXACT, ITERATED = 6, 4
 """Digits that are compared of sums, and of what an iteration came to."""
-LEFT_OUT = ("tool", "stated", "files", "united_bins")
+LEFT_OUT = ("tool", "stated", "files", "united_bins", "about")
 """What a statement says of the run that made it, and of a feature that no release here has."""
 TOOL = re.compile(rb'"tool": ?"[^"]*"')
 Digests = dict[str, str]

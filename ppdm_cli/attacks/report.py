@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.display import Displayed, percent
@@ -85,7 +87,7 @@ def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
     worst, times = max(opened(sidecar).recipes, key=lambda d: d.epsilon), sidecar.times
     gamma = prod([c.matrix.amplification for c in worst.channels] * times)
     bound = believed_after(times * worst.epsilon, PRIOR)
-    return of_record(sidecar) | {"gamma": gamma if gamma < inf else "inf", "bound": bound}
+    return msgspec.to_builtins(of_record(sidecar)) | {"gamma": gamma if gamma < inf else "inf", "bound": bound}
 
 
 def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:

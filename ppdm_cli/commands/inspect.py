@@ -43,18 +43,12 @@ Memory: constant.""",
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where --describe writes the sidecar.")
 @file_option(
     "--report",
-    help="Write the statement for a data protection officer: .html, .md, .json, or .yaml, the entry of the "
-    "registry of differential-privacy deployments.",
+    help="Write the statement for a data protection officer: .html, or .json for programs.",
 )
 @file_option("--about", help="With --report: a TOML file of what only the curator can say.")
 @file_option("--attack", help="With --report: what `ppdm attack RELEASE --json` printed.")
 @file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
 @click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
-@click.option(
-    "--internal",
-    is_flag=True,
-    help="With --report: also take attacks that were measured against the original. Nobody else may get it.",
-)
 @sidecar_option
 @force_option
 @json_option
@@ -86,9 +80,7 @@ def command(
             "--describe and -o go together, and with no --sidecar", "use --describe PLAN -o FILE.ppdm.json"
         )
     if report is None and any(stated.values()):
-        raise UsageError(
-            "--about, --attack, --ledger, --people and --internal go with --report", "add --report FILE"
-        )
+        raise UsageError("--about, --attack, --ledger and --people go with --report", "add --report FILE")
     if report is not None and describe is not None:
         raise UsageError("--report is about a release, and --describe makes one", "say one after the other")
     if describe is not None:
@@ -110,21 +102,19 @@ def command(
 
 
 def _show(done: Any) -> None:
+    import msgspec
+
     from ppdm_cli import inspection
     from ppdm_cli.commands import show
-    from ppdm_cli.releases import opened
 
     out, shown = show.console(), done.sidecar
     records = "an unknown number of" if shown.records is None else shown.records
     noise = inspection.noisy(shown)
-    substitution = ["matrix", "gamma", "epsilon", "stays", "condition"]
-    if opened(shown).withholding:
-        substitution = ["published", *(c for c in substitution if c != "condition")]
-    title, rows = (
-        f"{shown.stage}, {records} records, release {shown.release}",
-        inspection.of_attributes(shown),
-    )
-    columns = [*show.WHAT, *([*show.NOISE, "gamma", "condition"] if noise else substitution)]
+    title = f"{shown.stage}, {records} records, release {shown.release}"
+    rows = msgspec.to_builtins(inspection.of_attributes(shown))
+    columns = [*show.NOISE, "gamma"] if noise else ["matrix", "gamma", "epsilon", "stays"]
+    columns = ["published"] * any("published" in r for r in rows) + columns
+    columns = [*show.WHAT, *columns, *["condition"] * any("condition_number" in r for r in rows)]
     if shown.altered:
         show.say(out, [f"{title}."])
     else:

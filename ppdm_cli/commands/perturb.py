@@ -326,6 +326,8 @@ def _done(release: Any) -> list[str]:
 
 
 def _report(release: Any, output: Path, asked: str | None) -> None:
+    import msgspec
+
     from ppdm_cli import inspection
     from ppdm_cli.channels import DEFAULT, KINDS
     from ppdm_cli.commands import show
@@ -333,11 +335,11 @@ def _report(release: Any, output: Path, asked: str | None) -> None:
     from ppdm_cli.releases import opened
 
     out = show.console(stderr=True)
-    rows = inspection.of_attributes(release.sidecar)
+    rows = msgspec.to_builtins(inspection.of_attributes(release.sidecar))
     if inspection.noisy(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
-        columns = ["published"] * opened(release.sidecar).withholding + [
+        columns = ["published"] * any("published" in r for r in rows) + [
             *["matrix"] * any(r["law"] != DEFAULT.kind for r in rows),
             "gamma",
             "stays",

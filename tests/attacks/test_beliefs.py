@@ -85,10 +85,9 @@ def test_no_stated_belief_is_below_what_a_reader_can_reach(ppdm: Run, tmp_path: 
         asked = ("inspect", file, "--prior", prior)
         stated = claims(ppdm(*asked).stdout.decode())
         stated += objects(json.loads(ppdm(*asked, "--json").stdout))
-        for form in ("html", "md", "json"):
+        for form in ("html", "json"):
             ppdm(*asked, "--report", f"s.{form}", "--force")
         stated += claims(plain((tmp_path / "s.html").read_text()))
-        stated += claims((tmp_path / "s.md").read_text())
         stated += objects(json.loads((tmp_path / "s.json").read_text())["promise"])
         assert check(stated, sidecar, prior) >= 7 if limited else check(stated, sidecar, prior) >= 0
     beside = "" if opened(sidecar).withholding else "one attribute alone: "
@@ -194,7 +193,7 @@ def test_two_kinds_of_records_are_the_worst_of_all_populations(settings: dict[st
             found = max(found, reader.believed(populations, fact))
     assert found == pytest.approx(reader.worst(0.05), abs=1e-12)
     record = inspection.of_record(sidecar)
-    assert found == pytest.approx(record["worst_posterior"], rel=2e-3)
+    assert record is not None and found == pytest.approx(record.worst_posterior, rel=2e-3)
 
 
 def test_who_guesses_the_other_value_comes_near_the_limit_of_the_record() -> None:
@@ -210,7 +209,9 @@ def test_who_guesses_the_other_value_comes_near_the_limit_of_the_record() -> Non
         a.matrix.amplification for d in opened(sidecar).recipes if (a := d.marginal([d.attributes[0]]))
     )
     assert believed == pytest.approx(0.512, abs=0.002)
-    assert worst_posterior(marginal, 0.05) < 0.36 < believed < inspection.of_record(sidecar)["worst_posterior"]
+    record = inspection.of_record(sidecar)
+    assert record is not None and record.worst_posterior is not None
+    assert worst_posterior(marginal, 0.05) < 0.36 < believed < record.worst_posterior
 
 
 # -- rounding, and words

@@ -223,7 +223,7 @@ def test_a_singular_matrix_is_published_but_not_estimated_from(tmp_path: Path, p
     ppdm("perturb", "s.parquet", "-o", "r.parquet", "--plan", "p.toml", "--shuffle")
     told = ppdm("estimate", "r.parquet", "--estimator", "inverse", code=4).stderr
     assert b"condition number is inf" in told
-    ppdm("inspect", "r.parquet", "--report", "r.md")
+    ppdm("inspect", "r.parquet", "--report", "r.html")
 
 
 def test_a_file_of_another_tool_is_mined_by_a_sidecar_made_for_it(tmp_path: Path, ppdm: Run) -> None:

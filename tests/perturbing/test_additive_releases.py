@@ -91,7 +91,7 @@ def test_no_gamma_is_promised_and_the_report_says_so(promised: Sidecar) -> None:
     warned = inspection.sentences(seeded)
     assert "rules out every original further from it" in warned[0] and "The coins came from a seed" in warned[1]
     ages = inspection.of_attributes(seeded)[0]
-    assert ages["interval"] == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
+    assert ages.interval == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +215,8 @@ def test_every_format_goes_there_and_back(suffix: str, tmp_path: Path) -> None:
     plan: dict[str, Any] = {str(k): {"domain": [0, 99]} for k in kinds}
     made = perturb(table, target, **NOISE, attributes=plan, seed=5, keep_order=True)
     whole = perturb(table, **NOISE, attributes=plan, seed=5, keep_order=True)
-    opened, promised = open_release(target)
-    assert promised == made.sidecar and set(opened.schema.types) == {pa.float64()}
+    there, promised = open_release(target)
+    assert promised == made.sidecar and set(there.schema.types) == {pa.float64()}
     found, expected = estimate(target), estimate(whole.frame, sidecar=whole.sidecar)
     for ours, theirs in zip(found.tables, expected.tables, strict=True):
         assert (ours.observed == theirs.observed).all() and (ours.estimate == theirs.estimate).all()
