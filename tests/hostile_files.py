@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tests.hostile import CASES, Case, case, category, chain, release, sidecar, tree
 from tests.hostile_tables import PERTURB
+from tests.vocabulary import structure
 
 # -- networks
 
@@ -71,10 +72,10 @@ def a_network_of_large_numbers(folder: Path) -> list[str]:
 
 
 @case
-def an_edge_list_of_40_parents_learnt(folder: Path) -> list[str]:
+def a_structure_of_40_parents_learnt(folder: Path) -> list[str]:
     release(folder, [category(f"a{i}", 2) for i in range(41)], 50)
-    (folder / "n.txt").write_text("".join(f"a{i} -> a40\n" for i in range(40)))
-    return ["train-bayes", "r.csv", "--network", "n.txt", "-o", "n.json"]
+    (folder / "net.json").write_text(structure(*(f"a{i} -> a40" for i in range(40))))
+    return ["train-bayes", "r.csv", "--network", "net.json", "-o", "n.json"]
 
 
 # -- questions

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.hostile import CASES, Case, binned, category, sidecar
+from tests.vocabulary import structure
 
 Specs = list[dict[str, Any]]
 
@@ -29,7 +30,7 @@ def made(folder: Path, attributes: Specs, recipes: Specs, shows: Sequence[Sequen
             cells[i] = str(code + 0.5 if "edges" in attributes[i] else code)
         lines.append(",".join([*cells, str(number)]))
     (folder / "r.csv").write_text("\n".join([*lines, ""]))
-    (folder / "n.txt").write_text("a0 -> a1\n")
+    (folder / "net.json").write_text(structure("a0 -> a1"))
 
 
 def bins(name: str, N: int, reach: int) -> dict[str, Any]:
@@ -115,7 +116,7 @@ COMMANDS = {
     "trained on": "train-tree r.csv -o t.json --class ",
     "attacked": "attack r.csv",
     "reconstructed": "reconstruct r.csv -o o.csv",
-    "learnt": "train-bayes r.csv --network n.txt -o n.json",
+    "learnt": "train-bayes r.csv --network net.json -o n.json",
 }
 
 

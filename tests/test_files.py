@@ -15,6 +15,7 @@ import pytest
 from ppdm_cli import files, perturb, reconstruct
 from ppdm_cli.errors import UsageError
 from tests.conftest import Run, listing, people
+from tests.vocabulary import structure
 
 # what a command is called with, the files that it reads (or that speak of those), and its ways of writing one
 READS: dict[str, tuple[str, str, str]] = {
@@ -107,11 +108,11 @@ READS: dict[str, tuple[str, str, str]] = {
     "train-tree on a release": ("train-tree r.csv", "r.csv r.csv.ppdm.json", "-o --export"),
     "predict": ("predict t.json u.csv", "t.json u.csv u.csv.ppdm.json", "-o"),
     "train-bayes": (
-        "train-bayes r.csv --network net.txt --compare original.csv",
-        "r.csv r.csv.ppdm.json net.txt original.csv",
-        "-o --export",
+        "train-bayes r.csv --network net.json --compare original.csv",
+        "r.csv r.csv.ppdm.json net.json original.csv",
+        "-o",
     ),
-    "train-bayes --merge": ("train-bayes --merge a.bif b.bif", "a.bif b.bif", "-o --export"),
+    "train-bayes --merge": ("train-bayes --merge a.bif b.bif", "a.bif b.bif", "-o"),
     "generate": ("generate --function 1 --records 9", "", "-o"),
     "generate --network": ("generate --network a.bif --records 9", "a.bif", "-o"),
 }
@@ -164,9 +165,9 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for tree in ("t.json", "t.csv"):
         train = ("train-tree", "original.csv", "--class", "group", "-o", tree)
         subprocess.run([sys.executable, "-m", "ppdm_cli", *train], cwd=folder, check=True, capture_output=True)
-    (folder / "net.txt").write_text("region -> group\n")
+    (folder / "net.json").write_text(structure("region -> group"))
     for node, bif in (("region", "a.bif"), ("group", "b.bif")):
-        learn = ("train-bayes", "original.csv", "--network", "net.txt", "--nodes", node, "-o", bif)
+        learn = ("train-bayes", "original.csv", "--network", "net.json", "--nodes", node, "-o", bif)
         subprocess.run([sys.executable, "-m", "ppdm_cli", *learn], cwd=folder, check=True, capture_output=True)
     return folder
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,6 +51,17 @@ def people(rows: int = 1000, seed: int = 7) -> pl.DataFrame:
 def generated(rows: int = 20_000, seed: int = 1, function: int = 2) -> pl.DataFrame:
     """Make the table of `ppdm generate`: nine attributes and the class `group`, which they decide."""
     return pl.concat([pl.DataFrame(b) for b in synthetic.generate(function, rows, seed)])
+
+
+def structure(*edges: str) -> str:
+    """Write the JSON of a network of which only the edges are known, such as "smoker -> cough"."""
+    parents: dict[str, list[str]] = {}
+    for edge in edges:
+        before, after = edge.split(" -> ")
+        parents.setdefault(before, [])
+        parents.setdefault(after, []).append(before)
+    nodes = [{"name": n, "states": [], "parents": p} for n, p in parents.items()]
+    return json.dumps({"format": "ppdm-network", "version": 1, "tool": "ppdm", "nodes": nodes})
 
 
 def table(

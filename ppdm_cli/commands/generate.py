@@ -23,7 +23,7 @@ Examples:
 Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Memory: constant.""",
 )
 @click.option("--function", type=click.IntRange(1, 5), help="The function that decides the class.")
-@file_option("--network", help="A Bayesian network with parameters to draw from: .bif, .xml or .json.")
+@file_option("--network", help="A Bayesian network with parameters to draw from: .bif or .json.")
 @click.option("--records", type=click.IntRange(0), required=True, metavar="n", help="The number of records.")
 @click.option(
     "--seed",

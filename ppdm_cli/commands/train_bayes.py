@@ -28,7 +28,7 @@ _ROWS = 40
     epilog="""\b
 Examples:
   ppdm train-bayes release.parquet --network asia.bif -o learned.bif -o params.parquet
-  ppdm train-bayes clinic.csv insurer.csv --network net.txt --on patient --prior 1 -o net.bif
+  ppdm train-bayes clinic.csv insurer.csv --network net.bif --on patient --prior 1 -o net.bif
   ppdm train-bayes own.csv theirs.csv --network net.bif --nodes flu,fever -o mine.bif
   ppdm train-bayes --merge mine.bif theirs.bif -o all.bif --compare true.bif
 
@@ -37,7 +37,7 @@ Exit codes: 0 done, 1 unreadable, 2 usage, 3 network and data, or parties, do no
 without an inverse. Memory: the largest table of a node and its parents; with --on also the columns.""",
 )
 @files_argument("data", required=False)
-@file_option("--network", help="The structure: .bif, .xml (XMLBIF), or text with lines of the form A -> B.")
+@file_option("--network", help="The structure: .bif, or .json of train-bayes.")
 @file_option(
     "-o",
     "--output",
@@ -45,7 +45,6 @@ without an inverse. Memory: the largest table of a node and its parents; with --
     multiple=True,
     help="The network as .bif or .json, or its parameters as a table (.parquet, .arrow, .csv); repeatable.",
 )
-@file_option("--export", "exports", multiple=True, help="A drawing: .svg or .dot (Graphviz); repeatable.")
 @click.option(
     "--estimator",
     type=click.Choice(["inverse", "em"]),
@@ -77,7 +76,6 @@ def command(
     data: tuple[Path, ...],
     network: Path | None,
     outputs: tuple[Path, ...],
-    exports: tuple[Path, ...],
     nodes: str | None,
     needs: bool,
     merge: bool,
@@ -102,8 +100,7 @@ def command(
         _show_needs(networks.needs(network, own), as_json)
         return
     stack = click.get_current_context().with_resource(ExitStack())
-    files = [networks.NetworkFile(stack, p, force, networks.OUTPUTS) for p in outputs]
-    files += [networks.NetworkFile(stack, p, force, networks.DRAWINGS) for p in exports]
+    files = [networks.NetworkFile(stack, p, force) for p in outputs]
     compare, csv = settings["compare"], settings["csv"]
     with show.progress():
         if merge:
@@ -113,7 +110,7 @@ def command(
     for file in files:
         file.fill(done.network, done.sidecar)
     commit(*(f.into for f in files))
-    _show(done, [*outputs, *exports], in_file=bool(outputs), as_json=as_json)
+    _show(done, outputs, in_file=bool(outputs), as_json=as_json)
 
 
 def _check(

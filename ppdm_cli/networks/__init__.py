@@ -1,4 +1,4 @@
-"""Parameters of Bayesian networks whose structure is known, from columns of one party or of several.
+"""Networks for `train-bayes`: parameters of a known structure, from columns of one party or of several.
 
 Ma and Sivakumar: a miner who is sent all columns perturbed (Model II), or a party that learns its own nodes
 from its own columns and others' perturbed ones (Model I), and puts together what all of them learnt.
@@ -10,21 +10,21 @@ import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.display import Displayed
-from ppdm_cli.errors import MismatchError, UsageError, counted, quoted, unknown_column
+from ppdm_cli.display import Displayed, up
+from ppdm_cli.errors import MismatchError, UsageError, argument, counted, listed, quoted, unknown_column
 from ppdm_cli.files import one_run
 from ppdm_cli.networks.comparing import Distance, distances
-from ppdm_cli.networks.learning import Way, learn
-from ppdm_cli.networks.merging import merge
-from ppdm_cli.networks.network import Network, Node
+from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, as_frame, load
+from ppdm_cli.networks.learning import Estimation, learn
+from ppdm_cli.networks.network import Network, Node, sample
 from ppdm_cli.networks.parties import Party, join, open_parties
-from ppdm_cli.networks.sampling import sample
-from ppdm_cli.networks.storing import DRAWINGS, NETWORKS, OUTPUTS, NetworkFile, as_frame, load
-from ppdm_cli.networks.telling import of_distances, remarks
 from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "DRAWINGS", "OUTPUTS", "Distance", "Learnt", "Network", "NetworkFile", "Node", "load", "merge_networks",
+    "OUTPUTS", "Distance", "Learnt", "Network", "NetworkFile", "Node", "load", "merge_networks",
     "needs", "sample", "train_bayes",
 ]  # fmt: skip
+MOST_NAMED = 6
+"""The most configurations that a remark names."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,11 +89,11 @@ def train_bayes(
     learnt. `prior` is the Dirichlet prior of every parameter, in records. `compare` is a network of known
     parameters, or the original, to tell how far the parameters are from its.
     """
-    way = Way(estimator, prior)
+    asked = Estimation(estimator, prior)
     structure = _network(network)
     names = _named(structure, nodes)
     parties = open_parties(data if isinstance(data, list) else [data], csv)
-    done = _learnt(structure, names, parties, on, way)
+    done = _learnt(structure, names, parties, on, asked)
     return done if compare is None else _compared(done, compare, csv)
 
 
@@ -99,20 +101,20 @@ def train_bayes(
 def merge_networks(networks: Sequence[Any], compare: Any = None, csv: CsvOptions | None = None) -> Learnt:
     """Put the networks that several parties learnt together, given as such or as files."""
     names = [f"network {i}" if isinstance(n, Network) else str(n) for i, n in enumerate(networks, 1)]
-    whole = merge([_network(n) for n in networks], names)
-    done = Learnt(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, remarks(whole))
+    whole = _merged([_network(n) for n in networks], names)
+    done = Learnt(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, _remarks(whole))
     return done if compare is None else _compared(done, compare, csv)
 
 
 def _learnt(
-    structure: Network, names: Sequence[str], parties: Sequence[Party], on: str | None, way: Way
+    structure: Network, names: Sequence[str], parties: Sequence[Party], on: str | None, asked: Estimation
 ) -> Learnt:
     wanted = list(dict.fromkeys(m for n in names for m in structure[n].family))
     with ExitStack() as stack:
         joined = join(parties, wanted, {n.name: n.states for n in structure}, on, stack)
-        found, records = learn(structure, names, joined, way)
+        found, records = learn(structure, names, joined, asked)
     found = replace(found, sources=tuple(p.source for p in parties if p.released))
-    return Learnt(found, joined.sidecar, records, [*joined.remarks, *remarks(found)])
+    return Learnt(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
 
 
 def _compared(done: Learnt, reference: Any, csv: CsvOptions | None) -> Learnt:
@@ -122,11 +124,12 @@ def _compared(done: Learnt, reference: Any, csv: CsvOptions | None) -> Learnt:
     if not isinstance(reference, Network):
         (party,) = open_parties([reference], csv)
         if party.released:
-            raise MismatchError(f"{quoted(party.table.name)} is a release, not an original", OWN)
+            what = f"{quoted(party.table.name)} is a release, not an original"
+            raise MismatchError("reference-is-release", what, OWN)
         names = [n.name for n in done.network if n.parameters is not None]
-        reference = _learnt(done.network, names, [party], None, Way()).network
+        reference = _learnt(done.network, names, [party], None, Estimation()).network
     found = distances(reference, done.network)
-    return replace(done, distances=found, remarks=[*done.remarks, *of_distances(found)])
+    return replace(done, distances=found, remarks=[*done.remarks, *_infinite(found)])
 
 
 def needs(network: Network | str | Path | None, nodes: Sequence[str]) -> dict[str, list[str]]:
@@ -143,7 +146,7 @@ def needs(network: Network | str | Path | None, nodes: Sequence[str]) -> dict[st
 def _network(given: Any) -> Network:
     if not isinstance(given, (Network, str, Path)):
         what = "no network is named" if given is None else f"a {type(given).__name__} is no network"
-        raise UsageError(what, "name its file, such as --network net.bif")
+        raise UsageError("no-network", what, f"name its file, such as {argument('network', 'net.bif')}")
     return given if isinstance(given, Network) else load(given)
 
 
@@ -152,3 +155,90 @@ def _named(structure: Network, nodes: Sequence[str]) -> list[str]:
         if name not in structure.nodes:
             raise unknown_column(name, structure.nodes, "nodes")
     return [n for n in structure.nodes if not nodes or n in nodes]
+
+
+def _merged(networks: Sequence[Network], names: Sequence[str]) -> Network:
+    """Return one network of all nodes, each from the party that learnt it (Ma and Sivakumar, Model I, step 6).
+
+    `names` are those of the files, for messages.
+    """
+    if len(networks) < 2:
+        what = "one network alone has nothing to merge with"
+        raise UsageError("nothing-to-merge", what, "name those of two parties or more")
+    nodes: dict[str, Node] = {}
+    whose: dict[str, str] = {}
+    for network, name in zip(networks, names, strict=True):
+        for node in network:
+            known = nodes.setdefault(node.name, node)
+            if what := _disagreement(known, node):
+                raise MismatchError(
+                    "networks-disagree",
+                    f"{quoted(whose[node.name])} and {quoted(name)} differ on {quoted(node.name)}: its {what}",
+                    f"give all parties one {argument('network')} that lists the states, and each its own "
+                    f"{argument('nodes')}",
+                )
+            if known is node or known.parameters is None:
+                nodes[node.name], whose[node.name] = node, name
+    if without := [n.name for n in nodes.values() if n.parameters is None]:
+        what = f"no party learnt the parameters of {listed(without)}"
+        raise MismatchError("node-not-learnt", what, "name the network of the party that did")
+    try:
+        return Network.of(list(nodes.values()), list(dict.fromkeys(s for n in networks for s in n.sources)))
+    except ValueError as error:
+        what, step = f"what the parties learnt is no network together: {error}", argument("network")
+        raise MismatchError("no-network-together", what, f"give all parties one {step}") from None
+
+
+def _disagreement(a: Node, b: Node) -> str:
+    if a.states != b.states:
+        return "states"
+    if a.parameters is None or b.parameters is None:
+        return ""
+    same = np.array_equal(a.parameters, b.parameters)
+    return "parents" if a.parents != b.parents else "" if same else "parameters"
+
+
+def _remarks(network: Network) -> list[str]:
+    """Return what else is to be said of a network, wherever its parameters were learnt."""
+    empty, thin, said = list[str](), list[str](), list[str]()
+    for node in network:
+        if node.records is None or node.std_error is None:
+            continue
+        for j in np.flatnonzero(np.isnan(node.std_error).all(axis=1)).tolist():
+            where = f"{quoted(node.name)} where {network.configuration(node, j) or 'always'}"
+            (thin if node.records[j] else empty).append(where)
+    if empty:
+        said.append(f"No records are estimated for {_first(empty)}: the parameters there are equal shares.")
+    if thin:
+        why = "too few records, or a matrix without an inverse"
+        said.append(f"No standard errors for {_first(thin)}: {why}.")
+    if exact := [n.name for n in network if n.exact]:
+        said.append(f"Counted from original columns, so exact, and no gamma covers them: {listed(exact)}.")
+    if partly := [n.name for n in network if n.raw and not n.exact]:
+        said.append(f"The tables of {listed(partly)} have original columns too, which no gamma covers.")
+    return said + _promise([s.epsilon for s in network.sources])
+
+
+def _promise(epsilons: Sequence[float | None]) -> list[str]:
+    """Return what the releases promise together: columns of the same records add their epsilons."""
+    known = [e for e in epsilons if e is not None]
+    releases = "the release" if len(epsilons) == 1 else f"the {len(epsilons)} releases"
+    if len(known) < len(epsilons):
+        return [f"No gamma is promised over the perturbed columns of a record, in {releases}."]
+    sums = f"{' + '.join(f'{up(e):.4g}' for e in known)} = " if len(known) > 1 else ""
+    gamma = f" (gamma {up(exp(sum(known))):.4g})" if sum(known) < 700 else ""
+    epsilon = f"{sums}{up(sum(known)):.4g}{gamma}"
+    return [f"Over the perturbed columns of a record, in {releases}, epsilon is {epsilon}."] * bool(known)
+
+
+def _infinite(found: Sequence[Distance]) -> list[str]:
+    """Return which distances are infinite, and why."""
+    named = [f"{quoted(d.node)} where {w or 'always'}" for d in found for w in d.where]
+    why = "a state that the reference has there was estimated as impossible, which"
+    never = f"{argument('prior', 1)} never does"
+    return [f"Infinite distances: {_first(named)}; {why} {never}."] * bool(named)
+
+
+def _first(named: Sequence[str]) -> str:
+    more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return "; ".join(named[:MOST_NAMED]) + more

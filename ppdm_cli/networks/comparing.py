@@ -1,4 +1,4 @@
-"""How far learnt parameters are from reference ones: conditional Kullback-Leibler distance, node by node.
+"""Distances for `train-bayes --compare`: conditional Kullback-Leibler distance from a reference, node by node.
 
 Ma and Sivakumar 6.2: sum over configurations j of P(pa = j) KL(theta0(.|j) || theta(.|j)), with P and theta0 of
 the reference. Where a reference has no records to count, P follows from its parameters, by elimination.
@@ -18,7 +18,7 @@ from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.estimating import MOST_CELLS
 from ppdm_cli.networks.network import Network, Node
 
-SAME = "compare networks of the same structure and states"
+SAME_STRUCTURE = "compare networks of the same structure and states"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def distances(reference: Network, learnt: Network) -> list[Distance]:
         other = reference.nodes.get(node.name)
         if other is None or other.parameters is None or set(other.parents) != set(node.parents):
             raise MismatchError(
-                f"the reference has no parameters for {quoted(node.name)}, or gives it other parents", SAME
+                "incomparable-node",
+                f"the reference has no parameters for {quoted(node.name)}, or gives it other parents",
+                SAME_STRUCTURE,
             )
         order = [other.family.index(n) for n in node.family]
         states = [_codes(learnt[n], reference[n]) for n in node.family]
@@ -56,7 +58,8 @@ def distances(reference: Network, learnt: Network) -> list[Distance]:
 def _codes(node: Node, other: Node) -> list[int]:
     """Return the place of each state of a reference's node in the learnt one's."""
     if set(other.states) - set(node.states):
-        raise MismatchError(f"the reference gives the node {quoted(node.name)} other states", SAME)
+        what = f"the reference gives the node {quoted(node.name)} other states"
+        raise MismatchError("incomparable-states", what, SAME_STRUCTURE)
     return [node.states.index(s) for s in other.states]
 
 
@@ -76,7 +79,8 @@ def marginal(network: Network, names: Sequence[str]) -> Floats:
     factors: list[tuple[tuple[str, ...], Floats]] = []
     for node in (network[n] for n in sorted(family)):
         if node.parameters is None:
-            raise MismatchError(f"the reference has no parameters for {quoted(node.name)}", SAME)
+            what = f"the reference has no parameters for {quoted(node.name)}"
+            raise MismatchError("reference-without-parameters", what, SAME_STRUCTURE)
         factors.append((node.family, node.parameters.reshape(network.shape(node))))
     left = sorted(family - set(names))
     while left:
@@ -85,6 +89,7 @@ def marginal(network: Network, names: Sequence[str]) -> Floats:
         name = min(costs, key=costs.__getitem__)
         if costs[name] > MOST_CELLS:
             raise UsageError(
+                "reference-too-wide",
                 f"how likely the parents' states are would take {costs[name]} cells at {quoted(name)}",
                 "compare with records drawn from the reference: ppdm generate --network",
             )

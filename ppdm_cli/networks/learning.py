@@ -1,4 +1,4 @@
-"""Parameters and their standard errors from counts of published families (Ma and Sivakumar 5, maths 7).
+"""Parameters and their standard errors for `train-bayes`, from published counts (Ma and Sivakumar 5, maths 7).
 
 Theorem 1 says which published counts of a family are to be expected, by the Kronecker product of its channels;
 Theorem 2 inverts it, axis by axis. A parameter is the ratio of two estimated counts, N_ijk / N_ij, and a row of
@@ -17,21 +17,21 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
-from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown
+from ppdm_cli.errors import RefusedError, UsageError, argument, quoted, unknown
 from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, axes_of, by_attribute, count, project
 from ppdm_cli.networks.network import Network, Node
-from ppdm_cli.networks.parties import Joined, places
+from ppdm_cli.networks.parties import Joined, state_numbers
 from ppdm_cli.releases import opened
 
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""
-OUTSIDE = "its values must be states of its node, or what the release's sidecar says: fix it, or fetch it again"
+NO_STATE = "its values must be states of its node, or what the release's sidecar says: fix either"
 FEWEST = 3.0
 """Standard errors that the records of a configuration must be away from 0 for the delta method."""
 
 
 @dataclass(frozen=True)
-class Way:
+class Estimation:
     """How parameters are estimated; `prior` is Dirichlet's alpha, the same for every cell, 0 for none."""
 
     estimator: str = "inverse"
@@ -41,45 +41,48 @@ class Way:
         if self.estimator not in ESTIMATED:
             raise unknown("estimator", self.estimator, ESTIMATED)
         if not 0 <= self.prior < float("inf"):
-            raise UsageError("the prior is a number of records for every cell", "such as --prior 1")
+            step = f"such as {argument('prior', 1)}"
+            raise UsageError("wrong-prior", "the prior is a number of records for every cell", step)
 
 
-def learn(network: Network, names: Sequence[str], joined: Joined, way: Way) -> tuple[Network, int]:
+def learn(network: Network, names: Sequence[str], joined: Joined, asked: Estimation) -> tuple[Network, int]:
     """Return the network with the parameters of the nodes of these names, and the number of records."""
     wanted = list(dict.fromkeys(m for n in names for m in network[n].family))
     domains = {m: dict(opened(joined.sidecar).through(m).each())[m] for m in wanted}
     states = {m: network[m].states or tuple(d.labels()) for m, d in domains.items()}
-    at = {m: places(m, d, states[m]) for m, d in domains.items()}
-    # of a parent that is not learnt itself only the states are told
+    at = {m: state_numbers(m, d, states[m]) for m, d in domains.items()}
+    # of a parent that is not learnt itself only the states are known
     nodes = {
         n.name: Node(n.name, n.parents * (n.name in names), states[n.name]) for n in network if n.name in wanted
     }
     learnt = Network(nodes)
     families = {n: axes_of(joined.sidecar, network[n].family) for n in names}
     for name, family in families.items():
-        _check(name, family, way)
+        _check(name, family, asked)
     records = 0
     for name, observed in _counted(families, joined):
         node, records = nodes[name], int(observed.sum())
         found = _Counts(observed, families[name], node.family, [at[m] for m in node.family], learnt.shape(node))
-        theta, error, rows = _estimated(found, way)
+        theta, error, rows = _estimated(found, asked)
         raw = tuple(m for m in node.family if opened(joined.sidecar).through(m).kept)
         nodes[name] = replace(node, parameters=theta, std_error=error, records=rows, raw=raw)
     return Network.of(list(nodes.values())), records
 
 
-def _check(name: str, family: Sequence[Channel], way: Way) -> None:
+def _check(name: str, family: Sequence[Channel], asked: Estimation) -> None:
     cells = max(prod(a.published.size for a in family), prod(a.domain.size for a in family))
     if cells > MOST_CELLS:
         raise UsageError(
+            "family-too-large",
             f"the node {quoted(name)} and its parents have {cells} combinations, more than {MOST_CELLS}",
             "give it fewer parents, or parents of fewer states",
         )
     blind = [a.name for a in family if a.law is not None and not a.law.invertible]
-    if blind and way.estimator == "inverse":
+    if blind and asked.estimator == "inverse":
         raise RefusedError(
+            "singular-matrix",
             f"the matrix of {quoted(blind[0])} is as good as singular: its inverse says nothing",
-            "use --estimator em, which gives no standard errors there",
+            f"use {argument('estimator', 'em')}, which gives no standard errors there",
         )
 
 
@@ -89,7 +92,7 @@ def _counted(families: Mapping[str, Group], joined: Joined) -> Iterator[tuple[st
     while left:
         cells = np.cumsum([prod(a.published.size for a in families[n]) for n in left])
         now = left[: max(1, int((cells <= MOST_CELLS).sum()))]
-        yield from zip(now, count(joined.table, [families[n] for n in now], outside=OUTSIDE), strict=True)
+        yield from zip(now, count(joined.table, [families[n] for n in now], outside=NO_STATE), strict=True)
         left = left[len(now) :]
 
 
@@ -141,20 +144,20 @@ class _Counts:
         return (total**2 if own == 0 else inverse * total).reshape(-1, outputs)
 
 
-def _estimated(found: _Counts, way: Way) -> tuple[Floats, Floats, Floats]:
+def _estimated(found: _Counts, asked: Estimation) -> tuple[Floats, Floats, Floats]:
     """Return parameters, standard errors (NaN where none is valid) and the records of each configuration."""
     laws = [c.law for c in found.family]
     n, states = max(float(found.observed.sum()), 1.0), found.shape[-1]
-    counts = found.summed(ESTIMATORS[ESTIMATED[way.estimator]](found.observed, laws))
+    counts = found.summed(ESTIMATORS[ESTIMATED[asked.estimator]](found.observed, laws))
     records = np.maximum(counts.sum(axis=1), 0.0)
     records[records <= 1e-9 * n] = 0.0
     possible = np.zeros_like(counts)
     for j in np.flatnonzero(records):
         possible[j] = counts[j] if counts[j].min() >= 0 else project(counts[j], records[j])
-    total = records + way.prior * states
+    total = records + asked.prior * states
     known = total > 0
     theta = np.full_like(counts, 1 / states)
-    theta[known] = (possible[known] + way.prior) / total[known, None]
+    theta[known] = (possible[known] + asked.prior) / total[known, None]
     error = np.full_like(counts, np.nan)
     if all(law is None or law.invertible for law in laws):
         unbiased = found.summed(ESTIMATORS["inverse"](found.observed, laws))

@@ -1,4 +1,4 @@
-"""A Bayesian network: nodes with states, parents and, once learnt, parameters.
+"""Bayesian networks for `train-bayes` and `generate`: nodes with states, parents and, once learnt, parameters.
 
 Parameters have a row for each configuration of the parents, of which the last one's states change first, and
 a column for each state. What an estimate adds (standard errors, records, raw columns) goes with the node.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from math import prod
 
 import numpy as np
+import pyarrow as pa
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.display import Displayed
-from ppdm_cli.errors import counted, quoted
+from ppdm_cli.errors import UsageError, counted, listed, quoted
 
-ROUNDED = 1e-3
+ROUNDED_BY = 1e-3
 """By so much may a row of parameters in a file miss 1 in sum: published networks are rounded."""
+DRAWN_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +88,8 @@ class Network(Displayed):
         tables = (node.parameters, node.std_error, None if node.records is None else node.records[:, None])
         if any(t is not None and t.shape not in (shape, (shape[0], 1)) for t in tables):
             return "has not a row of parameters for each configuration of its parents"
-        possible = ((node.parameters >= 0) & (node.parameters <= 1 + ROUNDED)).all()
-        whole = possible and (np.abs(node.parameters.sum(axis=1) - 1) <= ROUNDED).all()
+        possible = ((node.parameters >= 0) & (node.parameters <= 1 + ROUNDED_BY)).all()
+        whole = possible and (np.abs(node.parameters.sum(axis=1) - 1) <= ROUNDED_BY).all()
         return "" if whole else "has parameters that do not sum to 1"
 
     @cached_property
@@ -146,3 +148,33 @@ class Network(Displayed):
         """Return a row's states of the parents for people, such as "smoke = yes, asia = no"."""
         places = np.unravel_index(row, self.shape(node)[:-1]) if node.parents else ()
         return ", ".join(f"{p} = {self[p].states[int(i)]}" for p, i in zip(node.parents, places, strict=True))
+
+
+def sample(network: Network, records: int, seed: int) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the schema of the records, a text column for each node, and the records in batches."""
+    missing = [n.name for n in network if n.parameters is None]
+    if missing:
+        raise UsageError(
+            "network-without-parameters",
+            f"the network has no parameters for {listed(missing)}",
+            "give one that has them all",
+        )
+    schema = pa.schema([pa.field(n, pa.string(), False) for n in network.nodes])
+    return schema, map(partial(_block, network, schema, records, seed), range(0, records, DRAWN_AT_ONCE))
+
+
+def _block(network: Network, schema: pa.Schema, records: int, seed: int, start: int) -> pa.RecordBatch:
+    rng, rows = np.random.default_rng([seed, start // DRAWN_AT_ONCE]), min(DRAWN_AT_ONCE, records - start)
+    codes: dict[str, np.ndarray] = {}
+    for name in network.order:
+        node = network[name]
+        assert node.parameters is not None
+        row = np.zeros(rows, np.int64)
+        for parent in node.parents:
+            row = row * len(network[parent].states) + codes[parent]
+        limits = np.cumsum(node.parameters, axis=1)[:, :-1]
+        # a state of no chance is never drawn: the uniform numbers are below 1, which rounding may miss
+        limits = np.where(limits > 1 - 1e-12, 1.0, limits)
+        codes[name] = (rng.random(rows)[:, None] >= limits.take(row, axis=0)).sum(axis=1)
+    columns = [pa.array(n.states).take(pa.array(codes[n.name])) for n in network]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

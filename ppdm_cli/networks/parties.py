@@ -1,4 +1,4 @@
-"""Parties' columns about the same records, opened and joined: by row order, or by an identifier.
+"""Parties' columns for `train-bayes`: the same records, joined by row order, or by an identifier.
 
 A party gives a release, or an original, whose columns are used as they are (Ma and Sivakumar's Model I). What
 comes out is one table of the columns that are wanted, and one sidecar that says each one's channel.
@@ -30,7 +30,7 @@ from ppdm_cli.releases import open_data, opened
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
 
-SAME = "each party must give the same records, in the same order or with an identifier (--on)"
+SAME_RECORDS = f"each party must give the same records, in the same order or with {argument('on', 'id')}"
 BY_ORDER = (
     "The parties' rows were joined in the order of their files, which have the same number of records; nothing "
     "else shows that they are the same people in the same order."
@@ -56,13 +56,14 @@ class Party:
 def open_parties(data: Sequence[Any], csv: CsvOptions | None) -> list[Party]:
     """Open what each party gives: a path, a table, or a table with its sidecar."""
     if not data or any(map(is_stream, data)):
-        raise UsageError("no files are named, or standard input is", "name a file of each party")
+        raise UsageError("no-parties", "no files are named, or standard input is", "name a file of each party")
     found = []
     for given in data:
         source, sidecar = given if isinstance(given, tuple) else (given, None)
         table, sidecar = open_data(source, sidecar, csv)
         if sidecar is not None and sidecar.stage != "perturbed":
             raise MismatchError(
+                "wrong-stage-of-party",
                 f"{quoted(table.name)} is at stage {sidecar.stage!r}: its records were drawn from estimates",
                 "give the release itself, or the original",
             )
@@ -118,12 +119,15 @@ def _owner(name: str, parties: Sequence[Party]) -> Party:
     having = [p for p in parties if name in p.table.schema.names]
     if not having:
         raise MismatchError(
+            "node-without-column",
             f"the network has the node {quoted(name)}, but no party gives a column of that name",
-            f"columns: {listed(n for p in parties for n in p.table.schema.names)}; --nodes learns only some",
+            f"columns: {listed(n for p in parties for n in p.table.schema.names)}; {argument('nodes')} learns "
+            "only some",
         )
     if len(having) > 1:
         both = " and ".join(quoted(p.table.name) for p in having[:2])
-        raise MismatchError(f"the node {quoted(name)} has two columns, in {both}", "drop one of them")
+        what = f"the node {quoted(name)} has two columns, in {both}"
+        raise MismatchError("node-with-two-columns", what, "drop one of them")
     return having[0]
 
 
@@ -147,13 +151,15 @@ def _attribute(party: Party, name: str, states: Sequence[str]) -> Attribute:
         return msgspec.structs.replace(attribute, **size)
     except ValueError:
         raise MismatchError(
+            "states-of-another-type",
             f"the states of {quoted(name)} in the network are no values of its column's type, {kind}",
-            "say the column's type with --type, or give a network with its values as states",
+            f"say the column's type with {argument('type', 'string', name)}, or give a network with its values "
+            "as states",
         ) from None
 
 
-def places(name: str, domain: Domain, states: Sequence[str]) -> list[int]:
-    """Return the place among a node's states of each code of its column's domain."""
+def state_numbers(name: str, domain: Domain, states: Sequence[str]) -> list[int]:
+    """Return the number among a node's states of each code of its column's domain."""
 
     def canonical(text: str) -> str:
         try:
@@ -167,6 +173,7 @@ def places(name: str, domain: Domain, states: Sequence[str]) -> list[int]:
     wrong = [label for code, label in enumerate(labels) if label not in known or last[label] != code]
     if wrong:
         raise MismatchError(
+            "value-without-state",
             f"the column {quoted(name)} can have values that are no states of its node, or a value twice: "
             f"{listed(wrong)}",
             f"the network's states are {listed(states)}: rename the ones or the others",
@@ -202,7 +209,8 @@ def _side_by_side(tables: Sequence[Table], columns: Sequence[Sequence[str]]) -> 
 
 def _uneven(tables: Sequence[Table]) -> MismatchError:
     counts = ", ".join(quoted(t.name) + (f" {t.rows}" if t.rows is not None else "") for t in tables)
-    return MismatchError(f"the parties have different numbers of records: {counts}", SAME)
+    what = f"the parties have different numbers of records: {counts}"
+    return MismatchError("different-numbers-of-records", what, SAME_RECORDS)
 
 
 def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], on: str) -> Table:
@@ -215,21 +223,24 @@ def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], o
             raise unknown_column(on, schema.names, f"{argument('on')} for {name}")
         if opened(party.sidecar).spec(on) is not None:
             raise UsageError(
+                "perturbed-identifier",
                 f"{quoted(on)} was perturbed in {name}, so it identifies no record",
-                "leave out --on: records in one order need no identifier",
+                f"leave out {argument('on')}: records in one order need no identifier",
             )
         batches = [b for _, _, b in loaded(party.table, list(dict.fromkeys([on, *own])))]
         keys = pa.chunked_array([pc.cast(b.column(on), pa.string()) for b in batches], pa.string())
         if keys.null_count or len(pc.unique(keys)) < len(keys):
-            raise MismatchError(f"{name} has an identifier that is null, or there twice", SAME)
+            what = f"{name} has an identifier that is null, or there twice"
+            raise MismatchError("identifier-not-unique", what, SAME_RECORDS)
         order = pc.index_in(keys if first is None else first, value_set=keys)
         first = keys if first is None else first
         if len(keys) != len(first) or order.null_count:
             both = len(first) - order.null_count
             raise MismatchError(
+                "identifiers-differ",
                 f"{both} identifiers are in both {quoted(parties[0].table.name)}, which has {len(first)}, and "
                 f"{name}, which has {len(keys)}",
-                SAME,
+                SAME_RECORDS,
             )
         for n in own:
             whole = pa.chunked_array([dtypes.plain(b.column(n)) for b in batches], schema.field(n).type)

@@ -28,6 +28,7 @@ from ppdm_cli import (
 )  # fmt: skip
 from ppdm_cli.errors import DataError, RefusedError, UsageError
 from tests.conftest import Meanwhile, Run, listing
+from tests.vocabulary import structure
 
 ROWS = 400
 LIMITED: dict[str, Any] = {"gamma": 9, "seed": 3, "class_": "group", "keep": ["group"]}
@@ -188,7 +189,7 @@ def stocked(tmp_path: Path) -> Path:
     for name in ("r2.csv", "r3.csv"):
         perturb(tmp_path / "own.csv", tmp_path / name, like=tmp_path / "r.csv")
     reconstruct(tmp_path / "r.csv", tmp_path / "u.csv")
-    (tmp_path / "net.txt").write_text("ward -> group\n")
+    (tmp_path / "net.json").write_text(structure("ward -> group"))
     for tree, drop in (("t.json", "age"), ("t2.json", "ward")):
         from ppdm_cli.trees import Places, train
 
@@ -213,7 +214,7 @@ CALLS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "train-tree on a release": ("r.csv", lambda d: train_tree(d / "r.csv")),
     "compare": ("own.csv", lambda d: compare(d / "t.json", d / "t2.json", d / "own.csv")),
     "predict": ("u.csv", lambda d: predict(d / "t.json", d / "u.csv")),
-    "train-bayes": ("r.csv", lambda d: train_bayes(d / "r.csv", d / "net.txt")),
+    "train-bayes": ("r.csv", lambda d: train_bayes(d / "r.csv", d / "net.json")),
     "the sidecar": ("r.csv.ppdm.json", lambda d: estimate(d / "r.csv")),
     "the tree": ("t.json", lambda d: predict(d / "t.json", d / "u.csv")),
 }
@@ -262,7 +263,7 @@ ONE_TABLE: dict[str, Callable[[Any], Any]] = {
     "plan": lambda data: plan(data),
     "train-tree": lambda data: train_tree(data, "group"),
     "estimate --truth": lambda data: estimate("rb.parquet", truth=data),
-    "train-bayes": lambda data: train_bayes([(data, None)], "net.txt"),
+    "train-bayes": lambda data: train_bayes([(data, None)], "net.json"),
 }
 MINED: dict[str, Callable[[Any], Any]] = {
     "estimate": estimate,
@@ -276,7 +277,7 @@ MINED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("way", AGAIN)
 def test_each_file_is_read_once(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(linked(tmp_path))
-    Path("net.txt").write_text("ward -> group\n")
+    Path("net.json").write_text(structure("ward -> group"))
     for calls, name in ((ONE_TABLE, "a.parquet"), (MINED, "ra.parquet")):
         other = name.replace("a.", "b.")
         for call in calls.values():

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from ppdm_cli import MismatchError
 from ppdm_cli.networks import Network, Node, load
-from ppdm_cli.networks.bif import GRID, on_grid
 from ppdm_cli.networks.comparing import distances, marginal
+from ppdm_cli.networks.files import GRID, as_bif, as_json, on_grid
 from ppdm_cli.networks.network import Source
-from ppdm_cli.networks.storing import as_bif, as_json
-from tests.networks.test_networks_learning import DATA, THREE
+from tests.networks.test_learning import DATA, THREE
+from tests.vocabulary import structure
 
 HOSTILE = ["self employed", "[20, 23)", 'say "x"', "a,b", "table", "Probability", "}", "//", "*/", "\u00e9"]
 labels = st.sampled_from([*HOSTILE, "", "null", "yes", "no", "s0", "n1", "A", "a"]) | st.text(
@@ -199,13 +199,6 @@ def test_the_distance_is_that_of_the_paper() -> None:
         distances(two(0.5, 0.2), two(0.5, 0.2, ("no", "perhaps")))
 
 
-EDGES = "# a diagnosis\nsmoke -> lung -> xray\nasia\nsmoke ->  bronchitis\n"
-XML = """<?xml version="1.0"?><!DOCTYPE BIF [<!ELEMENT BIF (NETWORK)*>]><BIF VERSION="0.3"><NETWORK>
-<NAME>n</NAME>
-<VARIABLE TYPE="nature"><NAME>a</NAME><OUTCOME>no</OUTCOME><OUTCOME>y e s</OUTCOME></VARIABLE>
-<VARIABLE TYPE="nature"><NAME>b</NAME><OUTCOME>x</OUTCOME><OUTCOME>y</OUTCOME></VARIABLE>
-<DEFINITION><FOR>b</FOR><GIVEN>a</GIVEN><TABLE>0.1 0.9 0.3 0.7</TABLE></DEFINITION>
-<DEFINITION><FOR>a</FOR><TABLE>0.25 0.75</TABLE></DEFINITION></NETWORK></BIF>"""
 BIF = """network "a b" { property author "x; y" ; }
 /* declared */ variable a { type discrete [ 2 ] { no, "y e s" }; property position = (1, 2); }
 variable b { type discrete[2] { x y }; }
@@ -214,27 +207,27 @@ probability ( b | a ) { default 0.1, 0.9; ("y e s") 0.3, 0.7; }
 """
 
 
-def test_all_formats_are_read() -> None:
-    edges = read(EDGES, "net.txt")
-    assert {n.name: n.parents for n in edges} == {
-        "smoke": (), "lung": ("smoke",), "xray": ("lung",), "asia": (), "bronchitis": ("smoke",)
-    }  # fmt: skip
+def test_bif_is_read_as_others_write_it() -> None:
     table = "probability ( b | a ) { table 0.1, 0.3, 0.9, 0.7; }"
-    for text, name in ((XML, "n.xml"), (BIF, "n.bif"), (BIF.partition("probability ( b")[0] + table, "n.bif")):
-        network = read(text, name)
+    for text in (BIF, BIF.partition("probability ( b")[0] + table):
+        network = read(text, "n.bif")
         assert (network["a"].states, network["b"].parents) == (("no", "y e s"), ("a",))
         assert np.asarray(network["a"].parameters).tolist() == [[0.25, 0.75]]
         assert np.asarray(network["b"].parameters).tolist() == [[0.1, 0.9], [0.3, 0.7]]
 
 
+def test_json_may_say_the_structure_alone() -> None:
+    found = read(structure("smoke -> lung", "lung -> xray", "smoke -> bronchitis"), "net.json")
+    parents = {"smoke": (), "lung": ("smoke",), "xray": ("lung",), "bronchitis": ("smoke",)}
+    assert {n.name: n.parents for n in found} == parents
+
+
 BROKEN = {
-    "cycle": ("n.txt", "a -> b\nb -> c\nc -> a\n", "it has a cycle: 'a' -> 'b' -> 'c' -> 'a'"),
-    "no edge": ("n.txt", "a - b\nx <- y\n", "line 2 is not of the form A -> B"),
-    "graphviz": ("n.txt", "digraph { a -> b; }\n", "line 1 is not of the form A -> B"),
-    "an arrow": ("n.txt", "a \u2192 b\n", "line 1 is not of the form A -> B"),
+    "cycle": ("n.json", structure("a -> b", "b -> c", "c -> a"), "it has a cycle: 'a' -> 'b' -> 'c' -> 'a'"),
+    "nothing": ("n.json", structure(), "it has no nodes"),
+    "own parent": ("n.json", structure("a -> a"), "has a parent or a state twice, or is its own parent"),
+    "another format": ("n.xml", "<BIF>", "its suffix names no format of a network"),
     "continuous": ("n.bif", BIF.replace("discrete [ 2 ] { no, \"y e s\" }", "continuous"), "'a' lacks a line"),
-    "nothing": ("n.txt", "\n", "it has no nodes"),
-    "own parent": ("n.txt", "a -> a\n", "has a parent or a state twice, or is its own parent"),
     "space": ("n.bif", BIF.replace('"y e s"', "y e s"), "line 2: a list is broken"),
     "comma": ("n.bif", BIF.replace("x y", "x, y, z"), "line 3: 'b' says 2 states and lists 3"),
     "bracket": (
@@ -255,10 +248,6 @@ BROKEN = {
     "cut": ("n.bif", BIF[:150], "a block has no braces, or is not closed"),
     "no block": ("n.bif", "hello { }", "line 1: 'hello' begins no block"),
     "not ours": ("n.bif", '// ppdm a {"x": 1}\n' + BIF, "unknown field `x`"),
-    "entities": ("n.xml", '<!DOCTYPE a [<!ENTITY b "c">]><a/>', "declares entities"),
-    "no XML": ("n.xml", "<BIF>", "no element found"),
-    "no table": ("n.xml", XML.replace("<TABLE>0.25 0.75</TABLE>", ""), "a table is missing"),
-    "wrong table": ("n.xml", XML.replace("0.1 0.9 ", ""), "not a row of parameters for each configuration"),
     "no JSON": ("n.json", "{", "it is not JSON"),
     "another JSON": ("n.json", '{"format": "ppdm-tree"}', 'it does not say "format": "ppdm-network"'),
     "a field": ("n.json", as_json(THREE).replace('"name"', '"nom"'), "unknown field"),
@@ -274,7 +263,7 @@ def test_a_broken_file_is_told_in_a_line(case: str) -> None:
 
 
 def test_no_cut_of_a_file_is_anything_but_a_network_or_a_line() -> None:
-    for text, name in ((as_bif(THREE), "n.bif"), (XML, "n.xml"), (as_json(THREE), "n.json"), (EDGES, "n.txt")):
+    for text, name in ((as_bif(THREE), "n.bif"), (as_json(THREE), "n.json")):
         for end in range(0, len(text), max(1, len(text) // 60)):
             try:
                 read(text[:end], name)

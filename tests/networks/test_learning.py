@@ -14,7 +14,7 @@ import pytest
 from ppdm_cli import UsageError, perturb, train_bayes
 from ppdm_cli.networks import Network, Node, load, sample
 from ppdm_cli.networks.comparing import marginal
-from ppdm_cli.networks.learning import Way, _Counts, _estimated
+from ppdm_cli.networks.learning import Estimation, _Counts, _estimated
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
@@ -101,7 +101,7 @@ def runs(times: int, records: int) -> Iterator[np.ndarray]:
                 counts = np.moveaxis(sum(parts), 0, axis)
             at = [list(range(n)) for n in shape]
             published = _Counts(counts.astype(np.float64), family, node.family, at, shape)
-            theta, error, _ = _estimated(published, Way())
+            theta, error, _ = _estimated(published, Estimation())
             found.append(((theta - node.parameters) / error).ravel())
         yield np.concatenate(found)
 

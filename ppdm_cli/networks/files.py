@@ -1,0 +1,402 @@
+"""Files of networks for `train-bayes`: BIF, JSON with one node a line, and tables of parameters.
+
+JSON, and the comments that a BIF of ours holds, are versioned and decoded strictly; a file that is no network
+is refused with one line. Readers of BIF (0.15) break on labels with spaces, commas, quotes or brackets, on
+names that differ in case alone, and on the words of the format itself. So a label that is not a plain
+identifier is written as `s0, s1, ...` (`n0, ...` for nodes), and comments that begin with `// ppdm` hold the
+true labels, and what else the format has no place for. Parameters are whole multiples of 2^-24 that sum to 1:
+a reader of single precision (pyAgrum) and one of double precision (pgmpy) then have the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from ppdm_cli import files
+from ppdm_cli import sidecar as sidecars
+from ppdm_cli.arrays import Floats, Z
+from ppdm_cli.errors import MismatchError, UsageError, quoted
+from ppdm_cli.estimating import largest_remainder
+from ppdm_cli.networks.network import Network, Node, Source
+from ppdm_cli.sidecar import Sidecar, by_line, explained
+from ppdm_cli.tables import Output, PendingFile, suffixes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LARGEST_NETWORK = 64 << 20
+"""Bytes of a network that are read at most."""
+_OURS = "// ppdm "
+GRID = 1 << 24
+MOST_PARAMETERS = 1 << 20
+"""The most parameters of a whole network: a line that says `default` stands for any number of them."""
+_COMMENT = re.compile(rf"^{_OURS}(?:(\w+) )?(\{{.*\}})$", re.M)
+_TOKEN = re.compile(
+    r'(?P<skip>\s+|//[^\n]*|/\*.*?\*/)|"(?P<text>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|[^\s{}()\[\],;|"]+', re.S
+)
+_PLAIN = re.compile(
+    r"(?i)(?!(?:network|type|discrete|table|default|property)$)(?!.*(?:variable|probability))[a-z_][a-z0-9_]*"
+)
+Text = Annotated[str, Meta(max_length=1 << 20)]
+NumberRows = list[list[float | None]]
+
+
+class StoredSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    release: Annotated[str, Meta(max_length=36)]
+    epsilon: float | Literal["inf"] | None
+
+
+class StoredNetworkNode(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A node; rows are configurations of its parents. In a BIF, parents and parameters stand elsewhere."""
+
+    name: Text
+    states: list[Text]
+    parents: list[Text] = []
+    parameters: NumberRows = []
+    std_error: NumberRows = []
+    records: list[float] = []
+    raw: list[Text] = []
+    exact: bool = False
+
+
+class NetworkHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    format: Literal["ppdm-network"]
+    version: Literal[1]
+    tool: Annotated[str, Meta(max_length=128)]
+    sources: list[StoredSource] = []
+
+
+class StoredNetwork(NetworkHead, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    nodes: list[StoredNetworkNode]
+
+
+def _json(record: msgspec.Struct) -> str:
+    """Return JSON in ASCII, so that nothing in it ends a line or moves a terminal."""
+    return json.dumps(msgspec.to_builtins(record))
+
+
+def _head(network: Network) -> NetworkHead:
+    sources = [StoredSource(s.release, "inf" if s.epsilon == np.inf else s.epsilon) for s in network.sources]
+    return NetworkHead("ppdm-network", 1, sidecars.TOOL, sources)
+
+
+def _stored(node: Node) -> StoredNetworkNode:
+    records = [] if node.records is None else [float(f"{v:.9g}") for v in node.records]
+    tables = _rows(node.parameters, 17), _rows(node.std_error, 6)
+    return StoredNetworkNode(
+        node.name, list(node.states), list(node.parents), *tables, records, list(node.raw), node.exact
+    )
+
+
+def _rows(table: Floats | None, digits: int) -> NumberRows:
+    rows = [] if table is None else table.tolist()
+    return [[None if v != v else float(f"{v:.{digits}g}") for v in row] for row in rows]
+
+
+def as_json(network: Network) -> str:
+    nodes = by_line((_json(_stored(n)).encode() for n in network), b"\n").decode()
+    return f'{_json(_head(network))[:-1]}, "nodes": {nodes}}}\n'
+
+
+def as_bif(network: Network) -> str:
+    stored = {n.name: msgspec.structs.replace(_stored(n), parents=[], parameters=[]) for n in network}
+    return write_bif(network, _json(_head(network)), {n: _json(s) for n, s in stored.items()})
+
+
+def as_frame(network: Network) -> pl.DataFrame:
+    """Return a row for each parameter; null where there is no valid standard error."""
+    import polars as pl
+
+    frames = []
+    for node in network:
+        if node.parameters is None:
+            continue
+        J, K = node.parameters.shape
+        error = np.full((J, K), np.nan) if node.std_error is None else node.std_error
+        records = np.full(J, np.nan) if node.records is None else node.records
+        low, high = (np.clip(node.parameters + side * error, 0.0, 1.0) for side in (-Z, Z))
+        tables = {"parameter": node.parameters, "std_error": error, "low": low, "high": high}
+        where = [network.configuration(node, j) for j in range(J)]
+        frames.append(pl.DataFrame({
+            "node": [node.name] * (J * K), "configuration": np.repeat(np.arange(J), K),
+            "parents": [w for w in where for _ in range(K)], "state": list(node.states) * J,
+            **{n: pl.Series(t.ravel(), nan_to_null=True) for n, t in tables.items()},
+            "records": pl.Series(np.repeat(records, K), nan_to_null=True), "exact": [node.exact] * (J * K),
+        }))  # fmt: skip
+    return pl.concat(frames)
+
+
+_WRITERS = {".bif": as_bif, ".json": as_json}
+OUTPUTS = (*_WRITERS, *suffixes())
+
+
+class NetworkFile:
+    """Where a network goes, in the format of the suffix; checked before any work, whole or not at all."""
+
+    def __init__(self, stack: ExitStack, path: Path, force: bool) -> None:
+        if not path.name.lower().endswith(OUTPUTS):
+            raise UsageError(
+                "unknown-network-format",
+                f"the suffix of {quoted(path.name)} names no format of a network",
+                f"name a file that ends in {', '.join(OUTPUTS)}",
+            )
+        self._write = _WRITERS.get(path.suffix.lower())
+        self.into: Output | PendingFile = (
+            stack.enter_context(PendingFile(path, force)) if self._write else Output(stack, path, force=force)
+        )
+
+    def fill(self, network: Network, sidecar: Sidecar) -> None:
+        if isinstance(self.into, Output):
+            frame = as_frame(network)
+            self.into.fill_frame(frame, msgspec.structs.replace(sidecar, records=len(frame)))
+        elif self._write:
+            self.into.put(self._write(network).encode())
+
+
+def load(path: str | Path) -> Network:
+    """Read a network, or only a structure: a file may leave out parameters, and JSON also states."""
+    path = Path(path)
+    data = files.content(path, "the network ", LARGEST_NETWORK)
+    try:
+        if path.suffix.lower() not in NETWORKS:
+            raise ValueError("its suffix names no format of a network")
+        read = NETWORKS[path.suffix.lower()](data.decode("utf-8-sig"))
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        what = "it is not in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)[:300]
+        if isinstance(error, msgspec.MsgspecError) and path.suffix.lower() == ".json":
+            what = explained(data, error, "ppdm-network")
+        raise MismatchError(
+            "invalid-network",
+            f"{quoted(path)} is not a valid network: {what}",
+            "fix it, or name another .bif, or .json of train-bayes",
+        ) from None
+    parts = {n.name: n.parameters for n in read if n.parameters is not None}
+    sums = {n: replace(read[n], parameters=p / p.sum(axis=1, keepdims=True)) for n, p in parts.items()}
+    return replace(read, nodes=read.nodes | sums)
+
+
+def _of_bif(text: str) -> Network:
+    """Read BIF; what a comment of ours says of a node goes before what the format can say."""
+    comments, nodes = dict(_COMMENT.findall(text)), read_bif(text)
+    heads = [msgspec.json.decode(c, type=NetworkHead) for i, c in comments.items() if not i]
+    said = {i: msgspec.json.decode(c, type=StoredNetworkNode) for i, c in comments.items() if i}
+    for i, node in enumerate(nodes):
+        own = said.get(node.name)
+        names = tuple(said[p].name if p in said else p for p in node.parents)
+        nodes[i] = replace(node, parents=names) if own is None else _node(own, names, node.parameters)
+    return Network.of(nodes, [s for h in heads for s in _sources(h)])
+
+
+def _of_json(text: str) -> Network:
+    whole = msgspec.json.decode(text, type=StoredNetwork)
+    nodes = [_node(n, tuple(n.parents), _table(n.parameters)) for n in whole.nodes]
+    return Network.of(nodes, _sources(whole))
+
+
+def _sources(head: NetworkHead) -> list[Source]:
+    return [Source(s.release, np.inf if s.epsilon == "inf" else s.epsilon) for s in head.sources]
+
+
+def _node(stored: StoredNetworkNode, parents: tuple[str, ...], parameters: Floats | None) -> Node:
+    records, tables = (
+        np.array(stored.records) if stored.records else None,
+        (parameters, _table(stored.std_error)),
+    )
+    return Node(stored.name, parents, tuple(stored.states), *tables, records, tuple(stored.raw))
+
+
+def _table(rows: NumberRows) -> Floats | None:
+    return np.array([[np.nan if v is None else v for v in row] for row in rows]) if rows else None
+
+
+NETWORKS = {".bif": _of_bif, ".json": _of_json}
+"""The readers, by suffixes."""
+
+
+# -- BIF
+
+
+@dataclass(frozen=True)
+class Token:
+    text: str
+    line: int
+    mark: str | None
+    """What it marks, if it is a brace or the like and not a word."""
+
+    def wrong(self, what: str) -> ValueError:
+        return ValueError(f"line {self.line}: {what}")
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    place, line = 0, 1
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None:
+            raise ValueError(f"line {line}: a quote is not closed on its line")
+        if found["skip"] is None:
+            yield Token(found[0] if found["text"] is None else found["text"], line, found["mark"])
+        line += found[0].count("\n")
+        place = found.end()
+
+
+def _blocks(text: str) -> Iterator[tuple[list[Token], list[list[Token]]]]:
+    """Yield what stands before each pair of braces, and the statements between them."""
+    head: list[Token] = []
+    statements: list[list[Token]] = [head]
+    depth = 0
+    for token in _tokens(text):
+        depth += {"{": 1, "}": -1}.get(token.mark or "", 0)
+        if (depth, token.mark) in ((1, "{"), (1, ";")):
+            statements.append([])
+        elif (depth, token.mark) == (0, "}"):
+            if statements[-1]:
+                raise statements[-1][0].wrong("a statement does not end in ;")
+            yield head, [s for s in statements[1:] if s]
+            head = []
+            statements = [head]
+        else:
+            statements[-1].append(token)
+    if head:
+        raise head[0].wrong("a block has no braces, or is not closed")
+
+
+def _items(listed: Sequence[Token]) -> list[Token]:
+    """Return what is listed, with a comma between any two or none at all."""
+    words = [t for t in listed if not t.mark]
+    commas = len(listed) - len(words)
+    if commas and [t.mark for t in listed] != [None, *[",", None] * commas]:
+        raise listed[0].wrong("a list is broken: labels with spaces, commas or brackets must be in quotes")
+    return words
+
+
+def read_bif(text: str) -> list[Node]:
+    """Return the nodes of a file, with what it says of them; ValueError with the line where it is broken."""
+    nodes: dict[str, Node] = {}
+    tables: dict[str, list[list[Token]]] = {}
+    for head, statements in _blocks(text):
+        kind, marks = head[0].text if head else "", [t.mark for t in head]
+        if kind == "variable" and len(head) == 2:
+            if head[1].text in nodes:
+                raise head[1].wrong(f"the node {quoted(head[1].text)} is there twice")
+            nodes[head[1].text] = Node(head[1].text, states=_states(head[1], statements))
+        elif kind == "probability" and len(head) > 3 and (marks[1], marks[-1]) == ("(", ")"):
+            name = head[2]
+            if name.text not in nodes or name.text in tables:
+                raise name.wrong(f"the node {quoted(name.text)} is not declared before, or has two tables")
+            parents = _items(head[4:-1] if marks[3] in ("|", ",") else head[3:-1])
+            nodes[name.text] = replace(nodes[name.text], parents=tuple(t.text for t in parents))
+            tables[name.text] = [s for s in statements if s[0].text != "property"]
+        elif kind != "network":
+            raise ValueError(f"line {head[0].line if head else 1}: {quoted(kind[:40])} begins no block")
+    _check_size(nodes, tables)
+    return [_filled(n, nodes, tables.get(n.name, [])) for n in nodes.values()]
+
+
+def _check_size(nodes: dict[str, Node], tables: dict[str, list[list[Token]]]) -> None:
+    """Refuse more parameters than are read, before any table is made."""
+    total = 0
+    for name, rows in tables.items():
+        parents = nodes[name].parents
+        if rows and all(p in nodes for p in parents):
+            own = prod(len(nodes[n].states) for n in (*parents, name))
+            total += own
+            if total > MOST_PARAMETERS:
+                raise rows[0][0].wrong(
+                    f"with the {own:.4g} parameters of {quoted(name)} there are more than {MOST_PARAMETERS:,}"
+                )
+
+
+def _states(name: Token, statements: list[list[Token]]) -> tuple[str, ...]:
+    for one in statements:
+        kind, marks = [t.text for t in one[:2]], [t.mark for t in one]
+        if kind == ["type", "discrete"] and (marks[2:6:2], marks[5:6], marks[-1]) == (["[", "]"], ["{"], "}"):
+            states = tuple(t.text for t in _items(one[6:-1]))
+            if one[3].text == str(len(states)) and states:
+                return states
+            what = f"{quoted(name.text)} says {one[3].text[:20]} states and lists {len(states)}"
+            raise one[3].wrong(f"{what}: labels with spaces or commas must be in quotes")
+    raise name.wrong(f"{quoted(name.text)} lacks a line such as type discrete [ 2 ] {{ a, b }}")
+
+
+def _filled(node: Node, nodes: dict[str, Node], rows: list[list[Token]]) -> Node:
+    """Return the node with the parameters that its rows say."""
+    if not rows or any(p not in nodes for p in node.parents):
+        return node
+    parents, own, which = [nodes[p].states for p in node.parents], len(node.states), quoted(node.name)
+    table = np.full((*map(len, parents), own), np.nan)
+    codes = [{s: i for i, s in reversed(list(enumerate(p)))} for p in parents]
+    defaults = 0
+    for row in rows:
+        end = next((i for i, t in enumerate(row) if t.mark == ")"), 0)
+        labels = _items(row[1:end]) if row[0].mark else []
+        try:
+            values = [float(t.text) for t in _items(row[end + 1 :])]
+        except ValueError:
+            raise row[0].wrong(f"a row of {which} has something else than numbers") from None
+        if len(values) == prod(table.shape) and row[0].text == "table" and len(rows) == 1:
+            # in the format's own order: the node's state changes last
+            table = np.moveaxis(np.reshape(values, (own, *table.shape[:-1])), 0, -1)
+        elif len(values) != own:
+            raise row[0].wrong(f"a row of {which} has {len(values)} numbers for {own} states")
+        elif row[0].text == "default" and not row[0].mark:
+            defaults += 1
+            if defaults > 1:
+                raise row[0].wrong(f"the table of {which} has two default rows")
+            table[np.isnan(table[..., 0])] = values
+        elif len(labels) != len(parents) or any(t.text not in s for t, s in zip(labels, codes, strict=True)):
+            raise row[0].wrong(f"a row of {which} names something else than one state of each parent")
+        else:
+            table[tuple(s[t.text] for t, s in zip(labels, codes, strict=True))] = values
+    if np.isnan(table).any():
+        raise rows[0][0].wrong(f"the table of {which} lacks a row")
+    return replace(node, parameters=table.reshape(-1, own))
+
+
+def write_bif(network: Network, head: str, comments: dict[str, str]) -> str:
+    """Return a file that every reader reads, with a comment of its own and one for each node."""
+    names = _identifiers(list(network.nodes))
+    states = {n.name: [s if all(map(_PLAIN.fullmatch, n.states)) else f"s{i}" for i, s in enumerate(n.states)]
+              for n in network}  # fmt: skip
+    out = [f"{_OURS}{head}", *(f"{_OURS}{names[n]} {comments[n]}" for n in network.nodes)]
+    out += ["network learned {", "}"]
+    for node in network:
+        own = states[node.name]
+        declared = f"  type discrete [ {len(own)} ] {{ {', '.join(own)} }};"
+        out += [f"variable {names[node.name]} {{", declared, "}"]
+    for node in (n for n in network if n.parameters is not None):
+        given = f" | {', '.join(names[p] for p in node.parents)}" if node.parents else ""
+        out.append(f"probability ( {names[node.name]}{given} ) {{")
+        places = np.ndindex(network.shape(node)[:-1])
+        for where, row in zip(places, node.parameters, strict=True):  # type: ignore[arg-type]
+            labels = ", ".join(states[p][i] for p, i in zip(node.parents, where, strict=True))
+            out.append(f"  {f'({labels})' if where else 'table'} {', '.join(map(repr, on_grid(row)))};")
+        out.append("}")
+    return "\n".join([*out, ""])
+
+
+def on_grid(shares: Floats) -> list[float]:
+    """Return the nearest multiples of 2^-24 that sum to 1; what is positive stays so."""
+    whole = largest_remainder(shares, GRID)
+    lost = (whole == 0) & (shares > 0)
+    whole[lost] = 1
+    whole[whole.argmax()] -= int(lost.sum())
+    return [float(w) for w in whole / GRID]
+
+
+def _identifiers(names: list[str]) -> dict[str, str]:
+    """Return each node's name where it is an identifier, whatever the case of its letters, else a number."""
+    low = Counter(n.lower() for n in names)
+    free = (n for n in (f"n{i}" for i in range(2 * len(names))) if n not in low)
+    return {n: n if _PLAIN.fullmatch(n) and low[n.lower()] == 1 else next(free) for n in names}
