@@ -107,6 +107,15 @@ def is_whole(kind: pa.DataType) -> bool:
     return not is_discrete(kind) and not pa.types.is_floating(kind)
 
 
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_dated(kind: pa.DataType) -> bool:
+    """Return whether values of the type have a day in the calendar."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
 def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
     """Return the numpy type of a column's carrier."""
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):

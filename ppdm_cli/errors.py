@@ -115,6 +115,7 @@ def argument(name: str, example: object = "", column: str = "") -> str:
         return _option(field or name, example, column)
     if field:
         value = f"{{{quoted(column)}: {_literal(example)}}}" if column else _literal(example)
+        value = value if column or example != "" else "..."
         return f"csv=CsvOptions({field}={value})"
     if column:
         return f"attributes={{{quoted(column)}: {{{name!r}: {_literal(example)}}}}}"

@@ -57,7 +57,6 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
             "records": done.records,
             "columns": done.columns,
             "budgets": done.budgets,
-            "first_rows": done.first_rows,
             "attributes": done.attributes,
             "questions": done.questions,
             "sentences": done.sentences,

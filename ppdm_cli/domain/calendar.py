@@ -17,11 +17,6 @@ _YEAR_0 = 1970 * 12
 _A_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def is_dated(kind: pa.DataType) -> bool:
-    """Return whether values of the type have a day in the calendar."""
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
 def starts(low: Any, high: Any, months: int, kind: pa.DataType) -> list[int]:
     """Return where periods of so many months begin: the one that `low` is in up to the one after `high`'s."""
     first, last = (_month(v, kind) // months for v in (low, high))

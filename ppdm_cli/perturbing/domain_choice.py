@@ -29,7 +29,6 @@ from ppdm_cli.domain import (
     Domain,
     Representative,
     calendar_edges,
-    is_dated,
     nice_edges,
     starts,
 )
@@ -103,8 +102,8 @@ def from_data(
             f"declare that it has them (--attribute {word(name, ':nulls=true')}), or fix the data",
         )
     if facts.values is None or own.scale in CALENDAR:
-        make = partial(calendar_edges, period=own.scale) if is_dated(kind) else nice_edges
-        if own.scale is not None and not is_dated(kind):
+        make = partial(calendar_edges, period=own.scale) if dtypes.is_dated(kind) else nice_edges
+        if own.scale is not None and not dtypes.is_dated(kind):
             raise no_calendar(name, kind, own.scale)
         return ResolvedDomain(Bins(kind, make(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
@@ -198,7 +197,7 @@ def cut(
         )
     whole = dtypes.is_whole(kind)
     if own.scale in CALENDAR:
-        if not is_dated(kind):
+        if not dtypes.is_dated(kind):
             raise no_calendar(name, kind, own.scale)
         inner_edges = [e for e in starts(low, high, CALENDAR[str(own.scale)], kind) if low < e < high]
         return Bins(kind, [low, *inner_edges, high], own.nulls, representative)

@@ -14,9 +14,10 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET
 
+from ppdm_cli import dtypes
 from ppdm_cli.channels import SUBSTITUTION
 from ppdm_cli.coins import Key
-from ppdm_cli.domain import CALENDAR, is_dated, starts
+from ppdm_cli.domain import CALENDAR, starts
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted, word
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.recipe_choice import few
@@ -176,7 +177,7 @@ def _check_roles(earlier: Sidecar, asked: Plan) -> None:
 def _is_calendar(attribute: Attribute, months: int) -> bool:
     """Return whether bins are periods of so many months."""
     marks = attribute.domain.marks
-    dated = attribute.edges is not UNSET and is_dated(attribute.kind)
+    dated = attribute.edges is not UNSET and dtypes.is_dated(attribute.kind)
     return dated and marks[:-1] == starts(marks[0], marks[-2], months, attribute.kind)[:-1]
 
 

@@ -24,7 +24,6 @@ _CSV = {
     "null": "nulls",
     "types": "types",
     "formats": "formats",
-    "decimals": "decimals",
     "null_of": "nulls_of",
 }
 """Settings of a plan's table `csv`, and the fields of `CsvOptions` that they are."""
@@ -94,15 +93,14 @@ def csv_settings(value: Any) -> dict[str, Any]:
         strange = next((k for k in value if k not in _CSV), value) if isinstance(value, Mapping) else value
         raise unknown("setting", strange, _CSV, " of csv")
     found = {_CSV[k]: v for k, v in value.items()}
-    tables = [found.get(f, {}) for f in ("types", "formats", "decimals", "nulls_of")]
+    tables = [found.get(f, {}) for f in ("types", "formats", "nulls_of")]
     texts = [found.get(f, "") for f in ("delimiter", "encoding", "decimal")]
     if not all(isinstance(t, Mapping) for t in tables) or not all(isinstance(t, str) for t in texts):
         raise UsageError(
             "a setting of csv is not of its kind", 'such as delimiter = ";" and types.zip = "string"'
         )
-    lists = [found.get("nulls", ()), *tables[1].values(), *tables[3].values()]
-    plain = [*tables[0].values(), *tables[2].values()]
-    if not all(_is_texts(v) for v in lists) or not all(isinstance(v, str) for v in plain):
+    lists = [found.get("nulls", ()), *tables[1].values(), *tables[2].values()]
+    if not all(_is_texts(v) for v in lists) or not all(isinstance(v, str) for v in tables[0].values()):
         raise UsageError("a setting of csv is no text or list of texts", 'such as null = ["NA", "."]')
     if "nulls" in found:
         found["nulls"] = ("", *([found["nulls"]] if isinstance(found["nulls"], str) else found["nulls"]))

@@ -10,7 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions,
 from ppdm_cli.planning.advice import BINS, Advice, advised, determined, left_open
 from ppdm_cli.planning.dialect import Dialect, sniff
 from ppdm_cli.planning.looks import looks_of
-from ppdm_cli.planning.texts import TOKENS, Cells, Written, cells_of, figures, written
+from ppdm_cli.planning.texts import TOKENS, Cells, Written, cells_of, written
 from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised
@@ -51,8 +51,6 @@ class Proposal(Displayed):
     sentences: list[str]
     records: int
     dialect: Dialect | None = None
-    first_rows: dict[str, dict[str, int]] = field(default_factory=dict)
-    """The first row of each format of dates, in columns of several."""
     attributes: str = ""
     """The sizes of what the plan publishes, as `entropy` takes them: private, as they were counted."""
 
@@ -121,12 +119,12 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     paths = [data] if isinstance(data, (str, Path)) else data
     if isinstance(paths, (list, tuple)) and any(map(is_stream, paths)):
         raise UsageError("a plan needs to read the table more than once", "give it as a file")
-    dialect, types, first_rows, options = None, dict[str, Written](), dict[str, dict[str, int]](), csv
+    dialect, types, options = None, dict[str, Written](), csv
     named = isinstance(paths, (list, tuple)) and paths and all(isinstance(p, (str, Path)) for p in paths)
     if named and all(Path(p).exists() for p in paths):  # what does not is told of by whoever opens it
         parts = parts_of([Path(p) for p in paths]).paths
         if format_of(parts[0]).sniffed:
-            dialect, types, first_rows, options = _read_as_text(paths, parts, csv)
+            dialect, types, options = _read_as_text(paths, parts, csv)
     table = open_table(data, csv=options)
     if is_promised(table):
         raise RefusedError(f"{quoted(table.name)} is a release already", "plan for its original")
@@ -149,10 +147,9 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
         text,
         [_figures(a, types.get(a.name), budgets) for a in found],
         budgets,
-        _sentences(found, types, dialect, order, pairs, first_rows, budgets, records),
+        _sentences(found, types, dialect, order, pairs, budgets, records),
         records,
         dialect,
-        first_rows,
         _sizes(found),
     )
 
@@ -167,7 +164,7 @@ def _written_as(options: CsvOptions) -> dict[str, Any]:
 
 def _read_as_text(
     paths: Any, parts: Sequence[Path], csv: CsvOptions
-) -> tuple[Dialect, dict[str, Written], dict[str, dict[str, int]], CsvOptions]:
+) -> tuple[Dialect, dict[str, Written], CsvOptions]:
     """Return how a CSV is written and how its columns are, and the options that say so."""
     dialect = sniff(parts, csv)
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
@@ -188,12 +185,11 @@ def _read_as_text(
         {
             "types": {n: w.type for n, w in types.items()},
             "formats": {n: w.formats for n, w in types.items() if w.formats},
-            "decimals": {n: w.mark for n, w in types.items() if w.mark},
+            "decimal": "," if comma else ".",
             "nulls_of": {n: w.nulls for n, w in types.items() if w.nulls},
         }
     )
-    several = {n: w.formats for n, w in types.items() if len(w.formats) > 1 and n not in csv.formats}
-    return dialect, types, figures(cells, several), options
+    return dialect, types, options
 
 
 def _readable(column: pa.Field) -> bool:
@@ -285,15 +281,11 @@ def _sentences(
     dialect: Dialect | None,
     order: list[str],
     pairs: list[tuple[str, str]],
-    first_rows: Mapping[str, Mapping[str, int]],
     budgets: list[dict[str, Any]],
     records: int,
 ) -> list[str]:
     lines = [f"{d[0].upper()}{d[1:]}." for d in (dialect.doubts if dialect else ())]
-    lines += [f"{n}: {w.doubt}." for n, w in types.items() if w.doubt and n not in first_rows]
-    for name, rows in first_rows.items():
-        shown = ", ".join(f"{form} first in row {row}" for form, row in rows.items())
-        lines.append(f"{name}: dates are written as {shown}.")
+    lines += [f"{n}: {w.doubt}." for n, w in types.items() if w.doubt]
     padded = [n for n, w in types.items() if w.padded]
     if padded:
         lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.domain import CALENDAR, is_dated, starts
+from ppdm_cli.domain import CALENDAR, starts
 from ppdm_cli.facts import FEW
 from ppdm_cli.perturbing import in_order, relative_error, telling
 from ppdm_cli.planning.looks import Look, Looks
@@ -169,7 +169,7 @@ def _is_prose(look: Look, column: pa.Array) -> bool:
 
 def _judge_number(one: Advice, kind: pa.DataType, look: Look, column: pa.Array) -> None:
     one.N = min(look.values, BINS)
-    if is_dated(kind) and look.values > BINS:
+    if dtypes.is_dated(kind) and look.values > BINS:
         for scale in ("month", "quarter", "year", "decade"):
             periods = len(starts(look.low, look.high, CALENDAR[scale], kind)) - 1
             if periods <= 24 or scale == "decade":

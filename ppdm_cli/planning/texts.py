@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ppdm_cli import dtypes
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.tables import COMMA, Table, dates, has_clock
 
@@ -41,14 +42,11 @@ class Cells:
     """How the cells of one column are written; adds up."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    first: dict[str, int] = field(default_factory=dict)
-    """The first row, counted from 0, that has a date of each format."""
     odd: dict[str, tuple[int, str | None]] = field(default_factory=dict)
     """The first row that is not written in a way, and what all such cells are, if they are alike."""
 
     def merge(self, after: Cells) -> Cells:
         self.counts.update(after.counts)
-        self.first = after.first | self.first
         for way, (row, cell) in after.odd.items():
             first, known = self.odd.get(way, (row, cell))
             self.odd[way] = first, known if known == cell else None
@@ -69,8 +67,6 @@ class Written:
     """What a column's cells are, out of fixed lists."""
 
     type: str
-    mark: str = ""
-    """The decimal mark, of fractions."""
     formats: tuple[str, ...] = ()
     padded: bool = False
     doubt: str = ""
@@ -128,12 +124,12 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
     dated = pc.match_substring_regex(text, _DATED)
     fits = dated.to_numpy(zero_copy_only=False).copy()
     if fits.any():
-        fits[fits] = _count_dates(cells, text.filter(dated), rows[fits])
+        fits[fits] = _count_dates(cells, text.filter(dated))
     cells.note("dates", text, pa.array(fits), rows)
     return cells
 
 
-def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> np.ndarray:
+def _count_dates(cells: Cells, text: pa.Array) -> np.ndarray:
     """Count the dates of each format; return which cells are some."""
     known = np.zeros(len(text), bool)
     marks = [m for m in "-./:T" if pc.any(pc.match_substring(text, m)).as_py()]
@@ -145,7 +141,6 @@ def _count_dates(cells: Cells, text: pa.Array, rows: np.ndarray) -> np.ndarray:
         fits = dates(text, [form]).is_valid().to_numpy(zero_copy_only=False)
         if fits.any():
             cells.counts[form] = int(fits.sum())
-            cells.first[form] = int(rows[fits.argmax()])
             known |= fits
     return known
 
@@ -178,31 +173,27 @@ def _true(fits: pa.Array) -> int:
 
 
 def written(
-    cells: Cells, comma_elsewhere: bool, nulls: Sequence[str], kind: pa.DataType | None, formats: Sequence[str]
+    cells: Cells, comma: bool, nulls: Sequence[str], kind: pa.DataType | None, formats: Sequence[str]
 ) -> Written:
     """Return what a column's cells are: what was declared of it, and what they show.
 
-    `comma_elsewhere`: another column's numbers surely have a comma, or the owner says so.
+    `comma`: numbers have a decimal comma, as a column surely shows, or as the owner says.
     """
-    found = _written(cells, comma_elsewhere)
+    found = _written(cells, comma)
     if kind is not None:
-        found = _declared(kind, tuple(formats), cells, comma_elsewhere, found)
+        found = _declared(kind, tuple(formats), cells, found)
     return replace(found, nulls=(*(nulls if cells.counts["quoted"] else ()), *found.nulls))
 
 
 def _declared(
-    kind: pa.DataType, formats: tuple[str, ...], cells: Cells, comma: bool, found: Written
+    kind: pa.DataType, formats: tuple[str, ...], cells: Cells, found: Written
 ) -> Written:
     """Return what a column of a declared type is."""
-    counts, n = cells.counts, cells.counts["cells"]
-    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if pa.types.is_temporal(kind):
         return Written(str(kind), formats=formats or found.formats)
-    if not numbers:
+    if not dtypes.is_number(kind):
         return Written(str(kind))
-    point = counts["point"] == n > counts["comma"] or not (comma or counts["comma"] == n > counts["point"])
-    mark = "" if pa.types.is_integer(kind) else "." if point else ","
-    return Written(str(kind), mark=mark, nulls=_codes(cells))
+    return Written(str(kind), nulls=_codes(cells))
 
 
 def _codes(cells: Cells) -> tuple[str, ...]:
@@ -210,16 +201,17 @@ def _codes(cells: Cells) -> tuple[str, ...]:
     return CODES if cells.counts["codes"] and not cells.counts["below"] else ()
 
 
-def _written(cells: Cells, comma_elsewhere: bool) -> Written:
+def _written(cells: Cells, comma: bool) -> Written:
     counts, n, nulls = cells.counts, cells.counts["cells"], _codes(cells)
     if n and counts["whole"] == n:
         if counts["padded"]:
             return Written("string", padded=True)
         return Written("int64", nulls=nulls)
-    if n and counts["point"] == n and not (comma_elsewhere and counts["comma"] == n):
-        return Written("double", mark=".", nulls=nulls)
-    if n and counts["comma"] == n:
-        return Written("double", mark=",", nulls=nulls)
+    if n and counts["comma" if comma else "point"] == n:
+        return Written("double", nulls=nulls)
+    if n and counts["point"] == n:
+        doubt = "its numbers have a point, and those of other columns a comma"
+        return Written("string", doubt=doubt, odd=True)
     if n and counts["truth"] == n:
         return Written("bool")
     if counts["dates"] and counts["dates"] + (counts["codes"] if nulls else 0) == n:
@@ -256,8 +248,3 @@ def _written_dates(cells: Cells) -> Written:
         doubt = "dates of several formats"
     plain = formats == ["%Y-%m-%d"]
     return Written(kind, formats=() if plain else tuple(formats), doubt=doubt)
-
-
-def figures(cells: dict[str, Cells], several: dict[str, tuple[str, ...]]) -> dict[str, dict[str, int]]:
-    """Return by column the first row of each format of dates, counted from 1, where there are several."""
-    return {n: {f: cells[n].first[f] + 1 for f in formats} for n, formats in several.items()}

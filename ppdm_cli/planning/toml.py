@@ -88,8 +88,6 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
             unsure = w.doubt.startswith("day and month")
             said = _value(QUESTION if unsure else list(w.formats))
             lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
-        if w.mark and w.mark != csv.get("decimal", "."):
-            lines.append(f"decimals.{_key(name)} = {_value(w.mark)}")
         if w.nulls:
             lines.append(f"null_of.{_key(name)} = {_value(w.nulls)}  # for no value, in this column")
     return lines

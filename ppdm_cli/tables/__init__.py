@@ -1,7 +1,7 @@
-"""Columnar tables in and out: CSV, Parquet, Arrow IPC, and whatever speaks Arrow in memory.
+"""Tables for all packages: CSV, Parquet, Arrow, and whatever speaks Arrow in memory, read and written.
 
-Tables are read in partitions and written whole or not at all. No message of another library
-leaves this room: they quote cells.
+Tables are read in partitions and written whole or not at all. No message of another library leaves this
+package: they quote cells.
 """
 
 from __future__ import annotations
@@ -19,98 +19,36 @@ from ppdm_cli.tables.base import (
     normal_schema,
     rows_per_partition,
 )
-from ppdm_cli.tables.csv import CSV, TSV
-from ppdm_cli.tables.csv_blocks import opened
-from ppdm_cli.tables.csv_cells import COMMA, dates, has_clock
-from ppdm_cli.tables.csv_header import LOOKED_AT, like_below, looks_like_data, rows_of
-from ppdm_cli.tables.csv_options import CsvOptions
-from ppdm_cli.tables.csv_types import type_of
-from ppdm_cli.tables.csv_writing import FORMULAS, ComputedTextError
+from ppdm_cli.tables.csv import CSV, FORMULAS, TSV, ComputedTextError, type_of
+from ppdm_cli.tables.csv_options import COMMA, CsvOptions, dates, has_clock
+from ppdm_cli.tables.csv_records import LOOKED_AT, like_below, looks_like_data, opened, rows_of
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
-from ppdm_cli.tables.grouping import (
-    GroupedTable,
-    Groups,
-    Mapped,
-    Prefixed,
-    Rule,
-    like_release,
-    read_mapping,
-)
-from ppdm_cli.tables.lakes import LOGS, check_plain, logs_above, logs_among
+from ppdm_cli.tables.grouping import GroupedTable, Groups, Mapped, Prefixed, Rule, like_release, read_mapping
 from ppdm_cli.tables.opening import (
     FOLDER_SIDECAR,
+    LOGS,
     OPENING,
     check_local,
+    check_plain,
     is_stream,
+    logs_above,
+    logs_among,
     open_table,
     parts_of,
     sidecar_path,
 )
-from ppdm_cli.tables.output import Output, commit
+from ppdm_cli.tables.output import Output, Shuffler, commit
 from ppdm_cli.tables.parquet import PARQUET, Footer, ParquetTable, check_text, for_spark
-from ppdm_cli.tables.shuffle import Shuffler
 
 FORMATS += [CSV, TSV, PARQUET, ARROW]
 
 __all__ = [
-    "COMMA",
-    "FOLDER_SIDECAR",
-    "FORMATS",
-    "FORMULAS",
-    "LOGS",
-    "LOOKED_AT",
-    "OPENING",
-    "PARQUET",
-    "ArrowTable",
-    "ComputedTextError",
-    "CsvOptions",
-    "Files",
-    "Footer",
-    "Format",
-    "GroupedTable",
-    "Groups",
-    "Mapped",
-    "Output",
-    "ParquetTable",
-    "Partition",
-    "PendingFile",
-    "Prefixed",
-    "RowTrouble",
-    "Rule",
-    "Shuffler",
-    "Table",
-    "TableLike",
-    "WrappedTable",
-    "Writer",
-    "check_local",
-    "check_plain",
-    "check_text",
-    "commit",
-    "dates",
-    "for_spark",
-    "format_of",
-    "from_arrow",
-    "has_clock",
-    "is_stream",
-    "like_below",
-    "like_release",
-    "loaded",
-    "logs_above",
-    "logs_among",
-    "looks_like_data",
-    "normal_batch",
-    "normal_schema",
-    "open_table",
-    "opened",
-    "parts_of",
-    "read_mapping",
-    "rows_of",
-    "rows_per_partition",
-    "sidecar_path",
-    "spool",
-    "stream_format",
-    "suffixes",
-    "type_of",
-    "unwritable",
-    "writing",
+    "COMMA", "FOLDER_SIDECAR", "FORMATS", "FORMULAS", "LOGS", "LOOKED_AT", "OPENING", "PARQUET", "ArrowTable",
+    "ComputedTextError", "CsvOptions", "Files", "Footer", "Format", "GroupedTable", "Groups", "Mapped",
+    "Output", "ParquetTable", "Partition", "PendingFile", "Prefixed", "RowTrouble", "Rule", "Shuffler",
+    "Table", "TableLike", "WrappedTable", "Writer", "check_local", "check_plain", "check_text", "commit",
+    "dates", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "like_below", "like_release",
+    "loaded", "logs_above", "logs_among", "looks_like_data", "normal_batch", "normal_schema", "open_table",
+    "opened", "parts_of", "read_mapping", "rows_of", "rows_per_partition", "sidecar_path", "spool",
+    "stream_format", "suffixes", "type_of", "unwritable", "writing",
 ]  # fmt: skip

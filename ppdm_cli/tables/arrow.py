@@ -1,4 +1,4 @@
-"""Arrow: IPC files and streams, and any object in memory that speaks Arrow."""
+"""Arrow for files, streams and pipes of other programs, and any object in memory that speaks Arrow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.errors import DataError, UsageError, argument, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
-from ppdm_cli.tables.formats import Format
-from ppdm_cli.tables.writers import RowGroupWriter, bared, dictionary_free
+from ppdm_cli.tables.formats import Format, RowGroupWriter, bared, dictionary_free
 
 
 class ArrowTable(Table):
@@ -62,8 +61,9 @@ def _checked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _damaged(name: str) -> DataError:
     return DataError(
+        "damaged-arrow",
         f"{quoted(name)} is not readable as Arrow data: it is truncated, damaged or something else",
-        "make it again; for CSV on standard input add --from csv",
+        f"make it again; for CSV on standard input add {argument('from_', 'csv')}",
     )
 
 
@@ -117,17 +117,17 @@ def from_arrow(data: Any) -> ArrowTable:
         import polars as pl
 
         if not isinstance(data, pl.LazyFrame):
-            raise UsageError(f"an object of type {type(data).__name__} is not a table", AS_TABLE)
+            raise UsageError("no-table", f"an object of type {type(data).__name__} is not a table", AS_TABLE)
         try:
             data = data.collect(engine="streaming")
         except (pl.exceptions.PolarsError, OSError):
-            raise DataError("the LazyFrame cannot be collected", "collect it first to see why") from None
+            what = "the LazyFrame cannot be collected"
+            raise DataError("uncollectable", what, "collect it first to see why") from None
     try:
         whole = pa.table(data)
     except Exception:  # of whichever library made the object; its message may quote cells
-        raise UsageError(
-            f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}", AS_TABLE
-        ) from None
+        what = f"the {type(data).__name__} cannot be read as an Arrow table{_mixed(data)}"
+        raise UsageError("unreadable-table", what, AS_TABLE) from None
     # of pandas: where rows stood before they were chosen is no attribute; an index with a name is a column
     if b"pandas" in (whole.schema.metadata or {}):
         whole = whole.drop_columns([n for n in whole.column_names if UNNAMED.fullmatch(n)])

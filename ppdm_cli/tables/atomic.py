@@ -1,4 +1,4 @@
-"""Output that appears whole or not at all: written beside the target, flushed, then renamed.
+"""Files for all who write: they appear whole or not at all, written beside their name, flushed, then renamed.
 
 On Linux the file has no name until it is whole. An old sidecar goes first, the data follow, the new
 sidecar comes last: no moment, not even that of a `kill -9`, pairs a file with the wrong sidecar. What was
@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.errors import DataError, UsageError, argument, quoted
 
 Steps = list[Callable[[], object]]
 """What leads back to how everything was, the last first."""
@@ -37,13 +36,13 @@ class PendingFile:
         self.path = path.resolve() if path.is_symlink() else path
         files.claim(path)
         if str(path) == "-":
-            raise UsageError("this output cannot be '-', standard output", "name a file")
+            raise UsageError("file-wanted", "this output cannot be '-', standard output", "name a file")
         if path.exists() and not path.is_file():
-            raise UsageError(
-                f"the output {quoted(path)} is not an ordinary file", "name a file, or - for standard output"
-            )
+            what = f"the output {quoted(path)} is not an ordinary file"
+            raise UsageError("no-ordinary-file", what, "name a file, or - for standard output")
         if path.exists() and not force:
-            raise UsageError(f"the output {quoted(path)} exists", "name another, or add --force")
+            step = f"name another, or add {argument('force', True)}"
+            raise UsageError("output-exists", f"the output {quoted(path)} exists", step)
         self._force, self._sidecar, self._whole = force, sidecar, False
         self._kept: Path | None = None
         self._file, self._temporary = _nameless(self.path, mode)
@@ -55,9 +54,7 @@ class PendingFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._file.close()
         if self._temporary is not None:
@@ -123,6 +120,7 @@ class PendingFile:
             yield
         except FileExistsError:
             raise UsageError(
+                "output-of-another-run",
                 f"the output {quoted(self.path)} was made by another run in the meantime",
                 "run this again, or name another",
             ) from None
@@ -170,17 +168,16 @@ def spool(beside: Path | None = None) -> IO[bytes]:
 def unwritable(path: Path | str, error: OSError) -> DataError:
     """Return what the operating system says about writing a file, as an error of ours."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DataError(f"no space left for {quoted(path)}", "free some, or name another disk")
-    reason = error.strerror or "it failed"
+        return DataError("no-space", f"no space left for {quoted(path)}", "free some, or name another disk")
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return DataError("too many files are open", "raise the limit, for instance with ulimit -n 4096")
+        step = "raise the limit, for instance with ulimit -n 4096"
+        return DataError("too-many-open-files", "too many files are open", step)
     if error.errno == errno.EBADF:
-        return DataError(f"{quoted(path)} is closed", "open it, or name a file")
+        return DataError("closed-output", f"{quoted(path)} is closed", "open it, or name a file")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return DataError(f"the folder of {quoted(path)} does not exist", "make it first")
-    return DataError(
-        f"{quoted(path)} cannot be written: {reason}", "name a file in a folder that you can write to"
-    )
+        return DataError("no-folder", f"the folder of {quoted(path)} does not exist", "make it first")
+    what = f"{quoted(path)} cannot be written: {error.strerror or 'it failed'}"
+    return DataError("unwritable", what, "name a file in a folder that you can write to")
 
 
 def _beside(path: Path) -> Path:

@@ -39,9 +39,14 @@ class Partition:
 class RowTrouble(Exception):  # noqa: N818 - not shown to anyone: the engine adds the row's place
     """Something wrong with a row, counted from 0 within its partition."""
 
-    def __init__(self, row: int, what: str, next_step: str) -> None:
-        super().__init__(row, what, next_step)
-        self.row, self.what, self.next_step = row, what, next_step
+    def __init__(self, row: int, id: str, what: str, next_step: str) -> None:
+        super().__init__(row, id, what, next_step)
+        self.row, self.id, self.what, self.next_step = row, id, what, next_step
+
+    def within(self, file: str, before: int) -> DataError:
+        """Return the error for whoever called; so many rows of the file come before the partition."""
+        what = f"row {before + self.row + 1} of {quoted(file)}: {self.what}"
+        return DataError(self.id, what, self.next_step)
 
 
 class Table(Protocol):
@@ -114,7 +119,7 @@ def loaded(
     for file, check, found in run(_load, table.partitions(columns)):
         in_file = in_file if file == last else 0
         if isinstance(found, RowTrouble):
-            raise DataError(f"row {in_file + found.row + 1} of {quoted(file)}: {found.what}", found.next_step)
+            raise found.within(file, in_file)
         in_table += found.num_rows
         if check is not None:
             check(in_table)
@@ -140,18 +145,21 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
     doubled = [n for n in raw.names if n in seen or seen.add(n)]  # type: ignore[func-returns-value]
     if doubled:
         raise DataError(
+            "columns-of-one-name",
             f"{quoted(where)} has columns of the same name: {listed(sorted(set(doubled)))}",
             "rename them, so that each name means one column",
         )
     if len(raw.names) > MOST_COLUMNS:
         raise DataError(
+            "too-many-columns",
             f"{quoted(where)} has {len(raw.names)} columns; a sidecar holds at most {MOST_COLUMNS}",
             "give the columns that matter",
         )
     if not raw.names:
-        raise DataError(f"{quoted(where)} has no columns", "check that it is the file you meant")
+        raise DataError("no-columns", f"{quoted(where)} has no columns", "check that it is the file you meant")
     if "" in raw.names:
         raise DataError(
+            "column-without-name",
             f"column {raw.names.index('') + 1} of {quoted(where)} has no name",
             "rename the column, or leave it out of the file",
         )
@@ -160,6 +168,7 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
 
 def no_utf8(where: str) -> DataError:
     return DataError(
+        "name-not-in-utf-8",
         f"{quoted(where)} has a name that is not in UTF-8: its own, or a column's",
         "rename the file or the column",
     )

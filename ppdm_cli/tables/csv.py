@@ -1,30 +1,40 @@
-"""CSV in: cut into blocks at the ends of records, parsed in parallel, never guessed in silence.
+"""CSV for tables in and out: parsed in parallel from blocks of whole records, never guessed in silence.
 
-A row with too few or too many cells, a byte that is not text, or a column that changes its type
-half-way is an error with the row's number. An empty cell is null, an empty cell in quotes is an
-empty string.
+A row with too few or too many cells, a byte that is not text, or a column that changes its type half-way is an
+error with the row's number. An empty cell is null, an empty cell in quotes is an empty string. On request, text
+that a spreadsheet would compute is not written: a label may be a stranger's.
 """
 
 from __future__ import annotations
 
 import codecs
+import gzip
+import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from ppdm_cli.errors import DataError, quoted, unknown_column, word
+from ppdm_cli import dtypes
+from ppdm_cli.errors import DataError, RefusedError, argument, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
-from ppdm_cli.tables import csv_blocks
+from ppdm_cli.tables import csv_records
 from ppdm_cli.tables.base import Partition, RowTrouble, Table, normal_batch, normal_schema
-from ppdm_cli.tables.csv_blocks import (
+from ppdm_cli.tables.csv_options import COMMA, CsvOptions, other_type
+from ppdm_cli.tables.csv_records import (
+    LOOKED_AT,
+    PAIR_UP,
     chain,
+    column_names,
     first_record,
     has_padding,
     opened,
@@ -32,26 +42,37 @@ from ppdm_cli.tables.csv_blocks import (
     stray_quote,
     whole_records,
 )
-from ppdm_cli.tables.csv_cells import COMMA, converted
-from ppdm_cli.tables.csv_header import LOOKED_AT, PAIR_UP, column_names
-from ppdm_cli.tables.csv_options import CsvOptions
-from ppdm_cli.tables.csv_types import (
-    PADDED,
-    WIDENING,
-    WIDEST,
-    Guess,
-    all_fit,
-    any_fits,
-    family,
-    family_of,
-    plain,
-    unzoned,
-)
-from ppdm_cli.tables.csv_writing import CsvWriter
-from ppdm_cli.tables.formats import Files, Format
+from ppdm_cli.tables.formats import Files, Format, Writer, dictionary_free
 
 _PLACE = re.compile(r"CSV column #(\d+): (?:Row #(\d+): )?")
 _RAGGED = re.compile(r"CSV parse error: Row #(\d+): Expected \d+ columns, got (\d+)")
+FORMULAS: ContextVar[Literal["keep", "refuse", "text"]] = ContextVar("ppdm_formulas", default="keep")
+"""What becomes of text that a spreadsheet would compute: commands ask, as labels may be a stranger's."""
+_FORMULA = r"(?s)^(\s*([=@\x{ff1d}\x{ff20}].|[+\x{ff0b}\x{ff0d}-].*\pL)|[\t\r])"
+_NUMBER = r"^\s*[+-][\d.,]*[eE]?[+-]?\d+\s*$"
+_FAMILIES = {
+    "int64": "number",
+    "double": "number",
+    "bool": "boolean",
+    "date32[day]": "time",
+    "timestamp[ms]": "time",
+    "timestamp[us]": "time",
+    "timestamp[ms, tz=UTC]": "time with zone",
+    "timestamp[us, tz=UTC]": "time with zone",
+    "time32[s]": "time of day",
+}
+_WIDEST = {
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "time": pa.timestamp("us"),
+    "time with zone": pa.timestamp("us", "UTC"),
+    "time of day": pa.time32("s"),
+    "text": pa.string(),
+}
+_WIDENING = [pa.int64(), pa.float64(), pa.date32(), pa.timestamp("ms"), pa.timestamp("us")]
+"""Of two types of a family the later one holds the values of both."""
+_PADDED = re.compile(r"[+-]?0\d")
+"""How digits begin that are text, as a postcode is."""
 
 
 @dataclass(frozen=True)
@@ -64,19 +85,16 @@ class _Parser:
     """What the CSV is called, for messages."""
 
     def __call__(self, block: bytes, types: Mapping[str, pa.DataType | None]) -> pa.Table:
-        """Parse whole records; trouble names the row, counted from 0 within the block."""
+        """Parse whole records; an error names the row, counted from 0 within the block."""
         if len(self.names) > 1 and not block.strip(b"\r\n"):
             return pa.table({n: pa.nulls(0, t or pa.null()) for n, t in types.items()})
         stray = stray_quote(block, self.options.separator)
         if stray is not None:
             before = self(block[: record_start(block, stray)], dict.fromkeys(self.names, pa.binary()))
-            raise RowTrouble(
-                before.num_rows,
-                "it has a quote that does not pair up: a cell that is never closed, or a quote inside one",
-                PAIR_UP,
-            )
+            what = "it has a quote that does not pair up: a cell that is never closed, or a quote inside one"
+            raise RowTrouble(before.num_rows, "stray-quote", what, PAIR_UP)
         names, options = self.names, self.options
-        odd = {n: t for n, t in types.items() if t is not None and self._is_odd(n, t)}
+        odd = {n: t for n, t in types.items() if t is not None and options.is_odd(n, t)}
         types = {**types, **dict.fromkeys(odd, pa.string())}
         try:
             table = pacsv.read_csv(
@@ -99,62 +117,43 @@ class _Parser:
         except pa.ArrowException as error:
             raise self._unconverted(str(error), types) from None
         for name, kind in odd.items():
-            column = converted(
-                name,
-                table.column(name),
-                kind,
-                comma=options.decimal_of(name) == ",",
-                formats=options.formats.get(name, ()),
-                nulls=options.nulls_of.get(name, ()),
-            )
+            column = options.converted(name, table.column(name), kind)
             table = table.set_column(table.schema.get_field_index(name), name, column)
         return table
 
-    def _is_odd(self, name: str, kind: pa.DataType) -> bool:
-        """Return whether a column's cells are not as pyarrow reads them."""
-        options, number = self.options, pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        comma = options.decimal_of(name) == "," and (number or pa.types.is_decimal(kind))
-        fraction = pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        other = options.decimal_of(name) != options.decimal and fraction
-        dated = name in options.formats and pa.types.is_temporal(kind)
-        return comma or other or dated or name in options.nulls_of
-
     def _unconverted(self, message: str, types: Mapping[str, pa.DataType | None]) -> Exception:
-        """Return what pyarrow's message says of the place, never what it says of the cell."""
+        """Return what pyarrow's message says of the row, never what it says of the cell."""
         ragged = _RAGGED.match(message)  # a handler of pyarrow's would be given the row, which need be no text
         if ragged is not None:
             start = "first row" if self.options.header is False else "header"
             return RowTrouble(
                 int(ragged[1]) - 1,
+                "ragged-row",
                 f"it has {ragged[2]} cells where the {start} has {len(self.names)}",
-                "fix the row, or add --delimiter",
+                f"fix the row, or name the separator, such as {argument('delimiter', ';')}",
             )
         place = _PLACE.search(message)
         if place is None:
-            return DataError(
-                f"a block of {quoted(self.table)} is not valid CSV", "check its delimiter and its quotes"
-            )
+            what = f"a block of {quoted(self.table)} is not valid CSV"
+            return DataError("invalid-csv", what, "check its delimiter and its quotes")
         name, row = self.names[int(place[1])], int(place[2] or 1) - 1
         kind = types.get(name)
         if "UTF8" in message:
             return RowTrouble(
                 row,
+                "wrong-encoding",
                 f"the column {quoted(name)} is not in {self.options.encoding} there",
-                "name its encoding, such as --encoding latin-1",
+                f"name its encoding, such as {argument('encoding', 'latin-1')}",
             )
-        if kind is not None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        if kind is not None and dtypes.is_dated(kind):
             return RowTrouble(
                 row,
+                "date-of-another-format",
                 f"the column {quoted(name)} is not written as a {kind} there",
-                f"say how its dates are written, such as --date-format {word(name, '=%d.%m.%Y')}, or --null "
-                "for what is no value",
+                f"say how its dates are written, such as {argument('date_format', '%d.%m.%Y', name)}, or "
+                f"{argument('null', 'NA')} for what is no value",
             )
-        return RowTrouble(
-            row,
-            f"the column {quoted(name)} is not of type {kind} there",
-            f"declare it, such as --type {word(name, '=string')}, or say what stands for no value, such "
-            "as --null NA",
-        )
+        return other_type(row, name, kind)
 
     def load(self, block: bytes, schema: pa.Schema) -> pa.RecordBatch:
         return normal_batch(self(block, dict(zip(schema.names, schema.types, strict=True))), schema)
@@ -178,10 +177,7 @@ class CsvTable(Table):
         self._unread = options.unread | (frozenset(self._names) - only)
         known = {n: pa.string() for n in self._unread} | dict(options.known) | dict(options.types)
         self.rows: int | None = None
-        self.padded: list[str] = []
-        """Columns of digits that begin with a zero somewhere: text, where no type was declared."""
         self.inferred = frozenset(n for n in self._names if n not in known)
-        """Columns whose types the cells decide."""
         if self.inferred:
             known = self._infer(known)
         self.schema = normal_schema(pa.schema([(n, known[n]) for n in self._names]), name)
@@ -191,8 +187,6 @@ class CsvTable(Table):
         schema = pa.schema([self.schema.field(n) for n in names])
         for source, block in self._blocks():
             yield Partition(source, partial(self._parse.load, block, schema))
-
-    # -- bytes
 
     def _read_headers(self) -> list[str]:
         first: list[str] | None = None
@@ -205,6 +199,7 @@ class CsvTable(Table):
             names = column_names(header, self._options, self._label(source), below)
             if first is not None and names != first:
                 raise DataError(
+                    "parts-of-two-tables",
                     f"{quoted(self._label(source))} does not have the columns of "
                     f"{quoted(self._label(self._sources[0]))}",
                     "give parts of one table only",
@@ -231,7 +226,7 @@ class CsvTable(Table):
             if codecs.lookup(self._options.encoding).name == "utf-8"
             else codecs.getincrementaldecoder(self._options.encoding)()
         )
-        lines, first, size = 0, True, max(csv_blocks.BLOCK, len(codecs.BOM_UTF8))
+        lines, first, size = 0, True, max(csv_records.BLOCK, len(codecs.BOM_UTF8))
         try:
             with opened(source) as stream:
                 while block := stream.read(size):
@@ -247,11 +242,13 @@ class CsvTable(Table):
             if isinstance(error, UnicodeDecodeError):
                 read = error.object[: error.start].decode(error.encoding, "replace")
             raise DataError(
+                "wrong-encoding",
                 f"line {lines + read.count(chr(10)) + 1} of {quoted(label)} is not in {self._options.encoding}",
-                "name its encoding, such as --encoding latin-1",
+                f"name its encoding, such as {argument('encoding', 'latin-1')}",
             ) from None
         except (OSError, EOFError, zlib.error):
             raise DataError(
+                "damaged-csv",
                 f"{quoted(label)} cannot be read to its end: it is damaged, truncated or not yours to read",
                 "copy it again, or check its rights",
             ) from None
@@ -268,13 +265,10 @@ class CsvTable(Table):
             for block in whole_records(blocks, self._label(source)):
                 yield self._label(source), block
 
-    # -- types
-
     def _infer(self, declared: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
         """Infer the types from the whole file, or from the first block of a stream."""
-        wanted: dict[str, pa.DataType | None] = {
-            n: declared.get(n) for n in self._names if n not in self._unread
-        }
+        wanted = {n: declared.get(n) for n in self._names if n not in self._unread}
+        found = _Inference(self._parse, self._options, wanted)
         blocks: Iterator[tuple[str, bytes]] = self._blocks()
         if not self.rewindable:
             assert self._pending is not None
@@ -282,77 +276,223 @@ class CsvTable(Table):
             first = next(records, b"")
             self._pending = chain(first, records)
             blocks = iter([(self.name, first)] if first else [])
-        guessed: dict[str, pa.DataType] = {}
-        rows, file, in_file, padded = 0, "", 0, set[str]()
+        rows, file, in_file = 0, "", 0
         with workers() as executor:
-            for label, guess in ordered(executor, blocks, lambda b: (b[0], self._guess(b[1], wanted))):
+            for label, seen in ordered(executor, blocks, lambda b: (b[0], found.look(b[1]))):
                 if label != file:
                     file, in_file = label, 0
                 try:
-                    if isinstance(guess, RowTrouble):
-                        raise guess
-                    for name, kind in guess.types.items():
-                        guessed[name] = self._merged(name, guessed.get(name, pa.null()), kind, guess.block)
+                    if isinstance(seen, RowTrouble):
+                        raise seen
+                    found.add(seen)
                 except RowTrouble as trouble:
-                    row = in_file + trouble.row + 1
-                    raise DataError(f"row {row} of {quoted(file)}: {trouble.what}", trouble.next_step) from None
-                rows += guess.rows
-                in_file += guess.rows
-                padded |= guess.padded
+                    raise trouble.within(file, in_file) from None
+                rows, in_file = rows + seen.rows, in_file + seen.rows
         if self.rewindable:
             self.rows = rows
-        self.padded = [n for n in self._names if n in padded and guessed[n] == pa.int64()]
-        guessed |= dict.fromkeys(self.padded, pa.string())
-        inferred = {n: guessed.get(n, pa.null()) for n in self._names}
-        texts = {n: pa.string() if pa.types.is_null(t) else t for n, t in inferred.items()}
-        return texts | declared
+        self.padded = found.padded
+        types = {n: found.types.get(n, pa.null()) for n in self._names}
+        types |= dict.fromkeys(self.padded, pa.string())
+        return {n: pa.string() if pa.types.is_null(t) else t for n, t in types.items()} | declared
 
-    def _guess(self, block: bytes, wanted: Mapping[str, pa.DataType | None]) -> Guess | RowTrouble:
+
+@dataclass(frozen=True)
+class _BlockTypes:
+    """The types that one block of a CSV shows."""
+
+    types: dict[str, pa.DataType]
+    rows: int
+    block: bytes
+    padded: frozenset[str]
+    """Columns of digits that begin with a zero somewhere."""
+
+
+@dataclass
+class _Inference:
+    """Types for a CSV's columns, by what their cells are; blocks are looked at in any order, added in theirs.
+
+    What a column's first value is, all must be: a number that text follows is an error and not text.
+    """
+
+    parse: _Parser
+    options: CsvOptions
+    wanted: Mapping[str, pa.DataType | None]
+    """The columns that are read, with their types; None where the cells decide."""
+    types: dict[str, pa.DataType] = field(default_factory=dict)
+    _padded: set[str] = field(default_factory=set)
+
+    def look(self, block: bytes) -> _BlockTypes | RowTrouble:
+        """Return the types that a block shows, or what is wrong with a row of it."""
         try:
-            table = self._parse(block, wanted)
-            types = {f.name: plain(f.type) for f in table.schema if wanted[f.name] is None}
+            table = self.parse(block, self.wanted)
+            types = {f.name: _plain(f.type) for f in table.schema if self.wanted[f.name] is None}
             for name, kind in types.items():
                 if pa.types.is_binary(kind):
-                    self._parse(block, {name: pa.string()})  # says where it is not text
-                comma = pa.types.is_string(kind) and self._options.decimal_of(name) == ","
-                if comma and all_fit(table.column(name), COMMA):
+                    self.parse(block, {name: pa.string()})  # says where it is not text
+                comma = self.options.decimal == "," and pa.types.is_string(kind)
+                if comma and pc.all(pc.match_substring_regex(table.column(name), COMMA)).as_py():
                     types[name] = pa.float64()
             padded = frozenset[str]()
             whole = [n for n, t in types.items() if pa.types.is_int64(t)]
-            if whole and has_padding(block, self._options.separator):
-                texts = self._parse(block, dict.fromkeys(whole, pa.string()))
-                padded = frozenset(n for n in whole if any_fits(texts.column(n), f"^{PADDED.pattern}"))
+            if whole and has_padding(block, self.options.separator):
+                texts = self.parse(block, dict.fromkeys(whole, pa.string()))
+                padded = frozenset(n for n in whole if _some_padded(texts.column(n)))
         except RowTrouble as trouble:
             return trouble
-        return Guess(types, table.num_rows, block, padded)
+        return _BlockTypes(types, table.num_rows, block, padded)
+
+    def add(self, found: _BlockTypes) -> None:
+        """Add what the next block shows; an error names its row in the block."""
+        for name, kind in found.types.items():
+            self.types[name] = self._merged(name, self.types.get(name, pa.null()), kind, found.block)
+        self._padded |= found.padded
+
+    @property
+    def padded(self) -> list[str]:
+        """Return the columns of digits of which some begin with a zero: they are text."""
+        return [n for n in self.wanted if n in self._padded and self.types[n] == pa.int64()]
 
     def _merged(self, name: str, before: pa.DataType, now: pa.DataType, block: bytes) -> pa.DataType:
-        """Merge the type so far with a block's: what a column's first value is, all must be.
-
-        So a number that text follows is trouble and not text, wherever the blocks are cut.
-        """
+        """Merge the type so far with a block's."""
         if pa.types.is_null(before):
-            first = self._first_family(block, name) if family(now) in ("text", "boolean") else family(now)
-            if first == family(now):
+            first = _family(now)
+            if first in ("text", "boolean"):  # as other values may have made it
+                column = self.parse(block, {name: pa.string()}).column(name)
+                alone = next((v.as_py() for v in column if v.is_valid), "")
+                first = _family(_inferred([alone], self.options.decimal))
+            if first == _family(now):
                 return now
-            before = WIDEST[first]
-        if pa.types.is_null(now) or before == now or family(before) == "text":
+            before = _WIDEST[first]
+        if pa.types.is_null(now) or before == now or _family(before) == "text":
             return before
-        if family(before) == family(now):
-            return max(before, now, key=lambda kind: WIDENING.index(unzoned(kind)))
-        self._parse(block, {name: WIDEST[family(before)]})
+        if _family(before) == _family(now):
+            return max(before, now, key=lambda kind: _WIDENING.index(_unzoned(kind)))
+        self.parse(block, {name: _WIDEST[_family(before)]})  # says where
         return before
 
-    def _first_family(self, block: bytes, name: str) -> str:
-        """Return what a column's first value would be taken for if it were alone."""
-        column = self._parse(block, {name: pa.string()}).column(name)
-        first = next((v.as_py() for v in column if v.is_valid), "")
-        return family_of(first, self._options.decimal)
+
+def type_of(values: Sequence[str]) -> pa.DataType:
+    """Return the type that a column of these values would be read as."""
+    kind = _inferred(values, ".")
+    return pa.string() if pa.types.is_int64(kind) and any(map(_PADDED.match, values)) else kind
+
+
+def _inferred(values: Sequence[str], decimal: str) -> pa.DataType:
+    cells = "".join('"' + v.replace('"', '""') + '"\n' for v in values).encode()
+    found = pacsv.read_csv(
+        pa.py_buffer(cells),
+        pacsv.ReadOptions(column_names=["x"], use_threads=False, block_size=len(cells) + 1),
+        pacsv.ParseOptions(newlines_in_values=True),
+        pacsv.ConvertOptions(null_values=[], quoted_strings_can_be_null=False, decimal_point=decimal),
+    )
+    return _plain(found.schema.field("x").type)
+
+
+def _some_padded(column: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.match_substring_regex(column, f"^{_PADDED.pattern}")).as_py())
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return instants to the microsecond or, where they are whole seconds, the millisecond."""
+    if not pa.types.is_timestamp(kind):
+        return kind
+    return pa.timestamp("us" if kind.unit == "ns" else "ms", kind.tz)
+
+
+def _unzoned(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit) if pa.types.is_timestamp(kind) else kind
+
+
+def _family(kind: pa.DataType) -> str:
+    return _FAMILIES.get(str(kind), "text")
+
+
+class ComputedTextError(RefusedError):
+    """Text that a spreadsheet would compute is not to be written; a command names its option too."""
+
+
+class CsvWriter(Writer):
+    """Text with a header; gzip where the file's name says so, with no name and no time in its header."""
+
+    def __init__(
+        self, delimiter: str, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None
+    ) -> None:
+        self._delimiter, self._formulas = delimiter, FORMULAS.get()
+        self._zip = gzip.GzipFile("", "wb", 6, file, mtime=0) if name.lower().endswith(".gz") else None
+        self._out = self._zip or file
+        import polars as pl  # its CSV writer is three times as fast; loaded only for CSV
+
+        header, names = io.BytesIO(), self._shown("a column's name", pa.array(schema.names, pa.string()))
+        pl.DataFrame({n: pl.Series([], dtype=pl.String) for n in names.to_pylist()}).write_csv(
+            header, separator=delimiter
+        )
+        self._out.write(header.getvalue())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        import polars as pl
+
+        columns = [_as_written(c) for c in map(dictionary_free, batch.columns)]
+        for place, (name, column) in enumerate(zip(batch.schema.names, columns, strict=True)):
+            _check_calendar(name, column)
+            columns[place] = self._shown(f"the column {quoted(name)} of the output", column)
+        frame = pl.DataFrame(pa.Table.from_arrays(columns, names=batch.schema.names))
+        text = io.BytesIO()
+        frame.write_csv(text, include_header=False, separator=self._delimiter)
+        self._out.write(text.getbuffer())
+
+    def _shown(self, what: str, text: pa.Array) -> pa.Array:
+        """Return text as it is to be written, if it is to be."""
+        kind = text.type
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+        if self._formulas == "keep" or not texts:
+            return text
+        text = pc.cast(text, pa.string())
+        computed = pc.match_substring_regex(text, _FORMULA)
+        if not pc.any(computed).as_py():
+            return text
+        computed = pc.and_(computed, pc.invert(pc.match_substring_regex(text, _NUMBER)))
+        if self._formulas == "refuse" and pc.any(computed).as_py():
+            raise ComputedTextError(
+                "computed-text", f"{what} has text that a spreadsheet would compute", "write .parquet"
+            )
+        return pc.if_else(computed, pc.binary_join_element_wise("'", text, ""), text)
+
+    def close(self, sidecar: bytes | None) -> None:
+        if self._zip is not None:
+            self._zip.close()
+
+    def abandon(self) -> None:
+        with suppress(Exception):
+            self.close(None)
+
+
+def _check_calendar(name: str, column: pa.Array) -> None:
+    """Refuse dates outside the years 1 to 9999: text has no place for them, and polars panics."""
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        low, high = dtypes.limits(kind)
+        ends = pc.min_max(column.view(pa.int32() if kind.bit_width == 32 else pa.int64())).as_py()
+        if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
+            raise DataError(
+                "date-beyond-csv",
+                f"the column {quoted(name)} has a date outside the years 1 to 9999, which a CSV cannot hold",
+                "write .parquet or .arrow, or fix the data",
+            )
+
+
+def _as_written(column: pa.Array) -> pa.Array:
+    """Return times of day as text, and instants in UTC: an offset in minutes cannot express all zones."""
+    if pa.types.is_time(column.type):
+        return pc.cast(column, pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column.cast(pa.timestamp(column.type.unit, "UTC"))
+    return column
 
 
 def _opened(delimiter: str | None, files: Files, options: CsvOptions) -> CsvTable:
     if files.root is not None and any("=" in str(p.relative_to(files.root).parent) for p in files.paths):
         raise DataError(
+            "csv-with-keys",
             f"{quoted(files.root)} has CSV parts in folders named key=value, whose keys are in no part",
             "name the files, or make a folder of Parquet parts of them",
         )
@@ -360,22 +500,16 @@ def _opened(delimiter: str | None, files: Files, options: CsvOptions) -> CsvTabl
     return CsvTable(files.paths, name, replace(options, delimiter=options.delimiter or delimiter))
 
 
-CSV = Format(
-    "CSV",
-    (".csv", ".csv.gz"),
-    partial(_opened, None),
-    partial(CsvWriter, ","),
-    sidecar="beside",
-    open_stream=CsvTable,
-    parts="folder",
-    sniffed=True,
-)
-TSV = Format(
-    "TSV",
-    (".tsv", ".tsv.gz"),
-    partial(_opened, "\t"),
-    partial(CsvWriter, "\t"),
-    sidecar="beside",
-    parts="folder",
-    sniffed=True,
+CSV, TSV = (
+    Format(
+        name,
+        (f".{name.lower()}", f".{name.lower()}.gz"),
+        partial(_opened, None if name == "CSV" else delimiter),
+        partial(CsvWriter, delimiter),
+        sidecar="beside",
+        open_stream=CsvTable if name == "CSV" else None,
+        parts="folder",
+        sniffed=True,
+    )
+    for name, delimiter in (("CSV", ","), ("TSV", "\t"))
 )

@@ -1,19 +1,31 @@
-"""How a CSV is to be read."""
+"""How a CSV is to be read, for those who open one and those who write a plan, and the cells that need it.
+
+Decimal commas, dates in other formats and codes for no value are read by what was declared for their column and
+nothing else. A cell that does not fit is an error with its row, never a guess.
+"""
 
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.tables.csv_cells import checked_format, has_clock
+from ppdm_cli.errors import UsageError, argument, quoted
+from ppdm_cli.tables.base import RowTrouble
 
 Decimal = Literal[".", ","]
+COMMA = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
+"""A number with a decimal comma, and points between all its thousands or none."""
+_DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"(?P<day>\d{1,2})"}
+_CLOCK = {"H": r"\d{1,2}", "M": r"\d{2}", "S": r"\d{2}"}
+_DIRECTIVE = re.compile("%(.)")
 
 
 @dataclass(frozen=True)
@@ -30,13 +42,11 @@ class CsvOptions:
     unread: frozenset[str] = frozenset()
     """Columns that nobody will ask for: they need no type."""
     only: frozenset[str] | None = None
-    """Where it is said, the only columns that anybody will ask for."""
+    """Where it is given, the only columns that anybody will ask for."""
     header: bool | None = None
     """Whether the first line names the columns; None: it does, and one that looks like a record is refused."""
     decimal: Decimal = "."
     """The mark before a number's fraction; where it is a comma, points may stand between thousands."""
-    decimals: Mapping[str, Decimal] = field(default_factory=dict)
-    """The mark of columns where it is another."""
     formats: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """How dates are written, as %d.%m.%Y; the first of a column's formats that fits a cell is meant."""
     nulls_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -50,55 +60,156 @@ class CsvOptions:
             object.__setattr__(self, name, {n: _several(v) for n, v in getattr(self, name).items()})
         parsed = {n: dtypes.parse(t) if isinstance(t, str) else t for n, t in self.types.items()}
         for column, several in self.formats.items():
-            clocks = [has_clock(checked_format(f)) for f in several]
+            clocks = [has_clock(_checked_format(f)) for f in several]
             parsed.setdefault(column, pa.timestamp("ms") if any(clocks) else pa.date32())
-            if not pa.types.is_temporal(parsed[column]) or pa.types.is_time(parsed[column]):
+            if not dtypes.is_dated(parsed[column]):
                 raise UsageError(
+                    "format-of-no-date",
                     f"the column {quoted(column)} has formats of dates and the type {parsed[column]}",
-                    "give it the type date or datetime, or no format",
+                    f"add {argument('type', 'date', column)}, or leave its format out",
                 )
         object.__setattr__(self, "types", parsed)
         mark = self.delimiter
         if mark is not None and (len(mark) != 1 or not mark.isascii() or mark in '"\r\n'):
-            raise UsageError("the delimiter must be one ASCII character, and no quote", "such as ';'")
-        for mark in (self.decimal, *self.decimals.values()):
-            if mark not in (".", ","):
-                raise UsageError("the decimal mark is a point or a comma", "such as --decimal ,")
+            raise UsageError(
+                "bad-delimiter", "the delimiter must be one ASCII character, and no quote", "use ';'"
+            )
+        if self.decimal not in (".", ","):
+            raise UsageError(
+                "bad-decimal-mark", "the decimal mark is a point or a comma", f"add {argument('decimal', ',')}"
+            )
         untyped = sorted(set(self.nulls_of) - set(parsed) - set(self.known))
         if untyped:
             raise UsageError(
+                "null-without-type",
                 f"the column {quoted(untyped[0])} has its own cells for null and no type",
-                "say its type too, such as int, double or string",
+                f"add {argument('type', 'double', untyped[0])}",
             )
         try:
             b"any bytes".decode(self.encoding, "replace")
             codecs.getincrementaldecoder(self.encoding)
         except (LookupError, ValueError):
-            raise UsageError(f"unknown encoding {quoted(self.encoding)}", "such as latin-1") from None
+            raise UsageError(
+                "unknown-encoding",
+                f"unknown encoding {quoted(self.encoding)}",
+                f"add {argument('encoding', 'latin-1')}",
+            ) from None
 
     @property
     def separator(self) -> str:
         return self.delimiter or ","
 
-    def decimal_of(self, column: str) -> Decimal:
-        return self.decimals.get(column, self.decimal)
-
-    def laid_over(self, planned: Mapping[str, Any]) -> CsvOptions:
+    def laid_over(self, planned: Mapping[str, object]) -> CsvOptions:
         """Return what a plan says of reading, with these instead where they are given; nulls add up."""
-        changes: dict[str, Any] = {}
+        changes = dict[str, object]()
         for own in fields(self):
-            name = own.name
+            name, mine, theirs = own.name, getattr(self, own.name), planned.get(own.name)
             if name not in planned:
                 continue
-            mine = getattr(self, name)
             if name == "nulls":  # spellings add to each other
-                changes[name] = tuple(dict.fromkeys((*planned[name], *mine)))
+                changes[name] = tuple(dict.fromkeys((*_several(theirs), *mine)))  # type: ignore[arg-type]
             elif isinstance(mine, Mapping):
-                changes[name] = {**planned[name], **mine}
+                changes[name] = {**theirs, **mine}  # type: ignore[dict-item]
             elif name not in self.given and mine == own.default and own.default is not MISSING:
-                changes[name] = planned[name]
-        return replace(self, **changes)
+                changes[name] = theirs
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    def is_odd(self, name: str, kind: pa.DataType) -> bool:
+        """Return whether a column's cells are not as pyarrow reads them."""
+        comma = self.decimal == "," and dtypes.is_number(kind)
+        return comma or (name in self.formats and pa.types.is_temporal(kind)) or name in self.nulls_of
+
+    def converted(self, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+        """Return a column of text as its type; an error names the first row that does not fit."""
+        text = column.combine_chunks()
+        if isinstance(text, pa.ChunkedArray):
+            text = pa.concat_arrays(text.chunks)
+        if name in self.nulls_of:
+            nulls = pa.array(self.nulls_of[name], pa.string())
+            text = pc.if_else(pc.is_in(text, value_set=nulls), None, text)
+        if pa.types.is_string(kind):
+            return text
+        text = pc.utf8_trim_whitespace(text)
+        if name in self.formats:
+            found = dates(text, self.formats[name])
+            wrong = pc.and_(pc.is_valid(text), pc.is_null(found)).to_numpy(zero_copy_only=False)
+            if wrong.any():
+                raise RowTrouble(
+                    int(np.argmax(wrong)),
+                    "date-of-another-format",
+                    f"the column {quoted(name)} is not a date of its format there",
+                    f"add its format, such as {argument('date_format', '%d.%m.%Y', name)}, or "
+                    f"{argument('null', 'NA')} for what is no value",
+                )
+            return pc.cast(found, kind)
+        if self.decimal == "," and dtypes.is_number(kind):
+            fits = pc.match_substring_regex(text, COMMA)
+            plain = pc.replace_substring(pc.replace_substring(text, ".", ""), ",", ".")
+            text = pc.if_else(fits, plain, pc.if_else(pc.is_valid(text), "no number", None))
+        return _cast(text, name, kind)
 
 
 def _several(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _cast(text: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
+    try:
+        return pc.cast(text, kind)
+    except pa.ArrowException:
+        low, high = 0, len(text) - 1  # the first cell that does not fit is between them
+        while low < high:
+            middle = (low + high) // 2
+            try:
+                pc.cast(text.slice(low, middle + 1 - low), kind)
+                low = middle + 1
+            except pa.ArrowException:
+                high = middle
+        raise other_type(low, name, kind) from None
+
+
+def other_type(row: int, name: str, kind: pa.DataType | None) -> RowTrouble:
+    """Return the error for a cell that is not of its column's type."""
+    return RowTrouble(
+        row,
+        "cell-of-another-type",
+        f"the column {quoted(name)} is not of type {kind} there",
+        f"declare it, such as {argument('type', 'string', name)}, or say what stands for no value, such as "
+        f"{argument('null', 'NA')}",
+    )
+
+
+def dates(text: pa.Array, formats: Sequence[str]) -> pa.Array:
+    """Return instants in seconds by the first format that fits each cell; null where none does."""
+    found = pa.nulls(len(text), pa.timestamp("s"))
+    for form in formats:
+        parts = pc.extract_regex(text, _pattern(form))
+        some = pc.if_else(pc.and_(pc.is_valid(parts), pc.is_null(found)), text, None)
+        read = pc.strptime(some, format=form, unit="s", error_is_null=True)
+        day = pc.cast(pc.struct_field(parts, "day"), pa.int64())  # the 31st of a shorter month is read on
+        found = pc.coalesce(found, pc.if_else(pc.equal(pc.day(read), day), read, None))
+    return found
+
+
+def has_clock(text: str) -> bool:
+    return bool(set(_DIRECTIVE.findall(text)) & set(_CLOCK))
+
+
+def _pattern(text: str) -> str:
+    """Return the regular expression of what a format may read: no digit more or less than it says."""
+    parts = _DIRECTIVE.split(text)
+    shown = (re.escape(p) if i % 2 == 0 else (_DIGITS | _CLOCK)[p] for i, p in enumerate(parts))
+    return f"^{''.join(shown)}$"
+
+
+def _checked_format(text: str) -> str:
+    """Return the format of a date, if it is one that can be read without a calendar's words."""
+    found = _DIRECTIVE.findall(text)
+    days = sorted(f.lower() for f in found if f not in _CLOCK)
+    if days != ["d", "m", "y"] or len(set(found)) < len(found) or not set(found) <= {*_DIGITS, *_CLOCK}:
+        raise UsageError(
+            "bad-date-format",
+            f"{quoted(text)} is no format of a date: it names a day, a month and a year, each once",
+            "use %d.%m.%Y, or %Y-%m-%d %H:%M",
+        )
+    return text

@@ -1,4 +1,4 @@
-"""What is done to values before they are perturbed, and to an original that a release is compared with.
+"""Groups for values before they are perturbed, and for an original that a release is compared with.
 
 A prefix or a file of groups makes few values of many; what lies outside a domain moves to its nearest value, to
 null or to the group of all others. A sidecar records all of it as rules, of a file its digest.
@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain
-from ppdm_cli.errors import DataError, MismatchError, UsageError, quoted
+from ppdm_cli.errors import DataError, MismatchError, UsageError, argument, quoted
 from ppdm_cli.files import content
 from ppdm_cli.sidecar import Attribute, Group
 from ppdm_cli.tables.base import Partition, RowTrouble, Table, WrappedTable
@@ -54,17 +54,18 @@ def read_mapping(path: str | Path) -> Groups:
     try:
         rows = [r for r in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True) if r][1:]
     except (UnicodeError, csv.Error):
-        raise DataError(f"the file of groups {quoted(path)} is no CSV in UTF-8", "convert it") from None
+        what = f"the file of groups {quoted(path)} is no CSV in UTF-8"
+        raise DataError("bad-groups", what, "convert it") from None
     groups = dict(r for r in rows if len(r) == 2)
     if not rows or any(len(r) != 2 for r in rows) or len(groups) < len(rows) or "" in groups.values():
         raise DataError(
+            "bad-groups",
             f"the file of groups {quoted(path)} is no list of values, each once with its group",
             "give it a header and two columns, such as code,chapter and A00,infections",
         )
     if len(set(groups.values())) > MOST_VALUES:
-        raise DataError(
-            f"the file of groups {quoted(path)} has more than {MOST_VALUES} groups", "give it fewer"
-        )
+        what = f"the file of groups {quoted(path)} has more than {MOST_VALUES} groups"
+        raise DataError("too-many-groups", what, "give it fewer")
     return Groups(hashlib.blake2b(data, digest_size=32).hexdigest(), groups)
 
 
@@ -78,8 +79,9 @@ class Prefixed:
     def __call__(self, array: pa.Array) -> pa.Array:
         if not pa.types.is_string(array.type):
             raise UsageError(
+                "prefix-of-no-text",
                 f"the column {quoted(self.name)} is of type {array.type}, which has no prefix",
-                f"read it as text: --type {self.name}=string",
+                f"read it as text: {argument('type', 'string', self.name)}",
             )
         return pc.utf8_slice_codeunits(array, 0, self.characters)
 
@@ -95,16 +97,16 @@ class Mapped:
     def __call__(self, array: pa.Array) -> pa.Array:
         values, groups = self.mapping._columns
         text = array if pa.types.is_string(array.type) else pc.cast(array, pa.string())
-        places = pc.index_in(text, value_set=values)
-        found = groups.take(places)
-        missing = pc.and_(pc.is_valid(text), pc.is_null(places))
+        found = groups.take(pc.index_in(text, value_set=values))
+        missing = pc.and_(pc.is_valid(text), pc.is_null(found))
         if not pc.any(missing).as_py():
             return found
         if not self.other:
             raise RowTrouble(
                 int(np.flatnonzero(missing.to_numpy(zero_copy_only=False))[0]),
+                "value-without-group",
                 f"the column {quoted(self.name)} has a value there that its file of groups does not have",
-                "add it to the file, or use other=true to have a group for all others",
+                f"add it to the file, or {argument('other', True, self.name)} to have a group for all others",
             )
         return pc.if_else(missing, OTHER, found)
 
@@ -167,8 +169,9 @@ def rule_of(name: str, group: Group, other: bool, mappings: Sequence[Groups]) ->
         if mapping.digest == group.mapping:
             return Mapped(name, mapping, other)
     raise MismatchError(
+        "groups-not-given",
         f"the values of {quoted(name)} were grouped by a file, and that file is not given",
-        "name the plan that names it, with --plan",
+        f"name the plan that names it: {argument('plan', 'plan.toml')}",
     )
 
 

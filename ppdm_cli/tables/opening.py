@@ -1,25 +1,29 @@
-"""From what a person names to a table: files, folders of parts, standard input, objects."""
+"""Opening for all who are given a table: files, folders of parts, standard input, objects in memory.
+
+Tables of Delta, Iceberg, Hudi and Spark's streams are not what their files hold: their folders keep rows that
+were deleted or replaced, and only a log shows which are the table. So no file in such a folder is read as plain
+Parquet, however it is named.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, Literal, cast
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table, TableLike
 from ppdm_cli.tables.csv_options import CsvOptions
 from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
-from ppdm_cli.tables.lakes import check_plain, logs_above
 
 STANDARD = "-"
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)")
@@ -44,6 +48,16 @@ _NOT_TABLES = {
 """What streams begin with that are often taken for tables, what each is, and what helps."""
 FOLDER_SIDECAR = "_ppdm.json"
 """The name of the sidecar that speaks of all parts in its folder."""
+LOGS = "{_delta_log,.hoodie,_spark_metadata,metadata/*.metadata.json*}"
+"""What is in the folder of such a table, as a pattern of Hadoop."""
+_KINDS = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table", "_spark_metadata": "a Spark stream"}
+_ICEBERG = re.compile(r"v?\d.*\.metadata\.json(\.gz)?")
+_READ = {
+    "a Delta table": "give the library DeltaTable({}).to_pyarrow_table()",
+    "an Iceberg table": "give the library pyiceberg's table.scan().to_arrow_batch_reader()",
+    "a Hudi table": "write its rows as Parquet: spark.read.format('hudi').load({}).write.parquet('plain')",
+    "a Spark stream": "write its rows as Parquet: spark.read.parquet({}).write.parquet('plain')",
+}
 OPENING: ContextVar[Callable[[Any], Table | None] | None] = ContextVar("ppdm_opening", default=None)
 """What opens tables that are elsewhere than on this machine, where an engine does."""
 
@@ -73,13 +87,14 @@ def open_table(
         if isinstance(one, (str, Path)):
             check_local(one, reading=True)
     if not source or "" in source:
-        raise UsageError("no input is named", "name a file, or - for standard input")
+        raise UsageError("no-input", "no input is named", "name a file, or - for standard input")
     if not all(isinstance(s, (str, Path)) for s in source):
-        raise UsageError(f"a {type(source).__name__} of objects is not a table", AS_TABLE)
+        raise UsageError("no-table", f"a {type(source).__name__} of objects is not a table", AS_TABLE)
     if not any(map(is_stream, source)):
         return _open_files([Path(s) for s in source], csv)
     if len(source) > 1:
-        raise UsageError("standard input or a pipe is named among other files", "give it alone, or only files")
+        what = "standard input or a pipe is named among other files"
+        raise UsageError("stream-among-files", what, "give it alone, or only files")
     name = "standard input" if str(source[0]) == STANDARD else str(source[0])
     stream = _peeked(standard_input or _opened_stream(source[0], name), name)
     opened_stream = stream_format(standard_format).open_stream
@@ -90,19 +105,20 @@ def open_table(
 def check_local(name: Any, reading: bool = False) -> None:
     """Refuse a URI, which Spark alone opens, and whatever names no file at all."""
     if not isinstance(name, (str, PathLike)):
-        raise UsageError(f"an object of type {type(name).__name__} is not the name of a file", "give a path")
+        what = f"an object of type {type(name).__name__} is not the name of a file"
+        raise UsageError("no-name-of-a-file", what, "give a path")
     uri = _URI.fullmatch(str(name))
     if uri is None or Path(name).exists():
         return
     if uri[1] == "file":
-        raise UsageError(f"{quoted(name)} is a URI", f"name the file by its path: /{uri[2]}")
+        raise UsageError("file-uri", f"{quoted(name)} is a URI", f"name the file by its path: /{uri[2]}")
     shown = f"{uri[1]}://{uri[2]}"
     step = "use Spark (docs/spark.md), or name a file here and copy it there"
     if reading:
         step = "use Spark (docs/spark.md), or copy the file here"
         if uri[1] in _PIPES:
             step += f"; CSV can be piped in: {_PIPES[uri[1]].format(shown)} | ppdm ... - --from csv"
-    raise UsageError(f"{quoted(shown)} is a URI, which one machine does not open", step)
+    raise UsageError("uri", f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 
 def is_stream(source: Any) -> bool:
@@ -120,7 +136,7 @@ def _opened_stream(source: str | Path, name: str) -> IO[bytes]:
         with files.readable(name):
             return Path(source).open("rb")
     if sys.stdin is None:
-        raise DataError("standard input is closed", "open it, or name a file")
+        raise DataError("closed-input", "standard input is closed", "open it, or name a file")
     with suppress(OSError):  # in a notebook it is not a file
         files.reading(sys.stdin.fileno(), name)
     return sys.stdin.buffer
@@ -134,11 +150,12 @@ def _peeked(stream: IO[bytes], name: str) -> IO[bytes]:
         begins = peeked.peek(8)[:8]
     for magic, (what, step) in _NOT_TABLES.items():
         if begins.startswith(magic):
-            raise DataError(f"{quoted(name)} is {what}", step)
+            raise DataError("no-table-in-stream", f"{quoted(name)} is {what}", step)
     if empty:
         if stream is not getattr(sys.stdin, "buffer", None):
             peeked.close()
-        raise DataError(f"{quoted(name)} is empty", "did the stage before it fail? See what it says")
+        step = "did the stage before it fail? See what it says"
+        raise DataError("empty-stream", f"{quoted(name)} is empty", step)
     return cast(IO[bytes], peeked)
 
 
@@ -159,7 +176,8 @@ def parts_of(paths: Sequence[Path]) -> Files:
         elif not path.exists():
             raise files.missing(path)
         elif not path.is_file():
-            raise DataError(f"{quoted(path)} is not an ordinary file", "name a file, or - for standard input")
+            what = f"{quoted(path)} is not an ordinary file"
+            raise DataError("no-ordinary-file", what, "name a file, or - for standard input")
         check_plain(logs_above(found), str(path))
         parts.extend(found)
     named = [(f, labels.get(f, str(f))) for f in parts]
@@ -174,7 +192,7 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     parts, names, _ = found
     forms = {format_of(f) for f in parts}
     if len(forms) > 1:
-        raise UsageError("the parts are of different formats", "give parts of one format")
+        raise UsageError("several-formats", "the parts are of different formats", "give parts of one format")
     for file, name in zip(parts, names, strict=True):
         files.reading(sidecar_path(file), f"{name}{SUFFIX}")  # whoever writes there speaks of this file
         with files.readable(name):
@@ -182,7 +200,8 @@ def _open_files(paths: Sequence[Path], csv: CsvOptions) -> Table:
     form = forms.pop()
     if len(parts) > 1 and form.parts == "one":
         others = [f.name for f in FORMATS if f.parts != "one"]
-        raise UsageError(f"several {form.name} files are given", f"several parts may be {' or '.join(others)}")
+        step = f"several parts may be {' or '.join(others)}"
+        raise UsageError("several-files", f"several {form.name} files are given", step)
     return form.open(found, csv)
 
 
@@ -204,6 +223,7 @@ def _found(folder: Path) -> list[Path]:
     if not found:
         forms = [f for f in FORMATS if f.parts == "folder"]
         raise DataError(
+            "folder-without-parts",
             f"the folder {quoted(folder)} has no {', '.join(f.name for f in forms)} files",
             f"name a folder of {', '.join(s for f in forms for s in f.suffixes)} parts, or the files",
         )
@@ -216,3 +236,36 @@ def sidecar_path(data: Path) -> Path:
         return data / FOLDER_SIDECAR
     named = data if data.name not in ("", "..") else data.resolve()  # a folder may be called .
     return named.with_name(named.name + SUFFIX)
+
+
+def check_plain(logs: Iterable[PurePath], name: str) -> None:
+    """Refuse what is called `name` if the log of such a table is among these files and folders."""
+    for log in logs:
+        kind = _KINDS.get(log.name)
+        if log.parent.name == "metadata" and _ICEBERG.fullmatch(log.name):
+            kind = "an Iceberg table"
+        if kind is not None:
+            table = log.parent.parent if kind == "an Iceberg table" else log.parent
+            shown = name if "=" in str(table) else str(table)  # a hive key is a cell
+            raise RefusedError(
+                "lake-table",
+                f"{quoted(name)} belongs to {kind}, whose files also hold rows that are not in it",
+                _READ[kind].format(quoted(shown)),
+            )
+
+
+def logs_above(files: Sequence[Path]) -> Iterator[Path]:
+    """Yield what may be a log in the folders above files on this machine: by their names, and in truth."""
+    named, linked = {f.parent for f in files}, {f.resolve().parent for f in files if f.is_symlink()}
+    folders = {f.absolute() for f in named} | {f.resolve() for f in named} | linked
+    for folder in sorted({above for f in folders for above in (f, *f.parents)}):
+        yield from (p for n in _KINDS if (p := folder / n).exists())
+        with suppress(OSError):  # most have none
+            yield from (folder / "metadata").iterdir()
+
+
+def logs_among(files: Iterable[PurePath]) -> Iterator[PurePath]:
+    """Yield what may be a log among all files in a folder."""
+    for file in files:
+        yield file
+        yield from (above for above in file.parents if above.name in _KINDS)

@@ -1,4 +1,10 @@
-"""Where a table goes, with its sidecar if it has one: a file, standard output, or a frame in memory."""
+"""Output for whoever makes a table, with its sidecar if it has one: a file, standard output, or a frame.
+
+Rows in a random order are scattered into spooled buckets, each sorted on its way out. A row's position is a
+64-bit number from the coins, so the order is a uniformly random permutation (ties have probability below
+rows^2 / 2^65) and the same for any number of threads. Only what is published is ever spooled, in files without
+a name.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +12,29 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Literal, Self, cast
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables.atomic import PendingFile, placed, spool, writing
-from ppdm_cli.tables.formats import Format, format_of, stream_format
+from ppdm_cli.tables.base import MOST_ROWS
+from ppdm_cli.tables.formats import Digesting, Format, bared, format_of, stream_format
 from ppdm_cli.tables.opening import check_local, sidecar_path
-from ppdm_cli.tables.writers import Digesting, bared
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+_PLACE = "place"
+_MOST_BUCKETS = 255
+"""Files open at once, rounded up to 256: systems allow 1,024."""
 
 
 class Output:
@@ -40,7 +54,7 @@ class Output:
         *,
         spooled: bool = True,
     ) -> None:
-        self.frame: Any = None
+        self.frame: DataFrame | None = None
         self.folder: Path | None = None
         self.targets: list[PendingFile] = []
         """The data's file, then the sidecar's."""
@@ -99,7 +113,7 @@ class Output:
             self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
             return msgspec.structs.replace(sidecar, records=records) if sidecar else None
         encoded = sidecar.encode() if sidecar else None
-        file: Any = Digesting(self._file) if self._form.sidecar == "beside" else self._file
+        file = cast(IO[bytes], Digesting(self._file)) if self._form.sidecar == "beside" else self._file
         name = "" if self._standard else self._name.name
         with writing(self._name), self._form.writer(file, schema, name, encoded) as writer:
             for batch in batches:
@@ -127,7 +141,7 @@ class Output:
                 shutil.copyfileobj(self._file, self._standard, 1 << 20)
             self._standard.flush()
 
-    def fill_frame(self, frame: Any, sidecar: Sidecar) -> None:
+    def fill_frame(self, frame: DataFrame, sidecar: Sidecar) -> None:
         """Write a result table, a polars DataFrame."""
         table = frame.to_arrow()
         self.fill(table.to_batches(), table.schema, sidecar, lambda: table.num_rows)
@@ -147,7 +161,7 @@ def commit(*outputs: Output | PendingFile) -> None:
 def _standard_output() -> IO[bytes]:
     """Return standard output as a file that takes all it is given: in unbuffered Python it may take a part."""
     if sys.stdout is None:
-        raise DataError("standard output is closed", "name a file, or open it")
+        raise DataError("closed-output", "standard output is closed", "name a file, or open it")
     out: IO[bytes] = sys.stdout.buffer
     if isinstance(out, io.RawIOBase):
         out = open(out.fileno(), "wb", closefd=False)  # noqa: SIM115 - not ours to close
@@ -156,3 +170,61 @@ def _standard_output() -> IO[bytes]:
     with suppress(OSError):  # in a notebook it is not a file
         files.claim(out.fileno(), "standard output")
     return out
+
+
+class Shuffler:
+    """Takes batches with a place for each row, gives them back in the order of the places."""
+
+    def __init__(self, schema: pa.Schema, rows: int | None, folder: Path | None) -> None:
+        wanted = _MOST_BUCKETS if rows is None else rows // MOST_ROWS + 1
+        self._bits = min(wanted, _MOST_BUCKETS).bit_length()
+        self._schema = schema.append(pa.field(_unused(schema), pa.uint64()))
+        self._folder = folder
+        with writing(_spool_name(folder)), ExitStack() as stack:
+            self._files = [stack.enter_context(spool(folder)) for _ in range(1 << self._bits)]
+            self._stack = stack.pop_all()
+        self._writers = [pa.ipc.new_stream(f, self._schema) for f in self._files]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def add(self, batch: pa.RecordBatch, places: np.ndarray) -> None:
+        buckets = (places >> np.uint64(64 - self._bits)).astype(np.uint16)
+        order = np.argsort(buckets, kind="stable")
+        ends = np.searchsorted(buckets[order], np.arange(1 << self._bits), side="right")
+        whole = pa.RecordBatch.from_arrays([*batch.columns, pa.array(places)], schema=self._schema)
+        sorted_ = whole.take(pa.array(order))
+        with writing(_spool_name(self._folder)):
+            for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+                if end > start:
+                    self._writers[bucket].write_batch(sorted_.slice(start, end - start))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        with writing(_spool_name(self._folder)):
+            for writer, file in zip(self._writers, self._files, strict=True):
+                writer.close()
+                file.flush()
+                file.seek(0)
+        for file in self._files:
+            bucket = pa.ipc.open_stream(file).read_all()
+            file.close()
+            if bucket.num_rows:
+                order = np.argsort(bucket.column(self._schema.names[-1]).to_numpy(), kind="stable")
+                rows = bucket.take(pa.array(order)).combine_chunks().to_batches()
+                for batch in rows:
+                    yield pa.RecordBatch.from_arrays(batch.columns[:-1], names=batch.schema.names[:-1])
+
+
+def _spool_name(folder: Path | None) -> Path:
+    """Return where the spool is, for messages."""
+    return folder if folder is not None else Path("the folder for temporary files")
+
+
+def _unused(schema: pa.Schema) -> str:
+    name = _PLACE
+    while name in schema.names:
+        name += "_"
+    return name

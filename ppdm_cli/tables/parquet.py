@@ -1,4 +1,4 @@
-"""Parquet: row groups as partitions, large ones in slices; several parts as one table; one file out."""
+"""Parquet for tables and releases: row groups as partitions, several parts as one table; one file out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, PpdmError, listed, quoted
+from ppdm_cli.errors import DataError, argument, listed, quoted
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
-from ppdm_cli.tables.formats import Format
-from ppdm_cli.tables.writers import RowGroupWriter
+from ppdm_cli.tables.formats import Format, RowGroupWriter
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -135,8 +134,9 @@ def check_text(batch: pa.RecordBatch | pa.Table, names: Sequence[str], label: st
                 (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
             except pa.ArrowException:
                 raise DataError(
+                    "column-not-in-utf-8",
                     f"the column {quoted(name)} of {quoted(label)} is not in UTF-8",
-                    "write it again as text, or --drop it",
+                    f"write it again as text, or add {argument('drop', name)}",
                 ) from None
 
 
@@ -178,7 +178,8 @@ class Footer(NamedTuple):
         try:
             size = source.stat().st_size if size is None else size
             if size == 0:
-                raise DataError(f"{quoted(label)} is empty", "check that the copy or export was finished")
+                step = "check that the copy or export was finished"
+                raise DataError("empty-file", f"{quoted(label)} is empty", step)
             metadata = pq.read_metadata(source)
             schema, carried = _in_microseconds(metadata.schema), dict(metadata.metadata or {})
             if (by_spark := _written_by_spark(carried)) is not None:
@@ -213,12 +214,13 @@ def _written_by_spark(carried: Mapping[bytes, bytes]) -> tuple[pa.Schema, dict[b
 
 def for_spark(schema: pa.Schema, sidecar: bytes | None) -> dict[str, str]:
     """Return the metadata of the first column by which what Spark writes says what it is."""
-    told = {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
-    return told | ({} if sidecar is None else {"ppdm": sidecar.decode()})
+    carried = {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+    return carried | ({} if sidecar is None else {"ppdm": sidecar.decode()})
 
 
-def _damaged(label: str) -> PpdmError:
+def _damaged(label: str) -> DataError:
     return DataError(
+        "damaged-parquet",
         f"{quoted(label)} is not a readable Parquet file: it is truncated, damaged or something else",
         "make or copy it again",
     )
@@ -231,6 +233,7 @@ def _check_same(first: pa.Schema, other: pa.Schema, first_file: str, file: str) 
     differ = [n for n in a if a[n] != b.get(n)] + [n for n in b if n not in a]
     what = listed(differ) if differ else "the order of the columns"
     raise DataError(
+        "parts-of-two-tables",
         f"{quoted(file)} does not have the columns of {quoted(first_file)}: {what} differ",
         "give parts of one table only",
     )
@@ -271,6 +274,7 @@ def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
     most = max((metadata.row_group(g).total_byte_size for g in range(metadata.num_row_groups)), default=0)
     if most > LEAST_UNPACKED + MOST_UNPACKED * size:
         raise DataError(
+            "unpacks-too-large",
             f"{quoted(name)} holds rows that unpack to {most >> 20} MiB, over {MOST_UNPACKED} times their file",
             "write it again in smaller row groups, and leave out columns of very long values",
         )

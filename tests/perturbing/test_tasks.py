@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli.engine import Advance, Batch, Engine, fold, map_partitions, numbered, running, with_rows
-from ppdm_cli.tables import Table, base, csv_blocks, open_table, parquet
+from ppdm_cli.tables import Table, base, csv_records, open_table, parquet
 from tests.conftest import Run, listing, people
 
 
@@ -80,7 +80,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same records in three formats, each in several partitions: slices, row groups and blocks."""
     monkeypatch.setattr(base, "LEAST_ROWS", 1)
     monkeypatch.setattr(base, "MOST_ROWS", 500)
-    monkeypatch.setattr(csv_blocks, "BLOCK", 10_000)
+    monkeypatch.setattr(csv_records, "BLOCK", 10_000)
     people(3_000).write_parquet(tmp_path / "data.parquet", row_group_size=1_200)
     people(3_000).write_csv(tmp_path / "data.csv")
     people(3_000).write_ipc(tmp_path / "data.arrow", compat_level=pl.CompatLevel.oldest())

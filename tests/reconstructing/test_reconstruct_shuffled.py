@@ -13,7 +13,7 @@ import pytest
 from ppdm_cli import Release, perturb, reconstruct, synthetic
 from ppdm_cli.inspection import sentences
 from ppdm_cli.reconstructing import dealer
-from ppdm_cli.tables import shuffle
+from ppdm_cli.tables import output
 from tests.conftest import Run
 
 ROWS = 4_000
@@ -64,7 +64,7 @@ def test_places_are_fresh_each_time_and_independent_of_the_rows(
     source = pl.DataFrame({"x": np.arange(ROWS) % 7, "row": np.arange(ROWS)})
     made = perturb(source, gamma=9, keep=["row"], keep_order=True)
     numbered, sidecar = made.frame, made.sidecar
-    monkeypatch.setattr(shuffle, "MOST_ROWS", 500)  # several buckets
+    monkeypatch.setattr(output, "MOST_ROWS", 500)  # several buckets
     first, second = once(), once()
     assert sorted(first["row"]) == list(range(ROWS)) and not first.equals(second)
     assert telling(first) < 4.5 and telling(second) < 4.5

@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli.errors import DataError, PpdmError, UsageError
-from ppdm_cli.tables import CsvOptions, csv_blocks, open_table
+from ppdm_cli.tables import CsvOptions, csv_records, open_table
 from tests.conftest import loaded, read_table
 from tests.strategies import texts
 
@@ -40,7 +40,7 @@ def trouble(text: str | bytes, folder: Path, **options: Any) -> str:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few bytes, so that every record crosses an end of one."""
-    monkeypatch.setattr(csv_blocks, "BLOCK", 5)
+    monkeypatch.setattr(csv_records, "BLOCK", 5)
 
 
 def test_quotes_newlines_and_line_ends_are_those_of_rfc_4180(tmp_path: Path, tiny: None) -> None:
@@ -68,8 +68,9 @@ def test_declared_types_keep_what_inference_would_lose(tmp_path: Path) -> None:
     assert declared.schema.types == list(types.values())
     assert declared.column("zip").to_pylist() == ["01234", "00007"]
     assert "row 2" in trouble("n\n7\n300\n", tmp_path, types={"n": pa.uint8()})
-    with pytest.raises(UsageError, match=r"--type names the column 'zap'.*did you mean 'zip'"):
+    with pytest.raises(UsageError, match=r"names the column 'zap'.*did you mean 'zip'") as caught:
         of(text, tmp_path, types={"zap": pa.string()})
+    assert caught.value.id == "unknown-column"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ CELLS = (
 
 def outcome(text: str, size: int, folder: Path) -> object:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_blocks, "BLOCK", size)
+        patch.setattr(csv_records, "BLOCK", size)
         try:
             return repr(of(text, folder).to_pydict()) + str(loaded(open_table(folder / "t.csv")).schema)
         except DataError as error:
@@ -154,7 +155,7 @@ def test_what_pythons_csv_writes_is_read_back(
     writer = csv.writer(text, quoting=quoting)
     writer.writerows([("first", "second"), *rows])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_blocks, "BLOCK", size)
+        patch.setattr(csv_records, "BLOCK", size)
         types = {"first": pa.string(), "second": pa.string()}
         table = of(text.getvalue(), tmp_path_factory.mktemp("csv"), types=types)
     found = [(r["first"] or "", r["second"] or "") for r in table.to_pylist()]
@@ -179,7 +180,7 @@ def test_what_pythons_csv_writes_is_read_back(
 )
 def test_trouble_says_the_row(lines: str, row: int, what: str, size: int, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_blocks, "BLOCK", size)
+        patch.setattr(csv_records, "BLOCK", size)
         message = trouble("n,s\n" + lines.replace("|", "\n") + "\n", tmp_path)
     assert f"row {row} of " in message and "t.csv" in message and what in message
 
@@ -206,7 +207,7 @@ def test_encodings_are_read_and_wrong_ones_refused(encoding: str, tmp_path: Path
     text = "größe,x\nä,1\nß,2\n"
     assert of(text.encode(encoding), tmp_path, encoding=encoding).column(0).to_pylist() == ["ä", "ß"]
     if encoding != "utf-8-sig":
-        assert "--encoding" in trouble(text.encode(encoding), tmp_path)
+        assert "encoding=" in trouble(text.encode(encoding), tmp_path)
 
 
 def test_bad_encoding_says_the_row_or_the_line(tmp_path: Path) -> None:
@@ -260,9 +261,9 @@ def test_gzip_is_read_and_a_truncated_one_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_blocks, "LONGEST_RECORD", 1000)
-    monkeypatch.setattr(csv_blocks, "LONGEST_HEADER", 1000)
-    monkeypatch.setattr(csv_blocks, "BLOCK", 500)
+    monkeypatch.setattr(csv_records, "LONGEST_RECORD", 1000)
+    monkeypatch.setattr(csv_records, "LONGEST_HEADER", 1000)
+    monkeypatch.setattr(csv_records, "BLOCK", 500)
     assert "line of more than" in trouble("a,b\n1," + "x" * 5000 + "\n", tmp_path)
     assert "header of more than" in trouble("x" * 5000, tmp_path)
     assert "row 2 of" in trouble('a,b\n1,2\n3,"' + "x" * 5000, tmp_path)
@@ -270,7 +271,7 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch
 
 def test_a_stream_is_typed_by_its_beginning_and_held_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def stream(text: str, size: int = 1 << 20, **options: Any) -> pa.Table:
-        monkeypatch.setattr(csv_blocks, "BLOCK", size)
+        monkeypatch.setattr(csv_records, "BLOCK", size)
         source = io.BytesIO(text.encode())
         return loaded(open_table("-", csv=CsvOptions(**options), standard_format="csv", standard_input=source))
 

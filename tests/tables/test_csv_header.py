@@ -14,8 +14,8 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, RefusedError
 from ppdm_cli.planning.dialect import sniff
-from ppdm_cli.tables import CsvOptions, csv_blocks, open_table
-from ppdm_cli.tables.csv_header import looks_like_data
+from ppdm_cli.tables import CsvOptions, csv_records, open_table
+from ppdm_cli.tables.csv_records import looks_like_data
 from tests.conftest import Run, loaded, read_table
 from tests.made_exports import made_export
 
@@ -97,7 +97,7 @@ def test_without_a_header_columns_are_numbered_and_the_first_line_is_a_record(tm
 @pytest.mark.parametrize("text", ["CANARY,,x\n1,2,3\n", "CANARY,y,CANARY\na,b,c\n"])
 def test_other_first_lines_that_name_nothing_lead_to_the_same_way_out(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(DataError, match=r"(say|add|use) --no-header") as wrong:
+    with pytest.raises(DataError, match="header=False") as wrong:
         read_table([tmp_path / "t.csv"])
     assert "CANARY" not in str(wrong.value)
     assert read_table([tmp_path / "t.csv"], header=False).num_rows == 2
@@ -206,7 +206,7 @@ def test_a_first_line_like_the_rows_below_is_refused_unquoted(name: str, tmp_pat
     with pytest.raises(RefusedError, match=r"a record: column [123] is like the rows") as refused:
         read_table([tmp_path / "t.csv"])
     assert "CANARY" not in str(refused.value) and "male" not in str(refused.value)
-    assert "--no-header" in str(refused.value) and "--header" in str(refused.value)
+    assert "header=False" in str(refused.value) and "header=True" in str(refused.value)
     rows = RECORDS[name].count("\n")
     assert read_table([tmp_path / "t.csv"], header=False).num_rows == rows
     assert read_table([tmp_path / "t.csv"], header=True).num_rows == rows - 1
@@ -233,7 +233,7 @@ def test_a_name_that_is_declared_is_a_name(tmp_path: Path) -> None:
 def test_how_a_file_is_cut_does_not_change_what_its_first_line_is(
     size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_blocks, "BLOCK", size)
+    monkeypatch.setattr(csv_records, "BLOCK", size)
     for text in (RECORDS["names and categories"], RECORDS["few rows"]):
         with pytest.raises(RefusedError, match="is like the rows below"):
             open_table("-", standard_format="csv", standard_input=io.BytesIO(text.encode()))

@@ -22,7 +22,7 @@ from tests.conftest import Run, people
 from tests.dummy_format import LINES
 
 PACKAGE = Path(ppdm_cli.__file__).parent
-OWN = {"arrow.py", "csv.py", "csv_blocks.py", "csv_writing.py", "parquet.py"}
+OWN = {"arrow.py", "csv.py", "csv_records.py", "parquet.py"}
 
 
 @pytest.fixture

@@ -159,7 +159,7 @@ def test_decimal_commas_dates_and_own_nulls(tmp_path: Path) -> None:
     assert found.column("a").to_pylist() == [1234.56, -0.5, None]
     assert [str(d) for d in found.column("b").to_pylist()] == ["2020-12-31", "2021-01-02", "None"]
     assert found.column("c").to_pylist() == [None, 7, 3]
-    csv = {"decimals": {"a": ","}, "types": {"a": "double"}, "formats": {"b": "%d.%m.%y %H:%M"}}
+    csv = {"decimal": ",", "types": {"a": "double"}, "formats": {"b": "%d.%m.%y %H:%M"}}
     (row,) = read(tmp_path, "a;b\n1,5;01.02.03 4:05\n", delimiter=";", **csv).to_pylist()
     assert (row["a"], row["b"].isoformat()) == (1.5, "2003-02-01T04:05:00")
 

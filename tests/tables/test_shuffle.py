@@ -18,7 +18,7 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
 from ppdm_cli.perturbing.resolving import ResolvedPlan, described
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.tables import Shuffler, shuffle
+from ppdm_cli.tables import Shuffler, output
 from tests.chances import LEVEL, chi_square
 
 
@@ -72,7 +72,7 @@ def test_under_a_key_file_places_and_release_ids_are_fresh_and_cells_repeat(tmp_
 def test_the_shuffler_gives_back_every_row_in_the_order_of_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, known: bool
 ) -> None:
-    monkeypatch.setattr(shuffle, "MOST_ROWS", most)
+    monkeypatch.setattr(output, "MOST_ROWS", most)
     rows = 4_000
     rng = np.random.default_rng(3)
     target = rng.integers(0, 2**64, rows, np.uint64, endpoint=False)

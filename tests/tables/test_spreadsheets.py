@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ppdm_cli.tables.csv_writing import FORMULAS
+from ppdm_cli.tables import FORMULAS
 from tests.conftest import Run
 
 EVIL = ["=cmd|' /c calc'!A1", "@SUM(1)", "+cmd|'x'!A1", "-2+3+cmd|'x'!A1", "\t=1+1", "\r=1+1", "\uff1d1+1"]

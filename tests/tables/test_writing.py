@@ -44,8 +44,9 @@ def test_a_file_appears_when_published_and_not_before(tmp_path: Path) -> None:
         assert not path.exists()
         commit(target, promise)
     assert listing(tmp_path) == {"x.bin": b"data", "x.bin.ppdm.json": b"promise"}
-    with pytest.raises(UsageError, match=r"exists.*--force"):
+    with pytest.raises(UsageError, match="exists") as exists:
         PendingFile(path, force=False)
+    assert exists.value.id == "output-exists"
     with PendingFile(path, force=True) as target:
         target.file.write(b"abandoned")
     assert listing(tmp_path) == {"x.bin": b"data", "x.bin.ppdm.json": b"promise"}

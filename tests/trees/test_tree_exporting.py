@@ -134,7 +134,7 @@ def test_suffixes_and_existing_files(tmp_path: Path) -> None:
     tree = chain(3)
     for suffix in ("txt", "dot", "svg"):
         export(tree, tmp_path / f"t.{suffix}")
-        with pytest.raises(UsageError, match="--force"):
+        with pytest.raises(UsageError, match="force=True"):
             export(tree, tmp_path / f"t.{suffix}")
         export(tree, tmp_path / f"t.{suffix}", force=True)
     with pytest.raises(UsageError, match="names no export"):
