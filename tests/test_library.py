@@ -127,7 +127,7 @@ def errors() -> list[Any]:
 def one_of(kind: Any) -> Exception:
     """Return an exception of a class, with as many texts as it takes."""
     most = 3 if issubclass(kind, PpdmError) else len(signature(kind).parameters)
-    return cast(Exception, kind(*["age-outside", "age is outside", "add --clip"][: most]))
+    return cast(Exception, kind(*["age-outside", "age is outside", "add --clip", "retry"][:most]))
 
 
 def refused(number: int) -> None:
