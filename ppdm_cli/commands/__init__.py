@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from ppdm_cli import __version__
-from ppdm_cli.commands.streams import standard_streams
-from ppdm_cli.commands.surroundings import fail, misused, quietened, surroundings
+from ppdm_cli.commands.shell import fail, misused, standard_streams, surroundings
 from ppdm_cli.errors import Exit, PpdmError, near, worded_by
 from ppdm_cli.files import Run, one_run
 
@@ -47,7 +46,7 @@ class Subcommands(click.Group):
             return None
         command = import_module(f"ppdm_cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
-        return quietened(command)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -93,7 +92,7 @@ def _troubled(trouble: OSError, run: Run) -> int:
     from ppdm_cli.tables import unwritable
 
     error = unwritable("standard output", trouble)
-    return fail(error.title, error.what, error.next_step, error.exit_code)
+    return fail(error.title, error.what, error.next_step, error.exit_code, error.id)
 
 
 def _code(run: Run) -> int:
@@ -102,7 +101,7 @@ def _code(run: Run) -> int:
         with worded_by({}), surroundings():
             return int(cli.main(standalone_mode=False, prog_name="ppdm") or 0)
     except PpdmError as error:
-        return fail(error.title, error.what, error.next_step, error.exit_code)
+        return fail(error.title, error.what, error.next_step, error.exit_code, error.id)
     except click.exceptions.NoArgsIsHelpError as error:  # its message is the help, of many lines
         error.show()
         return int(Exit.USAGE)

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from math import ceil, isinf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands import options
-from ppdm_cli.errors import MismatchError, UsageError
+from ppdm_cli.commands.command import Command, Report, results
+from ppdm_cli.display import up
+from ppdm_cli.errors import MismatchError, UsageError, some
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ppdm_cli.attacks import Attacked
 
 NAMES = ["spectral", "pca", "bayes-linear", "posterior", "record", "known", "repeat", "order", "audit"]
+_TIMES = (1, 2, 4, 8)
+_GUESSES = (
+    "attack", "attribute", "exact %", "exact prior", "near %", "near prior", "RMSE", "of sd",
+    "belief %", "bound",
+)  # fmt: skip
+_UNPROMISED = {
+    "seeded": "Nothing is promised, because the coins came from a seed: anyone who guesses the seed needs none "
+    "of these attacks. The limits hold only while nobody guesses it.",
+    "unknown": "Nobody knows the coins of this release, so nothing is promised. The limits hold only if it was "
+    "perturbed as the sidecar says.",
+}
 
 
 @click.command(
     "attack",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm attack release.parquet --truth original.parquet --plot gains.svg
@@ -47,25 +66,15 @@ says, as far as that many records can show.""",
 @options.file_option(
     "--recovered", help="Write the adversary's best guesses; they follow from the release and are public."
 )
-@options.file_option("-o", "--output", help="The table as .csv, .parquet or .arrow.")
-@options.file_option(
-    "--plot", help="Each attack beside the prior, attribute by attribute: .svg, .png, .pdf or .html."
-)
 @options.sidecar_option
 @options.truth_options
 @options.from_option
 @options.formulas_option
-@options.force_option
-@options.json_option
-def command(
-    release: tuple[Path, ...],
-    recovered: Path | None,
-    output: Path | None,
-    plot: Path | None,
-    force: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+@results(
+    "The table as .csv, .parquet or .arrow.",
+    plot="Each attack beside the prior, attribute by attribute: .svg, .png, .pdf or .html.",
+)
+def command(release: tuple[Path, ...], recovered: Path | None, in_file: bool, **settings: Any) -> Report:
     """Show what someone who holds a RELEASE and knows the method could say about a single record.
 
     Each attack is compared with guessing from the estimated distribution alone: the share of values (or bins)
@@ -77,35 +86,152 @@ def command(
     """
     from ppdm_cli import pictures
     from ppdm_cli.attacks import attack, fill
-    from ppdm_cli.commands import show, show_attack
-    from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, commit
 
-    for path in (output, recovered):
-        if str(path) == "-":
-            raise UsageError("results of attack go to files", "name a file")
-    stack = click.get_current_context().with_resource(ExitStack())
-    table = Output(stack, output, force=force) if output is not None else None
-    picture = pictures.opened(stack, plot, force) if plot is not None else None
-    with show.progress():
-        settings |= {"recovered": recovered or False, "force": force}
-        done = attack([str(r) for r in release], **settings)
-    if not done.rows and done.honest is not False and (output is not None or plot is not None):
-        raise UsageError(
-            "none of the attacks asked for guesses values: there is no table to write or draw",
-            "add --with posterior, or leave out -o and --plot",
+    given = click.get_current_context().params
+    if "-" in (str(given["output"]), str(recovered)):
+        raise UsageError("attack-to-stream", "results of attack go to files", "name a file")
+    settings |= {"recovered": recovered or False, "force": given["force"]}
+    done = attack([str(r) for r in release], **settings)
+    return Report(
+        figures=lambda: _figures(done),
+        show=lambda: _show(done, in_file),
+        fill=(lambda table: fill(done, table)) if done.rows else None,
+        draw=(lambda picture: pictures.attacks(done.rows, picture)) if done.rows else None,
+        error=None if done.honest is not False else _rejected(),
+    )
+
+
+def _rejected() -> MismatchError:
+    return MismatchError(
+        "audit-rejects",
+        "the audit rejects the release: it was not perturbed as its sidecar says",
+        "make it again, or fetch it again with its own sidecar and original",
+    )
+
+
+def _figures(done: Attacked) -> dict[str, Any]:
+    """Return the object that `--json` prints."""
+    rest = ("record", "kept", "repeat", "order", "audit", "coins", "unseen", "honest", "remarks", "sentences")
+    told = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
+    return told | {name: getattr(done, name) for name in rest}
+
+
+def _share(row: dict[str, Any], what: str) -> str | None:
+    if row.get(what) is None:
+        return None
+    low, high = row.get(f"{what}_low"), row.get(f"{what}_high")
+    interval = "" if low is None or high is None else f" ({100 * low:.1f}-{100 * high:.1f})"
+    return f"{100 * row[what]:.1f}{interval}"
+
+
+def _tables(out: Console, done: Attacked) -> None:
+    from ppdm_cli.attacks import OF_RECIPES, TESTED
+    from ppdm_cli.commands import show
+
+    looks_at = {**TESTED, **OF_RECIPES}
+    if done.rows:
+        title = "measured against the original" if done.measured else "as expected from the release alone"
+        show.of_columns(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
+    if done.kept:
+        show.of_columns(
+            out,
+            f"What the kept {done.kept[0]['kept']} adds: percent to name exactly, as expected",
+            ["attribute", "prior", "class", "answer", "both"],
+            [
+                [k["attribute"], *(_percent(k[f"exact_{w}"]) for w in ("prior", "class", "answer", "both"))]
+                for k in done.kept
+            ],
         )
-    if table is not None and done.rows:
-        fill(done, table)
-    if picture is not None and done.rows:
-        pictures.attacks(done.rows, picture)
-    commit(*(o for o in (table, picture) if o is not None and done.rows))
-    if as_json:
-        click.echo(display_json(show_attack.figures(done)))
+    if done.repeat:
+        show.of_columns(
+            out,
+            "Perturbed t times: percent unchanged, measured (and computed), and entropy in bits",
+            ["attribute", *(f"t = {t}" for t in _TIMES), "entropy 1", f"entropy {_TIMES[-1]}", "at most"],
+            _repeated(done),
+        )
+    if done.audit:
+        show.of_columns(
+            out,
+            "Audit: the gamma that the transitions prove, with its 95% interval; for noise, its sd",
+            ["attribute", "declared", "proved", "low", "high", "unseen", "p", "verdict"],
+            [_audited(r) for r in done.audit],
+        )
+        show.table(
+            out,
+            "Audit: whether the coins depend on anything",
+            ["test", "looks at", "times", "least p at", "p", "verdict"],
+            [[r["test"], looks_at[r["test"]], r["tests"], r["where"], r["p"], _verdict(r)] for r in done.coins],
+        )
+
+
+def _guesses(row: dict[str, Any]) -> list[Any]:
+    shares = [_percent(row.get(k)) for k in ("exact_prior", "near", "near_prior")]
+    errors = [row.get("rmse"), row.get("rmse_share")]
+    belief = [_percent(row.get("largest_posterior")), _bound(row.get("bound"))]
+    return [row["attack"], row["attribute"], _share(row, "exact"), *shares, *errors, *belief]
+
+
+def _bound(share: float | None) -> str | None:
+    """Return a bound in percent, rounded up to one digit after the point."""
+    if share is None or 0.999 < share < 1:
+        return None if share is None else "> 99.9"
+    return f"{ceil(round(1000 * share, 9)) / 10:.1f}"
+
+
+def _audited(row: dict[str, Any]) -> list[Any]:
+    proved = [row.get("declared_gamma", row.get("declared_sd")), row.get("gamma", row.get("sd"))]
+    limits = [row.get(k) for k in ("gamma_low", "gamma_high", "gamma_unseen")]
+    return [row["attribute"], *proved, *limits, row["p"], _verdict(row)]
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    return "passes" if row["honest"] else "rejected"
+
+
+def _repeated(done: Attacked) -> list[list[Any]]:
+    """Return one row per attribute."""
+    by: dict[str, dict[int, dict[str, Any]]] = {}
+    for row in done.repeat:
+        by.setdefault(row["attribute"], {})[row["t"]] = row
+    return [
+        [
+            name,
+            *(f"{_percent(rows[t]['stayed'])} ({_percent(rows[t]['staying'])})" for t in _TIMES),
+            rows[1]["entropy"],
+            rows[_TIMES[-1]]["entropy"],
+            rows[1]["entropy_max"],
+        ]
+        for name, rows in by.items()
+    ]
+
+
+def _percent(share: float | None) -> str | None:
+    if share is not None and 0.9995 <= share < 1:
+        return "> 99.9"
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _show(done: Attacked, in_file: bool) -> None:
+    """Print the tables, unless they went to a file, and what they mean."""
+    from ppdm_cli.commands import show
+    from ppdm_cli.inspection import limits
+    from ppdm_cli.releases import opened
+
+    out = show.console()
+    if not in_file:
+        _tables(out, done)
+    record, sentences = done.record, list(done.remarks)
+    if record["coins"] in _UNPROMISED:
+        sentences.append(_UNPROMISED[record["coins"]])
+    if record["bound"] == 1:
+        names = [c.name for c in opened(done.sidecar).channels if isinf(c.matrix.amplification)]
+        sentences.append(f"No limit for a whole record: no gamma holds for {some(names)}.")
     else:
-        show_attack.show_all(done, tables=output is None)
-    if done.honest is False:
-        raise MismatchError(
-            "the audit rejects the release: it was not perturbed as its sidecar says",
-            "make it again, or fetch it again with its own sidecar and original",
+        sentences += limits(done.sidecar, record["bound"])
+        if record["gamma"] != "inf":
+            sentences.append(f"In all, gamma is {up(record['gamma'], 10):.10g}.")
+    if record["unbounded"]:
+        sentences.append(
+            f"Outside every bound, because published unperturbed: {', '.join(record['unbounded'])}."
         )
+    show.say(out, [*sentences, *done.sentences])

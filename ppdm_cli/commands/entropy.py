@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ppdm_cli.commands import options
+from ppdm_cli.commands.command import Command, Report, results
 from ppdm_cli.errors import UsageError
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
@@ -18,6 +18,11 @@ _SHOWN = (
     "gamma_together", "accuracy",
 )  # fmt: skip
 _PROMISES = ("gamma", "gamma_together", "epsilon", "rho2")
+_DESIGN = {
+    "epsilon": "epsilon", "records": "records", "publish": "publish", "rounds": "rounds",
+    "half_width": "half-widths", "clean_single": "clean, of one", "clean_pair": "clean, of a pair",
+    "share_error": "share +-", "cell_error": "pair's cell +-",
+}  # fmt: skip
 _TITLES = {
     "half_width": "half-width", "entropy": "H(M)", "entropy_share": "of max", "information": "bits told",
     "condition_number": "condition", "staying": "stays", "neighbourhood": "nearby", "expected_error": "error",
@@ -27,6 +32,7 @@ _TITLES = {
 
 @click.command(
     "entropy",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
@@ -107,31 +113,22 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--class-in-budget", is_flag=True, help="With --attributes: a class of two labels is perturbed too."
 )
-@options.file_option(
-    "-o",
-    "--output",
-    help="The table as .csv, .parquet or .arrow; the recommended design for a record also as a plan, .toml.",
-)
-@options.file_option(
-    "--plot",
-    help="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
-    "N (at most six); without: H(M) over N for each gamma.",
-)
 @options.sidecar_option
 @options.formulas_option
-@options.force_option
-@options.json_option
+@results(
+    "The table as .csv, .parquet or .arrow; the recommended design for a record also as a plan, .toml.",
+    plot="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
+    "N (at most six); without: H(M) over N for each gamma.",
+    plan=True,
+)
 def command(
     release: Path | None,
     gamma: str | None,
     bins: str | None,
     prior: str | None,
-    output: Path | None,
-    plot: Path | None,
-    force: bool,
-    as_json: bool,
+    in_file: bool,
     **settings: Any,
-) -> None:
+) -> Report:
     """Show what matrices cost and give, to choose gamma and N before perturbing.
 
     For every gamma and N: H(M), the entropy of the matrix, in bits and as a share of its maximum
@@ -147,40 +144,40 @@ def command(
     happen anyway.
     """
     from ppdm_cli import entropies, pictures
-    from ppdm_cli.commands import show
-    from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, commit
 
     of_record = _asked_of_record(settings, (release, gamma, bins, prior))
     if of_record is not None:
-        _for_record(of_record, output, plot, force, as_json)
-        return
-    if as_json and str(output) == "-":
-        raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    stack = click.get_current_context().with_resource(ExitStack())
-    table = Output(stack, output, force=force) if output is not None else None
-    picture = pictures.opened(stack, plot, force) if plot is not None else None
+        return _for_record(of_record)
     wanted = {k: settings.pop(k) for k in ("error", "accuracy", "at_least", "gamma_max")}
     gammas = None if gamma is None else options.numbers(gamma, "--gamma 2:21")
     sizes = None if bins is None else options.whole_numbers(bins, "--bins 5,10,30:100:10")
-    with show.progress():
-        if any(v is not None for v in wanted.values()):
-            if (release, settings["matrix"], settings["sidecar"], prior, plot) != (None,) * 5:
-                raise UsageError("designs go with no release, matrix, prior or picture", "leave those out")
-            common = {k: settings[k] for k in ("records", "rho1")}
-            done = entropies.designs(gamma=gammas, bins=sizes, **wanted, **common)
-        else:
-            shares = None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.3")]
-            done = entropies.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
-    if table is not None:
-        entropies.fill(done.rows, done.sidecar, table)
-    if picture is not None:
-        pictures.entropy(done.rows, picture)
-    commit(*(o for o in (table, picture) if o is not None))
-    if as_json:
-        click.echo(display_json({"rows": done.rows}))
-    elif output is None:
-        _show(done.rows, wanted["at_least"])
+    given = click.get_current_context().params
+    if _is_plan(given["output"]):
+        raise UsageError(
+            "plan-of-no-record", "a plan is of a record's design", "name a table, such as designs.csv"
+        )
+    if any(v is not None for v in wanted.values()):
+        if (release, settings["matrix"], settings["sidecar"], prior, given["plot"]) != (None,) * 5:
+            raise UsageError(
+                "designs-of-a-release",
+                "designs go with no release, matrix, prior or picture",
+                "leave those out",
+            )
+        common = {k: settings[k] for k in ("records", "rho1")}
+        done = entropies.designs(gamma=gammas, bins=sizes, **wanted, **common)
+    else:
+        shares = None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.3")]
+        done = entropies.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
+    return Report(
+        figures=lambda: {"rows": done.rows},
+        show=lambda: None if in_file else _show(done.rows, wanted["at_least"]),
+        fill=lambda table: entropies.fill(done.rows, done.sidecar, table),
+        draw=lambda picture: pictures.entropy(done.rows, picture),
+    )
+
+
+def _is_plan(output: Path | None) -> bool:
+    return output is not None and output.suffix == ".toml"
 
 
 def _show(rows: list[dict[str, Any]], at_least: float | None) -> None:
@@ -213,43 +210,28 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[
     return asked | {"records": settings["records"]}
 
 
-def _for_record(
-    asked: dict[str, Any], output: Path | None, plot: Path | None, force: bool, as_json: bool
-) -> None:
-    """Show designs for a whole record, and write the table, the plan or the picture."""
+def _for_record(asked: dict[str, Any]) -> Report:
+    """Answer with designs for a whole record: the table, the plan or the picture."""
     from ppdm_cli import entropies, pictures
     from ppdm_cli.commands import show
-    from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, PendingFile, commit
 
-    stack = click.get_current_context().with_resource(ExitStack())
-    as_plan = output is not None and output.suffix == ".toml"
-    plan = stack.enter_context(PendingFile(output, force)) if output is not None and as_plan else None
-    table = Output(stack, output, force=force) if output is not None and not as_plan else None
-    picture = pictures.opened(stack, plot, force) if plot is not None else None
-    with show.progress():
-        done = entropies.record_designs(**asked)
-    if plan is not None:
-        plan.put(done.plan.encode())
-    if table is not None:
-        entropies.fill(done.rows, None, table)
-    if picture is not None:
-        pictures.designs(done.curve, picture)
-    commit(*(o for o in (plan, table, picture) if o is not None))
-    if as_json:
-        click.echo(display_json({"rows": done.rows, "plan": done.plan, "sentences": done.sentences}))
-        return
-    shown = {
-        "epsilon": "epsilon", "records": "records", "publish": "publish", "rounds": "rounds",
-        "half_width": "half-widths", "clean_single": "clean, of one", "clean_pair": "clean, of a pair",
-        "share_error": "share +-", "cell_error": "pair's cell +-",
-    }  # fmt: skip
-    out = show.console()
-    rows = [[r[k] for k in shown] for r in done.rows]
-    show.table(
-        out,
-        "The first is the one to take; the last four are the best at other settings",
-        [*shown.values()],
-        rows,
+    done = entropies.record_designs(**asked)
+
+    def fill(file: Any) -> None:
+        if _is_plan(click.get_current_context().params["output"]):
+            file.put(done.plan.encode())
+        else:
+            entropies.fill(done.rows, None, file)
+
+    def print_designs() -> None:
+        out = show.console()
+        title = "The first is the one to take; the last four are the best at other settings"
+        show.table(out, title, [*_DESIGN.values()], [[r[k] for k in _DESIGN] for r in done.rows])
+        show.say(out, done.sentences)
+
+    return Report(
+        figures=lambda: {"rows": done.rows, "plan": done.plan, "sentences": done.sentences},
+        show=print_designs,
+        fill=fill,
+        draw=lambda picture: pictures.designs(done.curve, picture),
     )
-    show.say(out, done.sentences)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
-from ppdm_cli.commands.cluster import cluster_options
+from ppdm_cli.commands.command import Command, Report, results
 from ppdm_cli.errors import UsageError, counted
 
 _ROWS = 40
@@ -19,6 +18,7 @@ _ROWS = 40
 
 @click.command(
     "estimate",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm estimate release.parquet --plot distributions.svg
@@ -76,32 +76,17 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
 @options.file_option(
     "--truth", metavar="ORIGINAL", help="The original, if available: adds the true counts and the error E."
 )
-@options.file_option(
-    "--plot", help="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html."
-)
-@options.file_option(
-    "-o",
-    "--output",
-    help="The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
-)
-@cluster_options
+@options.cluster_options
 @options.sidecar_option
 @options.truth_options
 @options.from_option
-@options.to_option
 @options.formulas_option
-@options.force_option
-@options.json_option
-def command(
-    release: tuple[Path, ...],
-    joint: str | None,
-    plot: Path | None,
-    output: Path | None,
-    to: Any,
-    force: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+@results(
+    "The table as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
+    plot="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html.",
+    to=True,
+)
+def command(release: tuple[Path, ...], joint: str | None, in_file: bool, **settings: Any) -> Report:
     """Estimate the original distributions from a RELEASE and its sidecar.
 
     Counts the published values in one pass and inverts the matrices. Each count has a standard error and a
@@ -111,30 +96,21 @@ def command(
     --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
-    from ppdm_cli.commands import show
     from ppdm_cli.estimating import estimate, fill
-    from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, commit
 
-    if as_json and str(output) == "-":
-        raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    if plot is not None and joint:
-        raise UsageError("a joint distribution has no picture", "leave out --plot, or name --attribute")
-    stack = click.get_current_context().with_resource(ExitStack())
-    table = Output(stack, output, force=force, to=to) if output is not None else None
-    picture = pictures.opened(stack, plot, force) if plot is not None else None
-    with show.progress():
-        names = tuple(joint.split(",")) if joint else ()
-        done = estimate([str(r) for r in release], joint=names, **settings)
-    if table is not None:
-        fill(done, table)
-    if picture is not None:
-        pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level, settings["by"])
-    commit(*(o for o in (table, picture) if o is not None))
-    if as_json:
-        click.echo(display_json(_figures(done)))
-    else:
-        _show(done, in_file=output is not None)
+    if joint and click.get_current_context().params["plot"] is not None:
+        raise UsageError(
+            "joint-plot", "a joint distribution has no picture", "leave out --plot, or name --attribute"
+        )
+    names = tuple(joint.split(",")) if joint else ()
+    done = estimate([str(r) for r in release], joint=names, **settings)
+    by = settings["by"]
+    return Report(
+        figures=lambda: _figures(done),
+        show=lambda: _show(done, in_file),
+        fill=lambda table: fill(done, table),
+        draw=lambda picture: pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level, by),
+    )
 
 
 def _figures(done: Any) -> dict[str, Any]:

@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import file_option, force_option, formulas_option, output_option, to_option
+from ppdm_cli.commands.command import Command
+from ppdm_cli.commands.options import file_option, formulas_option, output_option, to_option
 from ppdm_cli.errors import UsageError
 
 
 @click.command(
     "generate",
+    cls=Command,
+    json=False,
     epilog="""\b
 Examples:
   ppdm generate --function 2 --records 100000 --seed 7 -o f2.parquet
@@ -35,7 +38,6 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Me
 @output_option("The table")
 @to_option
 @formulas_option
-@force_option
 def command(
     function: int | None, network: Path | None, records: int, seed: int | None, balanced: bool, output: Path,
     to: Any, force: bool,
@@ -47,7 +49,7 @@ def command(
     functions F1 to F5 decides the class. With --network: a text column for each node.
     """
     import secrets
-    from contextlib import ExitStack, nullcontext
+    from contextlib import ExitStack
 
     from ppdm_cli import synthetic
     from ppdm_cli.commands import show
@@ -68,7 +70,6 @@ def command(
         )
     with ExitStack() as stack:
         target = Output(stack, output, None, force, to, spooled=False)
-        to_file = str(output) != "-"  # otherwise rows pass to the terminal as they are made
-        with show.progress() if to_file else nullcontext(), step("generating", records) as advance:
+        with step("generating", records) as advance:
             target.fill(show.advancing(batches, advance), schema)
         commit(target)

@@ -7,12 +7,14 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import FILE, file_option, force_option, json_option, sidecar_option
+from ppdm_cli.commands.command import Command, Report
+from ppdm_cli.commands.options import FILE, file_option, sidecar_option
 from ppdm_cli.errors import UsageError
 
 
 @click.command(
     "inspect",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm inspect release.parquet
@@ -50,8 +52,6 @@ Memory: constant.""",
 @file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
 @click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
 @sidecar_option
-@force_option
-@json_option
 def command(
     file: Path,
     prior: float,
@@ -60,9 +60,8 @@ def command(
     report: Path | None,
     sidecar: Path | None,
     force: bool,
-    as_json: bool,
     **stated: Any,
-) -> None:
+) -> Report:
     """Show what FILE promises: a release, a result table or a sidecar.
 
     Shows for each attribute N, matrix, gamma, epsilon, the chance of staying and the condition number;
@@ -72,8 +71,6 @@ def command(
     promised of it, as nobody knows its coins; estimate, reconstruct and train-tree take it as a release.
     """
     from ppdm_cli import inspection
-    from ppdm_cli.commands import show
-    from ppdm_cli.sidecar import display_json
 
     if (describe is None) != (output is None) or (describe is not None and sidecar is not None):
         raise UsageError(
@@ -86,8 +83,7 @@ def command(
     if describe is not None:
         from ppdm_cli import perturbing
 
-        with show.progress():
-            described = perturbing.describe(file, describe, output, force=force)
+        described = perturbing.describe(file, describe, output, force=force)
         done = inspection.inspect(described, prior=prior)
     else:
         done = inspection.inspect(file, sidecar, prior=prior)
@@ -95,10 +91,7 @@ def command(
         from ppdm_cli.statement import state
 
         state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
-    if as_json:
-        click.echo(display_json(done.figures | {"sentences": done.sentences}))
-        return
-    _show(done)
+    return Report(lambda: done.figures | {"sentences": done.sentences}, lambda: _show(done))
 
 
 def _show(done: Any) -> None:

@@ -7,26 +7,32 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.cluster import cluster_options
+from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.commands.options import (
     attribute_settings,
+    cluster_options,
     csv_options,
     file_option,
     files_argument,
-    force_option,
     from_option,
-    json_option,
     kinds,
     output_option,
     pair,
     to_option,
     together_settings,
 )
-from ppdm_cli.errors import UsageError, some
+from ppdm_cli.errors import some
 
 
 @click.command(
     "perturb",
+    cls=Command,
+    groups={
+        "Budgets": "rho1 rho2 publish rounds class_in_budget together",
+        "Persons and several releases": "person rows_per_person copies key_file id like ledger people",
+        "What is published": "representative matrix rare clip strict shuffle keep_order seed",
+        "Noise, for comparison": "scheme noise sd tree innocent leaves sd_percent percent_of",
+    },
     epilog="""\b
 Examples:
   ppdm perturb patients.csv -o release.parquet --gamma 9 --drop name \\
@@ -215,9 +221,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "--key-file",
     help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",
 )
-@click.option(
-    "--id", "identifier", metavar="COL", help="The column that identifies a record; dropped unless kept."
-)
+@click.option("--id", metavar="COL", help="The column that identifies a record; dropped unless kept.")
 @file_option(
     "--ledger",
     help="With --people: a file, begun if absent, that each release is entered into before it appears. The "
@@ -233,19 +237,16 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @csv_options
 @from_option
 @to_option
-@force_option
-@json_option
 def command(
     data: tuple[Path, ...],
     output: Path,
     attributes: tuple[str, ...],
     domains: tuple[str, ...],
     together: tuple[str, ...],
-    identifier: str | None,
+    id: str | None,
     csv: Any,
-    as_json: bool,
     **settings: Any,
-) -> None:
+) -> Report:
     """Perturb every column of DATA unless it is kept or dropped, and publish it.
 
     Each value is kept with probability gamma/(gamma+N-1) and otherwise replaced by one of the other
@@ -257,25 +258,18 @@ def command(
     Declare a domain with --domain where it is public knowledge: one taken from the data is published,
     rounded outward, and the report says so.
     """
-    from ppdm_cli.commands import show
     from ppdm_cli.perturbing import perturb
 
-    if as_json and str(output) == "-":
-        raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    with show.progress():
-        release = perturb(
-            [str(d) for d in data],
-            output,
-            attributes=_settings(attributes, domains),
-            together=[together_settings(t) for t in together],
-            id=identifier,
-            csv=csv,
-            **settings,
-        )
-    if as_json:
-        _print_json(release)
-    else:
-        _report(release, output, settings["matrix"])
+    release = perturb(
+        [str(d) for d in data],
+        output,
+        attributes=_settings(attributes, domains),
+        together=[together_settings(t) for t in together],
+        id=id,
+        csv=csv,
+        **settings,
+    )
+    return Report(lambda: _figures(release), lambda: _show(release, output, settings["matrix"]))
 
 
 def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -289,9 +283,8 @@ def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str
     return settings
 
 
-def _print_json(release: Any) -> None:
+def _figures(release: Any) -> dict[str, Any]:
     from ppdm_cli import inspection
-    from ppdm_cli.sidecar import display_json
 
     done = (
         "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
@@ -303,7 +296,7 @@ def _print_json(release: Any) -> None:
         figures["ledger"] = {"total": release.account.total, "sentences": release.account.sentences}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
-    click.echo(display_json(figures | {"sentences": inspection.sentences(release.sidecar)}))
+    return figures | {"sentences": inspection.sentences(release.sidecar)}
 
 
 def _done(release: Any) -> list[str]:
@@ -325,7 +318,7 @@ def _done(release: Any) -> list[str]:
     return found
 
 
-def _report(release: Any, output: Path, asked: str | None) -> None:
+def _show(release: Any, output: Path, asked: str | None) -> None:
     import msgspec
 
     from ppdm_cli import inspection

@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import csv_options, file_option, files_argument, force_option, json_option
+from ppdm_cli.commands.command import Command, Report
+from ppdm_cli.commands.options import csv_options, file_option, files_argument
 
 
 @click.command(
     "plan",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm plan export.csv -o plan.toml
@@ -29,9 +31,7 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 @click.option("--rho2", type=float, metavar="P", help="See --rho1.")
 @click.option("--record-epsilon", type=float, metavar="E", help="Instead of gamma: a budget for the record.")
 @csv_options
-@force_option
-@json_option
-def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
+def command(data: tuple[Path, ...], output: Path, **settings: Any) -> Report:
     """Look at DATA, list all its problems at once, and write a plan that ppdm perturb runs.
 
     Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading
@@ -42,28 +42,31 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
     that are shown are private: they were counted from the data. Without DATA, the plan is of the
     columns that --type declares.
     """
+    from ppdm_cli.planning import plan
+
+    done = plan([str(d) for d in data] or None, output, **settings)
+    return Report(lambda: _figures(done), lambda: _show(done, output, settings["record_epsilon"]))
+
+
+def _figures(done: Any) -> dict[str, Any]:
+    return {
+        "private": "counted from the data: not for publication",
+        "records": done.records,
+        "columns": done.columns,
+        "budgets": done.budgets,
+        "attributes": done.attributes,
+        "questions": done.questions,
+        "sentences": done.sentences,
+        "plan": done.text,
+    }
+
+
+def _show(done: Any, output: Path, record_epsilon: float | None) -> None:
     from rich.text import Text
 
     from ppdm_cli.commands import show
     from ppdm_cli.errors import one_line, word
-    from ppdm_cli.planning import plan
-    from ppdm_cli.sidecar import display_json
 
-    with show.progress():
-        done = plan([str(d) for d in data] or None, output, **settings)
-    if as_json:
-        shown = {
-            "private": "counted from the data: not for publication",
-            "records": done.records,
-            "columns": done.columns,
-            "budgets": done.budgets,
-            "attributes": done.attributes,
-            "questions": done.questions,
-            "sentences": done.sentences,
-            "plan": done.text,
-        }
-        click.echo(display_json(shown))
-        return
     out = show.console(stderr=True)
     if done.columns:
         budgets = [b["at"] for b in done.budgets]
@@ -81,7 +84,7 @@ def command(data: tuple[Path, ...], output: Path, as_json: bool, **settings: Any
         )  # fmt: skip
     show.say(out, done.sentences)
     if done.attributes:
-        budget = f"--record-epsilon {settings['record_epsilon'] or 4:g} --records {done.records}"
+        budget = f"--record-epsilon {record_epsilon or 4:g} --records {done.records}"
         asked = f"ppdm entropy {budget} --plan {word(str(output))} --attributes {done.attributes}"
         show.say(out, ["To compare budgets for a whole record:"])
         out.print(Text(one_line(asked)), soft_wrap=True)  # whole, so that it can be pasted

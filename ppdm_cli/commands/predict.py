@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
-from ppdm_cli.commands.cluster import cluster_options
-from ppdm_cli.errors import UsageError
+from ppdm_cli.commands.command import Command, Report
 
 
 @click.command(
     "predict",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm predict tree.json new.parquet -o labelled.parquet
@@ -32,13 +32,11 @@ which must be reconstructed first. Memory: constant.""",
     help="Missing values and unseen categories follow the branch of most training records, as in the exports "
     "of train-tree, rather than all in part.",
 )
-@cluster_options
+@options.cluster_options
 @options.csv_options
 @options.from_option
 @options.to_option
 @options.formulas_option
-@options.force_option
-@options.json_option
 def command(
     tree: Path,
     data: Path,
@@ -48,8 +46,7 @@ def command(
     from_: Any,
     to: Any,
     force: bool,
-    as_json: bool,
-) -> None:
+) -> Report:
     """Predict the class of every record of DATA with a TREE that train-tree wrote.
 
     Adds the columns `predicted` and `confidence`, the share of the training records in the record's
@@ -58,23 +55,24 @@ def command(
     """
     from contextlib import ExitStack
 
-    from ppdm_cli.commands import show
     from ppdm_cli.engine import destination
-    from ppdm_cli.sidecar import display_json
     from ppdm_cli.tables import commit
     from ppdm_cli.trees import classify, load, open_records
 
-    if as_json and str(output) == "-":
-        raise UsageError("--json and -o - would both write to standard output", "name an output file")
     loaded = load(tree)
     table = open_records(data, loaded, csv, from_)
-    with ExitStack() as stack, show.progress():
+    with ExitStack() as stack:
         labelled = destination(stack, output, None, force, to)
         measured = classify(loaded, table, labelled, heaviest)
         commit(labelled)
-    if as_json:
-        click.echo(display_json({"class": loaded.class_name, "test": measured.figures() if measured else None}))
-    elif measured is not None:
-        from ppdm_cli.commands.show_tree import show_measured
+    return Report(
+        lambda: {"class": loaded.class_name, "test": measured.figures() if measured else None},
+        lambda: None if measured is None else _show(measured),
+    )
 
-        show_measured(show.console(stderr=True), "labelled", measured)
+
+def _show(measured: Any) -> None:
+    from ppdm_cli.commands import show
+    from ppdm_cli.commands.train_tree import show_measured
+
+    show_measured(show.console(stderr=True), "labelled", measured)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from decimal import Decimal
 from math import floor, log10
 from pathlib import Path
@@ -11,12 +10,13 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
-from ppdm_cli.commands.cluster import cluster_options
+from ppdm_cli.commands.command import Command, Report, results
 from ppdm_cli.errors import UsageError, counted, quoted, word
 
 
 @click.command(
     "query",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm query release.parquet 'select mean(age), share(smoker = "yes") group by sex'
@@ -55,28 +55,14 @@ values that an answer touches, not to the records.""",
     is_flag=True,
     help="Wider intervals: the records are a random sample, and its population is meant.",
 )
-@options.file_option(
-    "-o",
-    "--output",
-    help="The answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.",
-)
-@cluster_options
+@options.cluster_options
 @options.sidecar_option
 @options.from_option
-@options.to_option
 @options.formulas_option
-@options.force_option
-@options.json_option
+@results("The answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.", to=True)
 def command(
-    release: tuple[Path, ...],
-    question: str,
-    against: Path | None,
-    output: Path | None,
-    to: Any,
-    force: bool,
-    as_json: bool,
-    **settings: Any,
-) -> None:
+    release: tuple[Path, ...], question: str, against: Path | None, in_file: bool, **settings: Any
+) -> Report:
     """Answer a question about the originals from a RELEASE and its sidecar, without a reconstruction.
 
     The question is a select statement without a table: count(), sum(x), mean(x), share(condition),
@@ -88,25 +74,13 @@ def command(
     covariances in them, and with the number of records that would make it as certain if they were
     originals. Intervals are about these records unless --population asks for more.
     """
-    from ppdm_cli.commands import show
     from ppdm_cli.querying import answers, fill
-    from ppdm_cli.sidecar import display_json
-    from ppdm_cli.tables import Output, commit
 
     _check_order(release, question)
-    if as_json and str(output) == "-":
-        raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    stack = click.get_current_context().with_resource(ExitStack())
-    table = Output(stack, output, force=force, to=to) if output is not None else None
-    with show.progress():
-        done = answers([str(r) for r in release], question, against=against, **settings)
-    if table is not None:
-        fill(done, table)
-        commit(table)
-    if as_json:
-        click.echo(display_json(_figures(done)))
-    else:
-        _show(done, in_file=output is not None)
+    done = answers([str(r) for r in release], question, against=against, **settings)
+    return Report(
+        figures=lambda: _figures(done), show=lambda: _show(done, in_file), fill=lambda table: fill(done, table)
+    )
 
 
 def _check_order(release: tuple[Path, ...], question: str) -> None:

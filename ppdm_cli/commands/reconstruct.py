@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from ppdm_cli.commands import options
-from ppdm_cli.commands.cluster import cluster_options
+from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.display import percent
-from ppdm_cli.errors import UsageError, counted, listed, quoted
+from ppdm_cli.errors import counted, listed, quoted
 
 
 @click.command(
     "reconstruct",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm reconstruct release.parquet -o usable.parquet
@@ -51,14 +52,12 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
     "anyone who has the release.",
 )
 @options.file_option("--output-sidecar", help="Where the data set's sidecar goes.  [default: OUTPUT.ppdm.json]")
-@cluster_options
+@options.cluster_options
 @options.sidecar_option
 @options.from_option
 @options.to_option
 @options.formulas_option
-@options.force_option
-@options.json_option
-def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: Any) -> None:
+def command(release: tuple[Path, ...], output: Path, **settings: Any) -> Report:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 
     Where the release shows how attributes and class depend on each other, each record's values are drawn from
@@ -71,25 +70,26 @@ def command(release: tuple[Path, ...], output: Path, as_json: bool, **settings: 
     right: handle the file as you would the release. --shuffle writes them in a new order each time, but anyone
     who has the release can still make the same guesses.
     """
-    from ppdm_cli.commands import show
     from ppdm_cli.reconstructing import reconstruct
-    from ppdm_cli.sidecar import display_json
 
-    if as_json and str(output) == "-":
-        raise UsageError("--json and -o - would both write to standard output", "name an output file")
-    with show.progress():
-        done = reconstruct([str(r) for r in release], output, **settings)
-    how = done.how
+    done = reconstruct([str(r) for r in release], output, **settings)
     records = done.sidecar.records
     if records is None and done.totals:  # a stream does not say beforehand how many it has
         records = sum(next(iter(done.totals.values())))
-    if as_json:
-        figures: dict[str, Any] = {"release": done.sidecar.release, "records": records}
-        figures |= {n: getattr(how, n) for n in ("method", "estimator", "spread")}
-        withheld, noise = done.withheld or (None, None)
-        figures |= {"joint": done.drawn, "withheld": withheld, "noise": noise, "totals": done.totals}
-        click.echo(display_json(figures))
-        return
+    return Report(lambda: _figures(done, records), lambda: _show(done, records, output, settings))
+
+
+def _figures(done: Any, records: int | None) -> dict[str, Any]:
+    withheld, noise = done.withheld or (None, None)
+    figures = {"release": done.sidecar.release, "records": records}
+    figures |= {n: getattr(done.how, n) for n in ("method", "estimator", "spread")}
+    return figures | {"joint": done.drawn, "withheld": withheld, "noise": noise, "totals": done.totals}
+
+
+def _show(done: Any, records: int | None, output: Path, settings: dict[str, Any]) -> None:
+    from ppdm_cli.commands import show
+
+    how = done.how
     by = "globally" if how.method == "global" else f"by class {quoted(done.sidecar.class_)}"
     if done.withheld and not done.sidecar.class_:
         by = "record by record"

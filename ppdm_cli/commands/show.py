@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from ppdm_cli.commands.surroundings import is_quiet
+from ppdm_cli.commands.command import is_quiet
 from ppdm_cli.display import percent, up
 from ppdm_cli.engine import running
 from ppdm_cli.errors import counted, one_line

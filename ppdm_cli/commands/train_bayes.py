@@ -9,14 +9,8 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import (
-    csv_options,
-    file_option,
-    files_argument,
-    force_option,
-    formulas_option,
-    json_option,
-)
+from ppdm_cli.commands.command import Command, Report
+from ppdm_cli.commands.options import csv_options, file_option, files_argument, formulas_option
 from ppdm_cli.errors import UsageError, counted, some
 
 _ROWS = 40
@@ -25,6 +19,7 @@ _ROWS = 40
 
 @click.command(
     "train-bayes",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm train-bayes release.parquet --network asia.bif -o learned.bif -o params.parquet
@@ -70,8 +65,6 @@ without an inverse. Memory: the largest table of a node and its parents; with --
 )
 @csv_options
 @formulas_option
-@force_option
-@json_option
 def command(
     data: tuple[Path, ...],
     network: Path | None,
@@ -80,9 +73,8 @@ def command(
     needs: bool,
     merge: bool,
     force: bool,
-    as_json: bool,
     **settings: Any,
-) -> None:
+) -> Report:
     """Learn the parameters of a Bayesian network from DATA: releases, originals, or both.
 
     Several DATA are several parties' columns about the same records. Perturbed columns may have any kind of
@@ -91,26 +83,24 @@ def command(
     the .bif.
     """
     from ppdm_cli import networks
-    from ppdm_cli.commands import show
     from ppdm_cli.tables import commit
 
     own = tuple(nodes.split(",")) if nodes else ()
     _check(data, network, own, needs, merge, settings)
     if needs:
-        _show_needs(networks.needs(network, own), as_json)
-        return
+        found = networks.needs(network, own)
+        return Report(lambda: {"needs": found}, lambda: _show_needs(found))
     stack = click.get_current_context().with_resource(ExitStack())
     files = [networks.NetworkFile(stack, p, force) for p in outputs]
     compare, csv = settings["compare"], settings["csv"]
-    with show.progress():
-        if merge:
-            done = networks.merge_networks(data, compare, csv)
-        else:
-            done = networks.train_bayes(list(data), network, nodes=own, **settings)
+    if merge:
+        done = networks.merge_networks(data, compare, csv)
+    else:
+        done = networks.train_bayes(list(data), network, nodes=own, **settings)
     for file in files:
         file.fill(done.network, done.sidecar)
     commit(*(f.into for f in files))
-    _show(done, outputs, in_file=bool(outputs), as_json=as_json)
+    return Report(lambda: _figures(done), lambda: _show(done, outputs, in_file=bool(outputs)))
 
 
 def _check(
@@ -128,29 +118,27 @@ def _check(
         raise UsageError("--needs is about some nodes", "name your own, such as --nodes A,B")
 
 
-def _show_needs(found: dict[str, list[str]], as_json: bool) -> None:
+def _show_needs(found: dict[str, list[str]]) -> None:
     from ppdm_cli.commands import show
-    from ppdm_cli.sidecar import display_json
 
-    if as_json:
-        click.echo(display_json({"needs": found}))
-    elif found:
+    if found:
         rows = [[n, ", ".join(children)] for n, children in found.items()]
         show.table(show.console(), "Columns of other parties", ["column", "parent of"], rows)
     else:
         show.say(show.console(), ["These nodes need no other party's columns."])
 
 
-def _show(done: Any, files: Sequence[Path], in_file: bool, as_json: bool) -> None:
+def _figures(done: Any) -> dict[str, Any]:
+    nodes = {d.node: _finite(d.nats) for d in done.distances}
+    compared = {"nodes": nodes, "total": _finite(done.distance)} if nodes else None
+    figures = {"records": done.records, "compared": compared, "remarks": done.remarks}
+    return figures | {"parameters": done.frame.to_dicts()}
+
+
+def _show(done: Any, files: Sequence[Path], in_file: bool) -> None:
     from ppdm_cli.commands import show
-    from ppdm_cli.sidecar import display_json
 
     nodes = {d.node: d.nats for d in done.distances}
-    if as_json:
-        compared = {"nodes": {n: _finite(v) for n, v in nodes.items()}, "total": _finite(done.distance)}
-        figures = {"records": done.records, "compared": compared if nodes else None, "remarks": done.remarks}
-        click.echo(display_json(figures | {"parameters": done.frame.to_dicts()}))
-        return
     out = show.console()
     rows = []
     for node in done.network:

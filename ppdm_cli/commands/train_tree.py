@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands import options
-from ppdm_cli.commands.cluster import cluster_options
+from ppdm_cli.commands.command import Command, Report
+from ppdm_cli.errors import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ppdm_cli.trees import Trained
+
+_LINES = 40
+MOST_LABELS = 12
+"""Labels of a confusion matrix that are shown."""
 
 
 @click.command(
     "train-tree",
+    cls=Command,
     epilog="""\b
 Examples:
   ppdm train-tree people.parquet --class group -o tree.json --test new.parquet
@@ -41,7 +53,13 @@ some numbers per record; for a release, the codes of a million records and the j
     "--on", help="Records on which both trees are asked.  [default: DATA, unless it is a release]"
 )
 @click.option("--drop", multiple=True, metavar="COL", help="A column to leave out; repeatable.")
-@click.option("--criterion", type=click.Choice(["gain-ratio", "gain"]), default="gain-ratio", show_default=True)
+@click.option(
+    "--criterion",
+    type=click.Choice(["gain-ratio", "gain"]),
+    default="gain-ratio",
+    show_default=True,
+    help="What the best test has most of.",
+)
 @click.option(
     "--min-records",
     type=click.IntRange(1),
@@ -70,12 +88,10 @@ some numbers per record; for a release, the codes of a million records and the j
     "[default: 1,024, or a 64th of the records]",
 )
 @options.cells_option
-@cluster_options
+@options.cluster_options
 @options.csv_options
 @options.from_option
 @options.formulas_option
-@options.force_option
-@options.json_option
 def command(
     data: tuple[Path, ...],
     class_: str | None,
@@ -90,9 +106,8 @@ def command(
     csv: Any,
     from_: Any,
     force: bool,
-    as_json: bool,
     **settings: Any,
-) -> None:
+) -> Report:
     """Train a decision tree on DATA: an original, a reconstructed data set, or a release.
 
     On a release, the tree is grown on the joint distribution of the class and the attributes that matter,
@@ -105,19 +120,139 @@ def command(
     --criterion gain switch parts of it off. Among equally good tests, the first column wins, and among its
     cuts the lowest.
     """
-    from ppdm_cli.commands import show
     from ppdm_cli.trees import Against, Places, train
 
     places = Places(output, predicted, exports, force)
-    with show.progress():
-        settings |= {"prune": not no_prune, "mdl": not no_mdl}
-        given = list(data) if len(data) > 1 else data[0]
-        done = train(given, places, class_, Against(test, compare, on), csv=csv, from_=from_, **settings)
-    if as_json:
-        from ppdm_cli.sidecar import display_json
+    settings |= {"prune": not no_prune, "mdl": not no_mdl}
+    given = list(data) if len(data) > 1 else data[0]
+    done = train(given, places, class_, Against(test, compare, on), csv=csv, from_=from_, **settings)
+    return Report(done.figures, lambda: _show(done, output))
 
-        click.echo(display_json(done.figures()))
+
+def _show(done: Trained, path: Path) -> None:
+    """Show the tree, how good it is, and what each attribute is worth."""
+    from ppdm_cli.commands import show
+    from ppdm_cli.trees import Fitted, plain
+
+    out, fitted = show.console(), done.fitted
+    _show_tree(out, fitted.tree, path, done.compared)
+    if isinstance(fitted, Fitted):
+        show_measured(out, "training", fitted.measured)
     else:
-        from ppdm_cli.commands.show_tree import show_trained
+        show.say(out, fitted.sentences())
+    if done.tested is not None:
+        show_measured(out, "test", done.tested)
+    shown = [[plain(n), w] for n, w in done.importance.items() if w > 0][:20]
+    if shown:
+        show.table(out, "Importance", ["attribute", "share"], shown)
+    show.say(out, [*fitted.remarks, *([done.exported] if done.exported else [])])
+    if done.compared is not None:
+        _show_compared(out, done.compared)
 
-        show_trained(show.console(), done, output)
+
+def _show_tree(out: Console, tree: Any, path: Path, compared: Any = None) -> None:
+    """Print the first lines of the tree, as many as fit, beside those of one that it is compared with."""
+    from rich.text import Text
+
+    from ppdm_cli.commands import show
+    from ppdm_cli.trees import lines
+
+    most = max(10, out.height - 12) if out.is_terminal else _LINES
+    found = list(islice(lines(tree), most + 1))
+    if compared is not None:
+        _side_by_side(out, compared, most)
+    else:
+        for line in found[:most]:
+            out.print(Text(line), no_wrap=True, overflow="ellipsis", crop=True)
+    if len(found) > most:
+        show.say(out, ["... and more: --export tree.txt has all."])
+    leaves = "1 leaf" if tree.leaves == 1 else f"{tree.leaves} leaves"
+    show.say(out, [f"{counted(tree.size, 'node')}, {leaves}, depth {tree.depth}, to {path}."])
+
+
+def _show_compared(out: Console, compared: Any) -> None:
+    """Print what two trees share, in numbers."""
+    from ppdm_cli.commands import show
+    from ppdm_cli.trees import plain
+
+    found, (shared, lost) = compared.figures(), compared.attributes
+    rules, share = found["rules"], 100 * found["cases_under_kept_rules"]
+    sentences = [
+        "Both trees have the same root." if compared.same_root else "The roots test different attributes.",
+        f"Of the other tree's {rules['other']} rules {rules['kept']} are kept, with {share:.1f} % of its "
+        f"training records; this tree has {counted(rules['here'], 'rule')}.",
+        f"Attributes of both: {', '.join(map(plain, shared)) or 'none'}.",
+    ]
+    for names, whose in ((lost, "the other tree"), (compared.new, "this tree")):
+        if names:
+            sentences.append(f"Only in {whose}: {', '.join(map(plain, names))}.")
+    if compared.records:
+        low, high = 100 * found["low"], 100 * found["high"]
+        sentences.append(
+            f"They agree on {100 * found['agreement']:.2f} % of {counted(compared.records, 'record')} "
+            f"(95 % interval {low:.2f} to {high:.2f})."
+        )
+    else:
+        sentences.append("Name records with --on FILE to see where they agree.")
+    show.say(out, sentences)
+    titles = ["attribute", "thresholds", "mean distance", "largest distance", "% of records between"]
+    rows = [
+        [plain(m["attribute"]), m["thresholds"], m["mean_distance"], m["largest_distance"],
+         None if m["records_between"] is None else 100 * m["records_between"]]
+        for m in found["thresholds"]
+    ]  # fmt: skip
+    if rows:
+        show.table(out, "From the other tree's thresholds to the nearest here", titles, rows)
+
+
+def _side_by_side(out: Console, compared: Any, most: int) -> None:
+    """Print two trees next to each other, with a = before each rule that both have."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from ppdm_cli.trees import compare, outlined
+
+    back = compare(compared.other, compared.tree)
+    grid = Table(box=None, padding=(0, 1), pad_edge=False, width=out.width, header_style="bold")
+    sides = []
+    for title, tree, kept in (
+        ("The other tree", back.tree, compared.kept),
+        ("This tree", compared.tree, back.kept),
+    ):
+        grid.add_column(title, no_wrap=True, overflow="ellipsis", ratio=1)
+        found = list(islice(outlined(tree), most + 1))
+        sides.append([Text(f"{'=' if n in kept else ' '} {line}") for n, line in found[:most]])
+        if len(found) > most:
+            sides[-1].append(Text("  ..."))
+    for pair in zip_longest(*sides, fillvalue=Text("")):
+        grid.add_row(*pair)
+    out.print(grid)
+
+
+def show_measured(out: Console, what: str, measured: Any) -> None:
+    """Print the accuracy with its interval, and the confusion matrix."""
+    from ppdm_cli.commands import show
+    from ppdm_cli.trees import plain
+
+    found = measured.figures()
+    if not found["records"]:
+        show.say(out, [f"No {what} records have a class."])
+        return
+    share, low, high = (f"{100 * found[k]:.2f}" for k in ("accuracy", "low", "high"))
+    records = counted(found["records"], f"{what} record")
+    sentences = [f"Accuracy on {records}: {share} % (95 % interval {low} to {high})."]
+    commonest = measured.confusion.sum(axis=1).max() / found["records"]
+    if found["accuracy"] < commonest:
+        sentences.append(f"That is less than the commonest class alone: {100 * commonest:.2f} %.")
+    if measured.unknown:
+        unknown = counted(measured.unknown, "record")
+        sentences.append(f"{unknown} with labels that the tree does not know: wrong.")
+    if measured.unlabelled:
+        sentences.append(f"{counted(measured.unlabelled, 'record')} without a class: not counted.")
+    labels = [plain(v, 20) for v in measured.labels]
+    if len(labels) > MOST_LABELS:
+        show.say(out, [*sentences, f"The confusion matrix has {len(labels)} labels; --json has it."])
+        return
+    show.say(out, sentences)
+    rows = [[name, *row] for name, row in zip(labels, found["confusion"], strict=True)]
+    show.table(out, "Predicted", ["true", *labels], rows)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import polars as pl
 import pytest
 
 from ppdm_cli import perturb, pool
 from ppdm_cli.commands import SUBCOMMANDS, cli
-from ppdm_cli.commands.surroundings import FOLDER, QUIET, THREADS
+from ppdm_cli.commands.command import QUIET, SHORT_LINES
+from ppdm_cli.commands.shell import FOLDER, THREADS
 from ppdm_cli.tables import atomic
 from tests.conftest import Run, listing, people
 from tests.docs import ROOT
@@ -43,6 +46,24 @@ def test_every_command_can_be_quiet() -> None:
     for name in SUBCOMMANDS:
         command = cli.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None and sum("-q" in p.opts for p in command.params) == 1
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_the_short_help_fits_a_screen_and_the_whole_one_has_all(
+    name: str, ppdm: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    short, whole = (ppdm(name, option).stdout.decode() for option in ("-h", "--help"))
+    lines = short.splitlines()
+    assert len(lines) <= SHORT_LINES and len(lines) < len(whole.splitlines())
+    assert len([line for line in lines if line.startswith(f"  ppdm {name} ")]) == 2
+    command = cli.get_command(None, name)  # type: ignore[arg-type]
+    assert command is not None
+    for option in (p for p in command.params if isinstance(p, click.Option)):
+        assert re.search(rf"(?<![\w-]){option.opts[-1]}(?![\w-])", short), option.opts
+        assert option.opts[-1] in whole and (option.help or "").split()[0] in whole
+    groups = [line for line in whole.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert {"Options:", "Output and reports:"} <= set(groups)
 
 
 @pytest.mark.parametrize(
