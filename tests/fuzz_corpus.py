@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ppdm_cli import perturb, train_tree
-from ppdm_cli.trees.storing import encode
+from ppdm_cli.trees.storing import encode_tree
 
 WORD, NUMBER = "CANARY-7f3a", 918273645
 CANARY = re.compile(rb"CANARY|918[,.]?273[,.]?645")
@@ -183,7 +183,7 @@ def corpus(folder: Path) -> dict[str, bytes]:
     perturb(frame, place / "k.csv", gamma=9, keep=["word"], attributes=kinds, class_="group", seed=1)
     perturb(frame.drop("word"), place / "c.csv", gamma=9, copies=2, attributes=wishes, class_="group", seed=1)
     tree = train_tree(frame.drop("word"), "group", prune=False, mdl=False).tree
-    (place / "tree.json").write_bytes(encode(tree))
+    (place / "tree.json").write_bytes(encode_tree(tree))
     (place / "p.toml").write_text(PLAN)
     for name, part in (("CANARY-7f3a", frame.head(60)), ("b", frame.tail(60))):
         (place / "h" / f"patient={name}").mkdir()

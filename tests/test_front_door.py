@@ -201,9 +201,9 @@ def test_command_and_library_train_the_same_tree(folder: Path, ppdm: Run, tmp_pa
     for name in ("r.csv", "r.parquet", "usable.parquet"):
         ppdm("train-tree", folder / name, "-o", "t.json", "--force")
         made = ppdm_cli.train_tree(folder / name).tree
-        from ppdm_cli.trees.storing import encode
+        from ppdm_cli.trees.storing import encode_tree
 
-        assert (tmp_path / "t.json").read_bytes() == encode(made)
+        assert (tmp_path / "t.json").read_bytes() == encode_tree(made)
         found = ppdm_cli.predict(tmp_path / "t.json", people(600))
         assert found.equals(ppdm_cli.predict(made, people(600)))
 

@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from ppdm_cli import dtypes
-from ppdm_cli.tables import commit
-from ppdm_cli.trees.storing import TreeFile
+from ppdm_cli.tables import PendingFile, commit
+from ppdm_cli.trees.storing import encode_tree
 from ppdm_cli.trees.tree import Feature, Tree
 from tests import strategies as ours
 
@@ -88,6 +88,20 @@ def hostile_tree() -> Tree:
     )  # fmt: skip
 
 
+def chain(depth: int) -> Tree:
+    """A tree that goes one way, as deep as asked."""
+    n = 2 * depth + 1
+    inner = np.arange(n) % 2 == 0
+    inner[-1] = False
+    at = np.arange(n)
+    return Tree(
+        (Feature("age", "double", True),), "group", "string", ("A", "B"),
+        np.where(inner, 0, -1).astype(np.int32), np.where(inner, at + 0.5, np.nan),
+        np.where(inner, at + 1, -1).astype(np.int32), np.where(inner, 2, 0).astype(np.int32),
+        np.ones((n, 2)), np.zeros(n, np.int32), {},
+    )  # fmt: skip
+
+
 def same(one: Tree, other: Tree) -> bool:
     words = ("features", "class_name", "class_dtype", "labels")
     arrays = ("feature", "threshold", "first_child", "children", "counts", "label")
@@ -99,6 +113,6 @@ def same(one: Tree, other: Tree) -> bool:
 def write(tree: Tree, path: Path, force: bool = False) -> None:
     """Write a tree to a file, as train-tree does."""
     with ExitStack() as stack:
-        file = TreeFile(stack, path, force)
-        file.fill(tree)
-        commit(file.into)
+        file = stack.enter_context(PendingFile(path, force))
+        file.put(encode_tree(tree))
+        commit(file)

@@ -57,9 +57,9 @@ def command(
 
     from ppdm_cli.engine import destination
     from ppdm_cli.tables import commit
-    from ppdm_cli.trees import classify, load, open_records
+    from ppdm_cli.trees import classify, load_tree, open_records
 
-    loaded = load(tree)
+    loaded = load_tree(tree)
     table = open_records(data, loaded, csv, from_)
     with ExitStack() as stack:
         labelled = destination(stack, output, None, force, to)

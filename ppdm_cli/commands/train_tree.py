@@ -28,7 +28,7 @@ MOST_LABELS = 12
     epilog="""\b
 Examples:
   ppdm train-tree people.parquet --class group -o tree.json --test new.parquet
-  ppdm train-tree release.parquet -o tree.json --export tree.svg --export tree.txt
+  ppdm train-tree release.parquet -o tree.json --export tree.sql --export tree.txt
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the data do not fit. Memory: one or two bytes per cell and
@@ -36,17 +36,14 @@ some numbers per record; for a release, the codes of a million records and the j
 )
 @options.files_argument("data")
 @click.option("--class", "class_", metavar="COL", help="The column to predict.  [default: the sidecar's class]")
-@options.file_option(
-    "-o", "--output", required=True, help="The tree: .json, or its arrays as a table: .parquet, .arrow, .csv."
-)
+@options.file_option("-o", "--output", required=True, help="The tree, as .json.")
 @options.file_option("--test", help="Records to measure the tree on.")
 @options.file_option("--predicted", help="The test records (otherwise DATA) with the tree's predictions.")
 @options.file_option(
     "--export",
     "exports",
     multiple=True,
-    help="The tree as .txt (C4.5's look), .dot (Graphviz), .svg (a drawing), .sql (one CASE expression) or "
-    ".pmml (4.4); repeatable.",
+    help="The tree as .txt (C4.5's look), .sql (one CASE expression) or .pmml (4.4); repeatable.",
 )
 @options.file_option("--compare", metavar="OTHER", help="Another tree, a .json: how much of it this one keeps.")
 @options.file_option(
@@ -101,12 +98,15 @@ def command(
     exports: tuple[Path, ...],
     compare: Path | None,
     on: Path | None,
+    drop: tuple[str, ...],
+    cuts: int | None,
+    cells: int,
     no_prune: bool,
     no_mdl: bool,
     csv: Any,
     from_: Any,
     force: bool,
-    **settings: Any,
+    **growth: Any,
 ) -> Report:
     """Train a decision tree on DATA: an original, a reconstructed data set, or a release.
 
@@ -120,19 +120,20 @@ def command(
     --criterion gain switch parts of it off. Among equally good tests, the first column wins, and among its
     cuts the lowest.
     """
-    from ppdm_cli.trees import Against, Places, train
+    from ppdm_cli.trees import Against, Options, TreeFiles, TreeSettings, train
 
-    places = Places(output, predicted, exports, force)
-    settings |= {"prune": not no_prune, "mdl": not no_mdl}
+    files = TreeFiles(output, predicted, exports, force)
+    grow = Options(**growth, prune=not no_prune, mdl=not no_mdl)
+    settings = TreeSettings(class_, cuts=cuts, drop=drop, cells=cells, growth=grow)
     given = list(data) if len(data) > 1 else data[0]
-    done = train(given, places, class_, Against(test, compare, on), csv=csv, from_=from_, **settings)
+    done = train(given, files, settings, Against(test, compare, on), csv=csv, from_=from_)
     return Report(done.figures, lambda: _show(done, output))
 
 
 def _show(done: Trained, path: Path) -> None:
     """Show the tree, how good it is, and what each attribute is worth."""
     from ppdm_cli.commands import show
-    from ppdm_cli.trees import Fitted, plain
+    from ppdm_cli.trees import Fitted, shortened
 
     out, fitted = show.console(), done.fitted
     _show_tree(out, fitted.tree, path, done.compared)
@@ -142,7 +143,7 @@ def _show(done: Trained, path: Path) -> None:
         show.say(out, fitted.sentences())
     if done.tested is not None:
         show_measured(out, "test", done.tested)
-    shown = [[plain(n), w] for n, w in done.importance.items() if w > 0][:20]
+    shown = [[shortened(n), w] for n, w in done.importance.items() if w > 0][:20]
     if shown:
         show.table(out, "Importance", ["attribute", "share"], shown)
     show.say(out, [*fitted.remarks, *([done.exported] if done.exported else [])])
@@ -155,14 +156,14 @@ def _show_tree(out: Console, tree: Any, path: Path, compared: Any = None) -> Non
     from rich.text import Text
 
     from ppdm_cli.commands import show
-    from ppdm_cli.trees import lines
+    from ppdm_cli.trees import outlined
 
     most = max(10, out.height - 12) if out.is_terminal else _LINES
-    found = list(islice(lines(tree), most + 1))
+    found = list(islice(outlined(tree), most + 1))
     if compared is not None:
         _side_by_side(out, compared, most)
     else:
-        for line in found[:most]:
+        for _, line in found[:most]:
             out.print(Text(line), no_wrap=True, overflow="ellipsis", crop=True)
     if len(found) > most:
         show.say(out, ["... and more: --export tree.txt has all."])
@@ -173,7 +174,7 @@ def _show_tree(out: Console, tree: Any, path: Path, compared: Any = None) -> Non
 def _show_compared(out: Console, compared: Any) -> None:
     """Print what two trees share, in numbers."""
     from ppdm_cli.commands import show
-    from ppdm_cli.trees import plain
+    from ppdm_cli.trees import shortened
 
     found, (shared, lost) = compared.figures(), compared.attributes
     rules, share = found["rules"], 100 * found["cases_under_kept_rules"]
@@ -181,11 +182,11 @@ def _show_compared(out: Console, compared: Any) -> None:
         "Both trees have the same root." if compared.same_root else "The roots test different attributes.",
         f"Of the other tree's {rules['other']} rules {rules['kept']} are kept, with {share:.1f} % of its "
         f"training records; this tree has {counted(rules['here'], 'rule')}.",
-        f"Attributes of both: {', '.join(map(plain, shared)) or 'none'}.",
+        f"Attributes of both: {', '.join(map(shortened, shared)) or 'none'}.",
     ]
     for names, whose in ((lost, "the other tree"), (compared.new, "this tree")):
         if names:
-            sentences.append(f"Only in {whose}: {', '.join(map(plain, names))}.")
+            sentences.append(f"Only in {whose}: {', '.join(map(shortened, names))}.")
     if compared.records:
         low, high = 100 * found["low"], 100 * found["high"]
         sentences.append(
@@ -197,7 +198,7 @@ def _show_compared(out: Console, compared: Any) -> None:
     show.say(out, sentences)
     titles = ["attribute", "thresholds", "mean distance", "largest distance", "% of records between"]
     rows = [
-        [plain(m["attribute"]), m["thresholds"], m["mean_distance"], m["largest_distance"],
+        [shortened(m["attribute"]), m["thresholds"], m["mean_distance"], m["largest_distance"],
          None if m["records_between"] is None else 100 * m["records_between"]]
         for m in found["thresholds"]
     ]  # fmt: skip
@@ -232,7 +233,7 @@ def _side_by_side(out: Console, compared: Any, most: int) -> None:
 def show_measured(out: Console, what: str, measured: Any) -> None:
     """Print the accuracy with its interval, and the confusion matrix."""
     from ppdm_cli.commands import show
-    from ppdm_cli.trees import plain
+    from ppdm_cli.trees import shortened
 
     found = measured.figures()
     if not found["records"]:
@@ -249,7 +250,7 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
         sentences.append(f"{unknown} with labels that the tree does not know: wrong.")
     if measured.unlabelled:
         sentences.append(f"{counted(measured.unlabelled, 'record')} without a class: not counted.")
-    labels = [plain(v, 20) for v in measured.labels]
+    labels = [shortened(v, 20) for v in measured.labels]
     if len(labels) > MOST_LABELS:
         show.say(out, [*sentences, f"The confusion matrix has {len(labels)} labels; --json has it."])
         return

@@ -30,7 +30,7 @@ from ppdm_cli.releases import decode
 from ppdm_cli.settings import names, real
 from ppdm_cli.sidecar import Attribute, Privacy, Scheme, Sidecar
 from ppdm_cli.tables import Table
-from ppdm_cli.trees import Membership, Tree, as_tree, check_columns, rules_of
+from ppdm_cli.trees import Membership, Tree, as_tree, check_tested, rules_of
 
 RANKS = 16
 """Classes of equal width that the order of the rows is looked at by."""
@@ -73,7 +73,7 @@ class NoiseAdder:
                 "standard input can be read only once, and leaves are counted first", "name a file"
             )
         plan.check(table.schema)
-        check_columns(plan.tree, table.schema)
+        check_tested(plan.tree, table.schema)
         self.plan, self.membership = plan, Membership(plan.tree)
         self.class_ = plan.tree.class_name
         names, self.unable = plan.innocents(table.schema)

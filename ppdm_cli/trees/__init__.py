@@ -11,41 +11,45 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 
 from ppdm_cli.display import Displayed
 from ppdm_cli.engine import ENGINE, destination, step
-from ppdm_cli.errors import UsageError, counted, listed
+from ppdm_cli.errors import UsageError, argument, counted, listed
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Table, commit, is_stream
-from ppdm_cli.trees.bin_edges import at_edges
-from ppdm_cli.trees.classifying import classify, figures, open_records
+from ppdm_cli.tables import CsvOptions, PendingFile, Table, commit, is_stream
 from ppdm_cli.trees.comparing import Compared, as_tree, compare, compared
-from ppdm_cli.trees.exporting import Export, lines, outlined
+from ppdm_cli.trees.exporting import TreeExport
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
-from ppdm_cli.trees.growing import Options, grow
-from ppdm_cli.trees.labels import plain, rules_of
-from ppdm_cli.trees.measuring import Measured, importance
-from ppdm_cli.trees.membership import Membership
-from ppdm_cli.trees.packing import packed
-from ppdm_cli.trees.predicting import Descent, Predicted, as_columns, check_columns, predict_table
-from ppdm_cli.trees.pruning import Pruner, collapse
-from ppdm_cli.trees.records import Records, read
-from ppdm_cli.trees.storing import TreeFile, load
-from ppdm_cli.trees.tree import Feature, Tree, majority
+from ppdm_cli.trees.growing import Options, packed
+from ppdm_cli.trees.predicting import (
+    Descent,
+    Membership,
+    Predicted,
+    check_tested,
+    classify,
+    open_records,
+    predict_table,
+)
+from ppdm_cli.trees.pruning import c45
+from ppdm_cli.trees.records import CodedRecords, at_edges, coded_records
+from ppdm_cli.trees.storing import check_suffix, encode_tree, load_tree
+from ppdm_cli.trees.text import outlined, rules_of, shortened
+from ppdm_cli.trees.tree import AccuracyFigures, Measured, Tree, importance, majority
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Against", "Compared", "Feature", "Fitted", "FromRelease", "Measured", "Membership", "Options", "Places",
-    "Predicted", "Records", "Trained", "Tree", "as_tree", "check_columns", "classify", "compare",
-    "importance", "lines", "load", "majority", "open_records", "outlined", "plain", "predict", "read",
-    "rules_of", "train", "train_tree",
+    "Against", "Compared", "Fitted", "FromRelease", "Measured", "Membership", "Options", "Predicted", "Trained",
+    "Tree", "TreeFiles", "TreeSettings", "as_tree", "check_tested", "classify", "compare", "fit_records",
+    "importance", "load_tree", "majority", "open_records", "outlined", "predict", "rules_of", "shortened",
+    "train", "train_tree",
 ]  # fmt: skip
 
 
@@ -73,12 +77,22 @@ class Fitted(Displayed):
     def _body(self) -> list[str]:
         return self.tree._body()
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> AccuracyFigures:
         """Return what --json says of the training."""
         return self.measured.figures()
 
 
-Taught = TypeVar("Taught", Fitted, FromRelease)
+@dataclass(frozen=True)
+class TreeSettings:
+    """How a tree is trained: the parameters of `train_tree` that are about the tree."""
+
+    class_: str | None = None
+    weights: str | np.ndarray | None = None
+    cuts: int | None = None
+    drop: Sequence[str] = ()
+    nominal: Sequence[str] = ()
+    cells: int = CELLS
+    growth: Options = field(default_factory=Options)
 
 
 @one_run()
@@ -103,52 +117,140 @@ def train_tree(
 ) -> Fitted | FromRelease:
     """Train a decision tree on an original, a reconstruction or a release, whichever the sidecar says it is.
 
-    Without a sidecar it is an original: a frame says nothing of itself, so a release's or a reconstruction's
-    goes with its `sidecar`. A release is learnt by the estimated joint distribution, whose tables have at most
-    `cells` cells; `class_` is the sidecar's unless named. Other data are for C4.5, with all records in memory.
-    Thresholds lie halfway between two values; with a reconstruction's `sidecar`, at the edges of bins.
+    A release is learnt by the estimated joint distribution. Other data are for C4.5, with all records in
+    memory; thresholds lie halfway between two values, with a reconstruction's sidecar at the edges of bins.
+    Of equally good tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
 
-    `weights` names a column or is an array; `nominal` names numbers that are categories. Of equally good
-    tests (within 1e-6) the first column's is taken, and of its cuts the lowest.
+    Parameters
+    ----------
+    data : table, str or Path
+        A frame, an Arrow table or a file. A frame says nothing of itself: a release's goes with its `sidecar`.
+    class_ : str, optional
+        The column to predict; by default the sidecar's class.
+    sidecar : Sidecar, str or Path, optional
+        The sidecar of a release or a reconstruction, by default the one beside the file.
+    weights : str or array, optional
+        The weight of each record, or the column that has it; by default each has 1. For data only.
+    cuts : int, optional
+        Quantiles of a number with more than 65,536 distinct values; by default 1,024, or a 64th of the records.
+    criterion : {"gain-ratio", "gain"}
+        What makes a test good.
+    min_records : float, default 2
+        The least weight of training records in at least two branches of every test.
+    max_depth : int, optional
+        The most tests from the root to a leaf; by default any number.
+    confidence : float, default 0.25
+        The confidence of pruning, at most 0.5; smaller values prune more.
+    prune : bool, default True
+        Whether the tree is pruned at all.
+    mdl : bool, default True
+        Whether numeric cuts are charged as release 8 does.
+    drop : sequence of str
+        Columns to leave out.
+    nominal : sequence of str
+        Numbers that are categories.
+    cells : int, default 400,000
+        The most cells of a joint table; more admit more attributes. For releases only.
+    csv : CsvOptions, optional
+        How a CSV is read.
+    from_ : {"arrow", "csv"}, optional
+        The format of standard input, where `data` is "-".
+
+    Returns
+    -------
+    Fitted or FromRelease
+        The tree and how it does; of a release, the accuracy to expect of it.
     """
-    options = Options(criterion, min_records, max_depth, confidence, prune, mdl)
-    _check(options)
-    table, sidecar = open_data(data, sidecar, csv, from_, withholding=True)
+    growth = Options(criterion, min_records, max_depth, confidence, prune, mdl)
+    settings = TreeSettings(class_, weights, cuts, drop, nominal, cells, growth)
+    return _trained(*open_data(data, sidecar, csv, from_, withholding=True), settings)
+
+
+def _trained(table: Table, sidecar: Sidecar | None, settings: TreeSettings) -> Fitted | FromRelease:
+    """Train on an opened table."""
+    growth = settings.growth
+    growth.check()
     if sidecar is not None and sidecar.is_substituted:
-        given = {"drop": bool(drop), "nominal": bool(nominal), "cuts": cuts is not None}
-        given |= {"weights": weights is not None}
-        given |= {f.name: getattr(options, f.name) != f.default for f in fields(Options)}
-        for name in (n for n in given if given[n]):
-            option = {"prune": "no-prune", "mdl": "no-mdl"}.get(name, name.replace("_", "-"))
-            raise UsageError(
-                f"--{option} is for data, and this is a release", "leave it out, or reconstruct first"
-            )
-        learnt = from_release(table, sidecar, class_, cells=cells)
-        return _of_groups(learnt, sidecar)
-    if cells != CELLS:
-        raise UsageError("--cells is for releases, and this is not one", "leave it out")
-    label = named_class(class_, sidecar)
-    records = read(table, label, weights=weights, cuts=cuts, drop=drop, nominal=nominal)
+        _check_for_release(settings)
+        return _of_groups(from_release(table, sidecar, settings.class_, cells=settings.cells), sidecar)
+    if settings.cells != CELLS:
+        what = f"{argument('cells')} is for releases, and this is not one"
+        raise UsageError("option-for-releases", what, "leave it out")
+    label = named_class(settings.class_, sidecar)
+    records = coded_records(
+        table, label, weights=settings.weights, cuts=settings.cuts, drop=settings.drop, nominal=settings.nominal
+    )
     if sidecar is not None:
         records = at_edges(records, sidecar)
     with step("growing"):
-        return _of_groups(fit_records(records, options), sidecar)
+        return _of_groups(fit_records(records, growth), sidecar)
 
 
-def _of_groups(done: Taught, sidecar: Sidecar | None) -> Taught:
+def _check_for_release(settings: TreeSettings) -> None:
+    """Raise a UsageError for a setting that has no meaning for a release."""
+    given: dict[str, object] = {n: "" for n in ("drop", "nominal") if getattr(settings, n)}
+    given |= {n: "" for n in ("cuts", "weights") if getattr(settings, n) is not None}
+    growth = {f.name: (getattr(settings.growth, f.name), f.default) for f in fields(Options)}
+    given |= {name: value for name, (value, default) in growth.items() if value != default}
+    for name, value in given.items():
+        what = f"{argument(name, value if isinstance(value, bool) else '')} is for data, and this is a release"
+        raise UsageError("option-for-data", what, "leave it out, or reconstruct first")
+
+
+Trainee = TypeVar("Trainee", Fitted, FromRelease)
+
+
+def _of_groups(done: Trainee, sidecar: Sidecar | None) -> Trainee:
     """Return what was trained on groups of values with a tree that makes them, as far as a rule does."""
     groups = {a.name: a.group for a in sidecar.attributes if a.group is not UNSET} if sidecar else {}
     by_file = [f.name for f in done.tree.features if f.name in groups and groups[f.name].prefix is UNSET]
     prefixes = {n: g.prefix for n, g in groups.items() if g.prefix is not UNSET}
-    features = tuple(replace(f, prefix=prefixes.get(f.name, 0)) for f in done.tree.features)
+    features = tuple(msgspec.structs.replace(f, prefix=prefixes.get(f.name, 0)) for f in done.tree.features)
     remarks = list(done.remarks)
     if by_file:
         remarks.append(f"The tree knows {listed(by_file)} by a file's groups: so must records to predict.")
     return replace(done, tree=replace(done.tree, features=features), remarks=remarks)
 
 
+def fit_records(records: CodedRecords, options: Options) -> Fitted:
+    """Train a tree on records in memory."""
+    tree = packed(records, c45(records, options), options)
+    confusion, elsewhere = _confusion(records, tree)
+    cut = [c.feature.name for c in records.columns if c.cut]
+    remarks = []
+    if cut:
+        remarks.append(
+            f"{listed(cut)} had more than 65536 distinct values: thresholds are quantiles "
+            f"({argument('cuts')} changes how many)."
+        )
+    right = float(np.trace(confusion) / confusion.sum())
+    return Fitted(tree, records.rows, right, confusion, elsewhere, remarks)
+
+
+def _confusion(records: CodedRecords, tree: Tree) -> tuple[np.ndarray, int]:
+    """Return the (true, predicted) weights of the training records, from the leaves or record by record.
+
+    And the number of records that are predicted otherwise by the heaviest branches.
+    """
+    classes = len(records.labels)
+    if not records.has_missing:
+        sums = np.zeros((classes, classes))
+        np.add.at(sums, tree.label[tree.is_leaf], tree.counts[tree.is_leaf])
+        return sums.T, 0
+    columns = {}
+    for number in np.unique(tree.feature[tree.feature >= 0]).tolist():
+        column = records.columns[number]
+        if column.feature.numeric:
+            columns[number] = np.append(column.values, np.nan)[column.codes]
+        else:
+            columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
+    label, other = (Descent(tree, only).predicted(columns, records.rows).label for only in (False, True))
+    counts = np.bincount(records.classes * classes + label, records.weights, classes * classes)
+    return counts.reshape(classes, classes).astype(np.float64), int((label != other).sum())
+
+
 @dataclass(frozen=True)
-class Places:
+class TreeFiles:
     """Where the results of a training go: whole files, all of them or none."""
 
     tree: Path
@@ -177,13 +279,13 @@ class Trained:
     exported: str | None = None
     """What exports for other programs say of missing values, where there are any."""
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> dict[str, object]:
         """Return what --json says."""
         tree = self.fitted.tree
         return {
             "train" if isinstance(self.fitted, Fitted) else "release": self.fitted.figures(),
             "test": None if self.tested is None else self.tested.figures(),
-            **figures(tree),
+            **{"size": tree.size, "leaves": tree.leaves, "depth": tree.depth, "class": tree.class_name},
             **({} if self.compared is None else {"compared": self.compared.figures()}),
             "importance": self.importance,
             "options": dict(tree.options),
@@ -194,53 +296,56 @@ class Trained:
 @one_run()
 def train(
     data: Any,
-    places: Places,
-    class_: str | None = None,
+    files: TreeFiles,
+    settings: TreeSettings = TreeSettings(),
     against: Against = Against(),
     *,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    **settings: Any,
 ) -> Trained:
-    """Train a tree, measure it, and write it, what it predicts and its exports to their places.
+    """Train a tree, measure it, and write it, what it predicts and its exports to their files.
 
-    The settings are those of `train_tree`. Every place is checked before the work, and filled after it.
+    Every file is checked before the work, and written after it.
     """
-    predicted, test = places.predicted, against.test
+    predicted, test = files.predicted, against.test
     if against.on is not None and against.compare is None:
-        raise UsageError("--on names records to compare two trees on", "name the other tree too: --compare")
-    if "-" in map(str, (places.tree, predicted, *places.exports)):
-        raise UsageError("a tree goes to a file, not to standard output", "name files")
+        what = f"{argument('on')} names records to compare two trees on"
+        raise UsageError("nothing-to-compare", what, f"name the other too: {argument('compare', 'other.json')}")
+    if "-" in map(str, (files.tree, predicted, *files.exports)):
+        what = "a tree goes to a file, not to standard output"
+        raise UsageError("tree-to-standard-output", what, "name files")
     if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
-        raise UsageError("standard input is read once, for training", "name a file, or --test FILE")
+        step_ = f"name a file, or add {argument('test', 'new.parquet')}"
+        raise UsageError("standard-input-twice", "standard input is read once, for training", step_)
     table, sidecar = open_data(data, None, csv, from_, withholding=True)
     if sidecar is not None and sidecar.is_substituted and predicted is not None and test is None:
-        raise UsageError("a release's records are not to be predicted: they are perturbed", "name --test FILE")
+        what = "a release's records are not to be predicted: they are perturbed"
+        raise UsageError("predictions-of-a-release", what, f"add {argument('test', 'new.parquet')}")
+    check_suffix(files.tree)
     with ExitStack() as stack:
-        exports = [Export(stack, path, places.force) for path in places.exports]
-        tree_file = TreeFile(stack, places.tree, places.force)
-        labelled = None if predicted is None else destination(stack, predicted, None, places.force)
+        exports = [TreeExport(stack, path, files.force) for path in files.exports]
+        tree_file = stack.enter_context(PendingFile(files.tree, files.force))
+        labelled = None if predicted is None else destination(stack, predicted, None, files.force)
         tests = None if test is None else open_records(test, table, csv)
-        other = None if against.compare is None else load(against.compare)
-        done = train_tree(table, class_, sidecar=sidecar, **settings)
+        other = None if against.compare is None else load_tree(against.compare)
+        done = _trained(table, sidecar, settings)
         tested = None
         if tests is not None or labelled is not None:
             source = tests or (table if table.rewindable else open_records(data, done.tree, csv))
             tested = classify(done.tree, source, labelled)
         likeness = None
         if other is not None:
+            on = table if table.rewindable and isinstance(done, Fitted) else None
             if against.on is not None:
-                on: Table | None = open_records(against.on, done.tree, csv)
-            else:
-                on = table if table.rewindable and isinstance(done, Fitted) else None
+                on = open_records(against.on, done.tree, csv)
             likeness = compared(done.tree, other, on)
         note = _note(done)
-        tree_file.fill(done.tree)
+        tree_file.put(encode_tree(done.tree))
         for export in exports:
             export.fill(done.tree, note)
-        # all is written: only now is anything put in its place
-        commit(*([] if labelled is None else [labelled]), *(e.into for e in exports), tree_file.into)
-    said = note if any(e.exact for e in exports) else None
+        # all is written: only now is anything renamed
+        commit(*([] if labelled is None else [labelled]), *(e.into for e in exports), tree_file)
+    said = note if any(e.has_note for e in exports) else None
     return Trained(done, None if test is None else tested, importance(done.tree), likeness, said)
 
 
@@ -253,60 +358,6 @@ def _note(done: Fitted | FromRelease) -> str:
     if isinstance(done, FromRelease):
         return f"{says}."
     return f"{says}: of {counted(done.records, 'training record')} {done.elsewhere} get another label by that."
-
-
-def _check(options: Options) -> None:
-    if options.criterion not in ("gain-ratio", "gain"):
-        raise UsageError("unknown criterion", "gain-ratio or gain")
-    if not 0 < options.confidence <= 0.5:
-        raise UsageError("the confidence is out of range", "above 0, at most 0.5; C4.5 takes 0.25")
-    if not 1 <= options.min_records < float("inf"):
-        raise UsageError("the minimum number of records is out of range", "1 or more; C4.5 takes 2")
-    if options.max_depth is not None and options.max_depth < 0:
-        raise UsageError("the depth is negative", "0 or more")
-
-
-def fit_records(records: Records, options: Options | None = None) -> Fitted:
-    """Train a tree on records in memory."""
-    options = options or Options()
-    grown = grow(records, options, options.prune)
-    collapse(grown)
-    if options.prune:
-        Pruner(records, grown, options.confidence).run()
-        grown.entries.clear()
-    tree = packed(records, grown, options)
-    confusion, elsewhere = _confusion(records, tree)
-    cut = [c.feature.name for c in records.columns if c.cut]
-    remarks = []
-    if cut:
-        remarks.append(
-            f"{listed(cut)} had more than 65536 distinct values: "
-            "thresholds are quantiles (--cuts changes how many)."
-        )
-    right = float(np.trace(confusion) / confusion.sum())
-    return Fitted(tree, records.rows, right, confusion, elsewhere, remarks)
-
-
-def _confusion(records: Records, tree: Tree) -> tuple[np.ndarray, int]:
-    """Return the (true, predicted) weights of the training records, from the leaves or record by record.
-
-    And the number of records that are predicted otherwise by the heaviest branches.
-    """
-    classes = len(records.labels)
-    if not records.has_missing:
-        sums = np.zeros((classes, classes))
-        np.add.at(sums, tree.label[tree.is_leaf], tree.counts[tree.is_leaf])
-        return sums.T, 0
-    columns = {}
-    for number in np.unique(tree.feature[tree.feature >= 0]).tolist():
-        column = records.columns[number]
-        if column.feature.numeric:
-            columns[number] = np.append(column.values, np.nan)[column.codes]
-        else:
-            columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
-    label, other = (Descent(tree, way).predicted(columns, records.rows).label for way in (False, True))
-    counts = np.bincount(records.classes * classes + label, records.weights, classes * classes)
-    return counts.reshape(classes, classes).astype(np.float64), int((label != other).sum())
 
 
 @overload
@@ -344,10 +395,28 @@ def predict(
 ) -> pl.DataFrame | None:
     """Predict each record's class, by a tree or the file that it is in.
 
-    The frame has the columns `predicted` and `confidence`, and each class's chance. An `output` gets the
-    records with the first two, as `ppdm predict` writes them, and nothing is returned; Spark needs one.
-    `heaviest`: a missing value follows the branch of most training records, as in a tree's exports, not all
-    branches in part.
+    Parameters
+    ----------
+    tree : Tree, Fitted, FromRelease, str or Path
+        The tree, what training gave, or the file of a tree.
+    data : table, str or Path
+        Records with the columns that the tree tests: an original or a reconstruction.
+    output : str or Path, optional
+        A file for the records with their predictions, as `ppdm predict` writes it; Spark needs one.
+    heaviest : bool, default False
+        Whether a missing value follows the branch of most training records, as in a tree's exports, rather than
+        all branches in part.
+    force : bool, default False
+        Whether an existing output is replaced.
+    csv : CsvOptions, optional
+        How a CSV is read.
+    from_ : {"arrow", "csv"}, optional
+        The format of standard input, where `data` is "-".
+
+    Returns
+    -------
+    polars.DataFrame or None
+        The columns `predicted` and `confidence`, and each class's chance; nothing where there is an `output`.
     """
     import polars as pl
     import pyarrow as pa
@@ -361,11 +430,9 @@ def predict(
             commit(labelled)
         return None
     if ENGINE.get().keeps(table):
-        raise UsageError(
-            "the records are on a cluster, and their predictions stay there",
-            "name a folder for them, such as output='labelled'",
-        )
+        what = "the records are on a cluster, and their predictions stay there"
+        raise UsageError("output-needed", what, f"name a folder for them: {argument('output', 'labelled')}")
     found = predict_table(tree, table, heaviest)
     chances = {f"chance of {v}": found[:, i] for i, v in enumerate(tree.labels)}
-    columns = as_columns(tree, Predicted.of(found)) | {n: pa.array(c) for n, c in chances.items()}
+    columns = Predicted.of(found).columns(tree) | {n: pa.array(c) for n, c in chances.items()}
     return pl.DataFrame(pa.table(columns))

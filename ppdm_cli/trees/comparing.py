@@ -22,10 +22,9 @@ from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.tables import CsvOptions, Table
-from ppdm_cli.trees.classifying import open_records
-from ppdm_cli.trees.predicting import Descent, check_columns
+from ppdm_cli.trees.predicting import Descent, check_tested, open_records
 from ppdm_cli.trees.records import floats
-from ppdm_cli.trees.storing import load
+from ppdm_cli.trees.storing import load_tree
 from ppdm_cli.trees.tree import Tree
 
 
@@ -126,7 +125,7 @@ def compare(tree: Any, other: Any, data: Any = None, *, csv: CsvOptions | None =
 def as_tree(tree: Any) -> Tree:
     """Return the tree that is meant: itself, one that was trained, or one in a file."""
     if isinstance(tree, (str, Path)):
-        return load(tree)
+        return load_tree(tree)
     found: Tree = tree if isinstance(tree, Tree) else tree.tree
     return found
 
@@ -143,7 +142,7 @@ def compared(tree: Tree, other: Tree, table: Table | None) -> Compared:
     if table is None:
         return Compared(tree, other, kept, tuple(moved))
     for one in (tree, other):
-        check_columns(one, table.schema)
+        check_tested(one, table.schema)
     work = _Agreeing(tree, other, moved)
     counts = fold(table, work, np.add, columns=work.columns or table.schema.names[:1], doing="comparing")
     if counts is None:

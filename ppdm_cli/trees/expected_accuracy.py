@@ -9,6 +9,7 @@ says how far off they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -21,24 +22,25 @@ from ppdm_cli.arrays import Floats, Z
 from ppdm_cli.channels import Channel
 from ppdm_cli.joint import Sample
 from ppdm_cli.trees.growing import Grown
-from ppdm_cli.trees.records import Records
-from ppdm_cli.trees.regions import regions
+from ppdm_cli.trees.records import CodedRecords
 from ppdm_cli.trees.tree import majority
 
-WIDEST = 0.1
+Region = Mapping[int, Floats]
+"""The codes that reach a node, by attribute; of one that is not tested on the way, every code."""
+WIDEST_INTERVAL = 0.1
 """The largest half-width of an interval that is told."""
 OF_A_TABLE, OF_DRAWN_RECORDS = 0.9, 0.5
 """How far from the judge's figure to the own model's the accuracy of a tree is, by what it was grown from."""
-LEAST, MISSED = 0.025, 0.5
+LEAST_OFF, MISSED = 0.025, 0.5
 """By so much, and such a share of what is between the two, both may be off (docs/papers.md)."""
 OTHER_TREE = 0.005
 """By so much a tree grown without a fold may be better or worse than the tree."""
-FEWEST, WEAKEST, MOST_LABELS = 500, 3.0, 8
+FEWEST_JUDGES, WEAKEST_JUDGED, MOST_JUDGED_LABELS = 500, 3.0, 8
 """A judge that learnt from fewer records, from attributes of a smaller gamma, or more labels, is not asked."""
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedAccuracy:
     """An accuracy with its 95 % interval, or nothing but the share of the commonest class."""
 
     commonest: float
@@ -49,7 +51,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AccuracyEvidence:
     """What a release says of a tree."""
 
     right: Floats
@@ -73,7 +75,9 @@ def _inverse(channel: Channel) -> Floats:
     return channel.matrix.solve(np.eye(channel.matrix.outputs))
 
 
-def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places: tuple[int, ...]) -> Floats:
+def rightness(
+    sample: Sample, fold: int, records: CodedRecords, grown: Grown, places: tuple[int, ...]
+) -> Floats:
     """Return for each record of a fold an unbiased estimate of whether the tree is right about it."""
     rows = np.flatnonzero(sample.folds == fold)
     labels = _inverse(sample.label)[:, sample.labels[rows]]
@@ -104,17 +108,39 @@ def rightness(sample: Sample, fold: int, records: Records, grown: Grown, places:
     return np.asarray(right.mean() / share * (1 - present / share) + right / share)
 
 
-def leaf(sample: Sample, commonest: float) -> Expected:
+def regions(records: CodedRecords, grown: Grown) -> Iterator[tuple[int, Region]]:
+    """Yield every node that can be reached and its region, parents first."""
+    waiting: list[tuple[int, dict[int, Floats]]] = [(0, {})]
+    for node, region in waiting:
+        yield node, region
+        tested = int(grown.feature[node])
+        if tested < 0:
+            continue
+        column = records.columns[tested]
+        first, children = int(grown.first_child[node]), int(grown.children[node])
+        weights = grown.counts[first : first + children].sum(axis=1)
+        parts = weights / max(weights.sum(), 1e-300)
+        codes = np.arange(column.size)
+        child = (codes > grown.cut[node]).astype(int) if column.feature.numeric else codes
+        own = region.get(tested, np.ones(column.size + column.missing))
+        for nth in range(children):
+            here = own.copy()
+            here[: column.size] *= child == nth
+            here[column.size :] *= parts[nth]
+            waiting.append((first + nth, {**region, tested: here}))
+
+
+def expected_of_leaf(sample: Sample, commonest: float) -> ExpectedAccuracy:
     """Return what to expect of a tree that knows only the classes' shares."""
     if not sample.records or (sample.recipes is not None and not sample.label.kept):
-        return Expected(commonest)  # labels are shown in several ways, some of them by hardly any
+        return ExpectedAccuracy(commonest)  # labels are shown in several ways, some of them by hardly any
     labels = _inverse(sample.label)[:, sample.labels]
     present = labels[: sample.label.domain.ordinary]
     right = present[int(present.sum(axis=1).argmax())]
     return _told("held-out", *_mean(right / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
 
 
-def expected(evidence: Evidence, commonest: float) -> Expected:
+def expected_accuracy(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
     """Return the accuracy to expect, by the narrower of the two intervals."""
     mean, half = _mean(evidence.right)
     unbiased, judged = (mean, half + OTHER_TREE), _judged(evidence)
@@ -123,14 +149,14 @@ def expected(evidence: Evidence, commonest: float) -> Expected:
     return _told(how, middle + evidence.gap / 2, half + evidence.gap / 2, commonest)
 
 
-def _judged(evidence: Evidence) -> tuple[float, float]:
+def _judged(evidence: AccuracyEvidence) -> tuple[float, float]:
     """Return the accuracy between the judge's figure and the own model's, and its interval's half-width."""
     apart = evidence.own - evidence.judged
     middle = evidence.judged + evidence.trusted * apart
     if np.isnan(apart):
         return middle, np.inf
     by_chance = sqrt(max(middle * (1 - middle), 0.0) / evidence.judges)
-    return middle, LEAST + MISSED * abs(apart) + Z * by_chance
+    return middle, LEAST_OFF + MISSED * abs(apart) + Z * by_chance
 
 
 def _mean(values: Floats) -> tuple[float, float]:
@@ -140,8 +166,8 @@ def _mean(values: Floats) -> tuple[float, float]:
     return float(values.mean()), Z * float(values.std(ddof=1)) / sqrt(len(values))
 
 
-def _told(how: Literal["held-out", "judged"], middle: float, half: float, commonest: float) -> Expected:
-    if half > WIDEST:
-        return Expected(commonest)
+def _told(how: Literal["held-out", "judged"], middle: float, half: float, commonest: float) -> ExpectedAccuracy:
+    if half > WIDEST_INTERVAL:
+        return ExpectedAccuracy(commonest)
     low, middle, high = (float(np.clip(v, 0, 1)) for v in (middle - half, middle, middle + half))
-    return Expected(commonest, how, middle, low, high)
+    return ExpectedAccuracy(commonest, how, middle, low, high)

@@ -1,98 +1,298 @@
-"""A tree for people (C4.5's text, a graph for Graphviz, a drawing) and for other programs; by suffix.
+"""Exports of trees for programs of other makers: one SQL expression, PMML, C4.5's text.
 
-Every name and label is quoted or escaped in the way of its format, and shortened where it is long.
+A missing value or a category that training never saw follows the heaviest branch, because C4.5's fractional
+records cannot travel; `predict --heaviest` does the same. Numbers are written so that they read back exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import floor, inf, nextafter
 from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
 
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli import dtypes
 from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.sidecar import TOOL
 from ppdm_cli.tables import PendingFile
-from ppdm_cli.trees.labels import attribute, cases, label, outcome, plain
-from ppdm_cli.trees.pmml import pmml
-from ppdm_cli.trees.sql import sql
-from ppdm_cli.trees.svg import svg
-from ppdm_cli.trees.tree import Tree
+from ppdm_cli.trees.predicting import Descent, Predicted
+from ppdm_cli.trees.text import as_text
+from ppdm_cli.trees.tree import Feature, Tree
+
+EXPORTS = (".txt", ".sql", ".pmml")
+_LARGEST_POWER = 62
+"""The largest power of two that every SQL engine's whole numbers hold."""
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def lines(tree: Tree) -> Iterator[str]:
-    """Yield the tree as C4.5 and J48 print it, line by line, depth first."""
-    return (line for _, line in outlined(tree))
-
-
-def outlined(tree: Tree) -> Iterator[tuple[int, str]]:
-    """Yield each line with the node that it leads to."""
-    if tree.feature[0] < 0:
-        yield 0, f": {label(tree, 0)} {cases(tree, 0)}"
-        return
-    waiting = _branches(tree, 0, 0)
-    while waiting:
-        node, branch, depth = waiting.pop()
-        child = int(tree.first_child[node]) + branch
-        line = "|   " * depth + f"{attribute(tree, node)} {outcome(tree, node, branch)}"
-        if tree.feature[child] < 0:
-            yield child, f"{line}: {label(tree, child)} {cases(tree, child)}"
-        else:
-            yield child, line
-            waiting += _branches(tree, child, depth + 1)
-
-
-def _branches(tree: Tree, node: int, depth: int) -> list[tuple[int, int, int]]:
-    return [(node, branch, depth) for branch in reversed(range(int(tree.children[node])))]
-
-
-def text(tree: Tree) -> str:
-    summary = f"\nNumber of Leaves  : \t{tree.leaves}\n\nSize of the tree : \t{tree.size}\n"
-    return "".join(f"{line}\n" for line in lines(tree)) + summary
-
-
-def dot(tree: Tree) -> str:
-    """Return a directed graph in Graphviz's language; nodes are named by number, so no name can clash."""
-    out = [
-        "digraph tree {",
-        '  node [shape=box, style="rounded,filled", fillcolor="#f6f8fa", fontname="Helvetica"];',
-        '  edge [fontname="Helvetica"];',
-    ]
-    for node in range(tree.size):
-        if tree.feature[node] < 0:
-            shown = f"{plain(tree.labels[int(tree.label[node])])}\n{cases(tree, node)}"
-            out.append(f'  n{node} [label={_dot_string(shown)}, fillcolor="#ddf4ff"];')
-            continue
-        name = plain(tree.features[int(tree.feature[node])].name)
-        out.append(f"  n{node} [label={_dot_string(name)}];")
-        for branch in range(int(tree.children[node])):
-            child = int(tree.first_child[node]) + branch
-            out.append(f"  n{node} -> n{child} [label={_dot_string(outcome(tree, node, branch))}];")
-    return "\n".join([*out, "}", ""])
-
-
-def _dot_string(shown: str) -> str:
-    """Return a quoted string with backslashes and `&` escaped, so that no name becomes an entity or escape."""
-    escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;").replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-_WAYS = {".txt": text, ".dot": dot, ".svg": svg}
-_EXACT = {".sql": sql, ".pmml": pmml}
-"""For programs: what they say of missing values is noted in them."""
-
-
-class Export:
+class TreeExport:
     """A tree in the form of the path's suffix; checked before any work, whole or not at all."""
 
     def __init__(self, stack: ExitStack, path: Path, force: bool = False) -> None:
-        suffix = path.suffix.lower()
-        if suffix not in {**_WAYS, **_EXACT}:
+        self._suffix = path.suffix.lower()
+        if self._suffix not in EXPORTS:
             raise UsageError(
+                "unknown-export",
                 f"the suffix of {quoted(path.name)} names no export",
-                f"name a file that ends in {', '.join({**_WAYS, **_EXACT})}",
+                f"name a file that ends in {', '.join(EXPORTS)}",
             )
         self.into = stack.enter_context(PendingFile(path, force))
-        self.exact, self._suffix = suffix in _EXACT, suffix
+        self.has_note = self._suffix != ".txt"
+        """Whether it is for programs, and says what it does with missing values."""
 
     def fill(self, tree: Tree, note: str = "") -> None:
-        made = _EXACT[self._suffix](tree, note) if self.exact else _WAYS[self._suffix](tree)
-        self.into.put(made.encode())
+        if self._suffix == ".txt":
+            whole = as_text(tree)
+        else:
+            whole = (sql if self._suffix == ".sql" else pmml)(tree, note)
+        self.into.put(whole.encode())
+
+
+@dataclass(frozen=True)
+class LeafCondition:
+    """What an attribute is on the way to a leaf: low < value <= high, or a category, or none of some."""
+
+    low: float = -inf
+    high: float = inf
+    only: tuple[Any, ...] | None = None
+    other_than: tuple[Any, ...] = ()
+    missing: bool = True
+    """Whether a missing value goes this way too."""
+
+
+def predictions(tree: Tree) -> Predicted:
+    """Return what is predicted at each node, as `predict` does where a record ends there."""
+    counts = tree.counts.copy()
+    for node in np.flatnonzero(counts.sum(axis=1) <= 0).tolist():  # parents come before their children
+        counts[node] = counts[tree.parent[node]] if node else 1
+    return Predicted.of(counts / counts.sum(axis=1, keepdims=True))
+
+
+def leaves(tree: Tree) -> dict[int, dict[int, LeafCondition]]:
+    """Return each leaf's conditions by attribute; together they hold for every record at exactly one leaf."""
+    heaviest = Descent(tree).heaviest
+    ways: list[dict[int, LeafCondition]] = [{}]
+    for _, above, feature, branch in tree.branches():
+        number, way = int(tree.feature[above]), ways[above]
+        before = way.get(number, LeafCondition())
+        missing = before.missing and branch == heaviest[above]
+        if feature.numeric:
+            cut = float(tree.threshold[above])
+            low, high = (max(before.low, cut), before.high) if branch else (before.low, min(before.high, cut))
+            now = replace(before, missing=missing, low=low, high=high)
+        elif branch == heaviest[above]:
+            others = tuple(c for i, c in enumerate(feature.categories) if i != branch)
+            now = replace(before, missing=missing, other_than=(*before.other_than, *others))
+        else:
+            category = feature.categories[branch]
+            same = before.only is None or category in before.only
+            now = replace(before, missing=missing, only=(category,) if same else ())
+        ways.append(way | {number: now})
+    return {node: ways[node] for node in np.flatnonzero(tree.is_leaf).tolist()}
+
+
+def last_step(threshold: float, feature: Feature) -> int:
+    """Return the last whole step whose number, as a double, is at most a threshold."""
+    low, high = dtypes.limits(dtypes.parse(feature.dtype))
+    step = floor(threshold)
+    if abs(step) >= 1 << 53:  # several whole numbers are one double
+        step = (int(threshold) + int(nextafter(threshold, inf))) // 2
+        step -= float(step) > threshold
+    return min(max(step, int(low)), int(high))
+
+
+def value_of(value: Any, dtype: str) -> Any:
+    """Return a category or label, as a tree stores it, as a number, text or boolean."""
+    kind = dtypes.parse(dtype)
+    return float(value) if pa.types.is_floating(kind) else value
+
+
+def sql(tree: Tree, note: str) -> str:
+    """Return the expression, after comments that say how to use it and what missing values do."""
+    found = predictions(tree).label
+    head = ["-- A decision tree: SELECT *, (this expression) AS predicted FROM records", f"-- {note}"]
+    *rules, last = [
+        (_sql_value(tree.labels[int(found[node])], tree.class_dtype), way) for node, way in leaves(tree).items()
+    ]
+    if not rules:
+        return "\n".join([*head, last[0], ""])
+    body = []
+    for label, way in rules:
+        tests = [_sql_condition(tree.features[f], c) for f, c in way.items()]
+        body.append(f"  WHEN {' AND '.join(filter(None, tests)) or '1 = 1'} THEN {label}")
+    return "\n".join([*head, "CASE", *body, f"  ELSE {last[0]}", "END", ""])
+
+
+def _sql_condition(feature: Feature, way: LeafCondition) -> str:
+    """Return a condition that is true where a record goes this way; empty where every record does."""
+    name = _sql_quoted(feature.name, '"')
+    nan = f"lower(CAST({name} AS VARCHAR)) = 'nan'"  # greater than any number; SQLite has none
+    floating = pa.types.is_floating(dtypes.parse(feature.dtype))
+    tests = []
+    if way.high < inf:
+        tests.append(f"{name} <= {_sql_threshold(feature, way.high)}")
+    if way.low > -inf:
+        tests.append(f"{name} > {_sql_threshold(feature, way.low)}")
+        if floating and not way.missing and way.high == inf:
+            tests.append(f"NOT {nan}")
+    if way.only is not None:
+        tests.append(f"{name} = {_sql_value(way.only[0], feature.dtype)}" if way.only else "1 = 0")
+    if way.other_than:
+        others = ", ".join(_sql_value(v, feature.dtype) for v in dict.fromkeys(way.other_than))
+        tests.append(f"{name} NOT IN ({others})")
+    whole = " AND ".join(tests)
+    if not way.missing or not whole:
+        return whole
+    missing = f"{name} IS NULL OR {nan}" if floating and way.high < inf else f"{name} IS NULL"
+    return f"({missing} OR {f'({whole})' if len(tests) > 1 else whole})"
+
+
+def _sql_threshold(feature: Feature, threshold: float) -> str:
+    kind = dtypes.parse(feature.dtype)
+    if dtypes.is_whole(kind):
+        return _sql_value(dtypes.to_json(last_step(threshold, feature), kind), feature.dtype)
+    return _sql_number(threshold)
+
+
+def _sql_value(value: Any, dtype: str) -> str:
+    """Return a category or a label; dates and times are text in every engine's notation."""
+    value, kind = value_of(value, dtype), dtypes.parse(dtype)
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float):
+        return _sql_number(value)
+    if isinstance(value, int) or pa.types.is_decimal(kind):
+        return str(value)
+    if not pa.types.is_string(kind):
+        value = value.replace("T", " ").replace("Z", "+00")
+    return _sql_quoted(value, "'")
+
+
+def _sql_number(number: float) -> str:
+    """Return a double that every engine reads exactly."""
+    text = repr(number)
+    places = Decimal(text).as_tuple()
+    if len(places.digits) <= 15 and int(places.exponent) >= -15 and abs(number) < 1e15:
+        return text if "e" in text else f"{text.removesuffix('.0')}e0"
+    whole, below = number.as_integer_ratio()  # an odd number, or 0, times a power of two
+    zeros = max((whole & -whole).bit_length() - 1, 0)
+    whole, power = whole >> zeros, zeros - (below.bit_length() - 1)
+    out, sign = f"CAST({whole} AS DOUBLE PRECISION)", "*" if power > 0 else "/"
+    for done in range(0, abs(power), _LARGEST_POWER):
+        out += f" {sign} {1 << min(_LARGEST_POWER, abs(power) - done)}"
+    return f"({out}) /* {text} */"
+
+
+def _sql_quoted(text: str, mark: str) -> str:
+    if "\0" in text:
+        what = "a name or a category of the tree has a null character, which no SQL can hold"
+        raise UsageError("unexportable-character", what, "export another form")
+    return mark + text.replace(mark, 2 * mark) + mark
+
+
+def pmml(tree: Tree, note: str) -> str:
+    """Return the document; only attributes that the tree tests are fields."""
+    tested = Descent(tree).tested
+    class_ = Feature(tree.class_name, tree.class_dtype, False, tree.labels)
+    fields = [*(tree.features[i] for i in tested), class_]
+    active = '      <MiningField name={} usageType="active" invalidValueTreatment="asMissing"/>'
+    return "\n".join(
+        [
+            '<?xml version="1.0" encoding="UTF-8"?>',
+            '<PMML xmlns="http://www.dmg.org/PMML-4_4" version="4.4">',
+            f"  <Header description={_pmml_text(note)}><Application name={_pmml_text(TOOL)}/></Header>",
+            f'  <DataDictionary numberOfFields="{len(fields)}">',
+            *(line for f in fields for line in _pmml_field(f)),
+            "  </DataDictionary>",
+            '  <TreeModel functionName="classification" missingValueStrategy="defaultChild" '
+            'noTrueChildStrategy="returnLastPrediction" splitCharacteristic="multiSplit">',
+            "    <MiningSchema>",
+            *(active.format(_pmml_text(f.name)) for f in fields[:-1]),
+            f'      <MiningField name={_pmml_text(class_.name)} usageType="target"/>',
+            "    </MiningSchema>",
+            *_pmml_nodes(tree),
+            "  </TreeModel>",
+            "</PMML>",
+            "",
+        ]
+    )
+
+
+def _pmml_field(feature: Feature) -> list[str]:
+    """Return a field's lines; numbers are doubles, as the tree compares them, whatever their type."""
+    kind = dtypes.parse(feature.dtype)
+    timed = "dateTime" if pa.types.is_timestamp(kind) else "date" if pa.types.is_date(kind) else ""
+    if feature.numeric:
+        timed = timed or ("time" if pa.types.is_time(kind) else "double")
+        return [f'    <DataField name={_pmml_text(feature.name)} optype="continuous" dataType="{timed}"/>']
+    name = "boolean" if pa.types.is_boolean(kind) else "integer" if pa.types.is_integer(kind) else "string"
+    name = "double" if pa.types.is_floating(kind) else name
+    values = [f"      <Value value={_pmml_value(v, feature.dtype)}/>" for v in feature.categories]
+    head = f'    <DataField name={_pmml_text(feature.name)} optype="categorical" dataType="{name}">'
+    return [head, *values, "    </DataField>"]
+
+
+def _pmml_nodes(tree: Tree) -> list[str]:
+    """Return all nodes, depth first, each within its parent."""
+    found, heaviest, lines = predictions(tree), Descent(tree).heaviest, []
+    waiting: list[tuple[int, str, int]] = [(0, "<True/>", 3)]
+    while waiting:
+        node, predicate, depth = waiting.pop()
+        if node < 0:
+            lines.append("  " * depth + "</Node>")
+            continue
+        first, size = int(tree.first_child[node]), int(tree.children[node])
+        default = f' defaultChild="{first + int(heaviest[node])}"' if size else ""
+        score = _pmml_value(tree.labels[int(found.label[node])], tree.class_dtype)
+        held = float(tree.counts[node].sum())
+        lines.append("  " * depth + f'<Node id="{node}" score={score} recordCount="{held!r}"{default}>')
+        lines.append("  " * (depth + 1) + predicate)
+        if not size:
+            for value, count in zip(tree.labels, tree.counts[node].tolist(), strict=True):
+                if count:
+                    known = _pmml_value(value, tree.class_dtype)
+                    lines.append(
+                        "  " * (depth + 1) + f'<ScoreDistribution value={known} recordCount="{count!r}"/>'
+                    )
+        waiting.append((-1, "", depth))
+        waiting += [(first + b, _pmml_predicate(tree, node, b), depth + 1) for b in reversed(range(size))]
+    return lines
+
+
+def _pmml_predicate(tree: Tree, node: int, branch: int) -> str:
+    feature = tree.features[int(tree.feature[node])]
+    if feature.numeric:
+        operator, value = (
+            ("lessOrEqual", "greaterThan")[branch],
+            _pmml_cut(feature, float(tree.threshold[node])),
+        )
+    else:
+        operator, value = "equal", _pmml_value(feature.categories[branch], feature.dtype)
+    return f'<SimplePredicate field={_pmml_text(feature.name)} operator="{operator}" value={value}/>'
+
+
+def _pmml_cut(feature: Feature, threshold: float) -> str:
+    kind = dtypes.parse(feature.dtype)
+    if dtypes.is_whole(kind) and not pa.types.is_integer(kind):
+        return _pmml_text(str(dtypes.to_json(last_step(threshold, feature), kind)).removesuffix("Z"))
+    return _pmml_text(repr(threshold))
+
+
+def _pmml_value(value: Any, dtype: str) -> str:
+    value = value_of(value, dtype)
+    return _pmml_text(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _pmml_text(text: str) -> str:
+    """Return an attribute's value in quotes."""
+    if _NOT_XML.search(text):
+        what = "a name or a category of the tree has a character that no XML can hold"
+        raise UsageError("unexportable-character", what, "export another form")
+    return quoteattr(text)

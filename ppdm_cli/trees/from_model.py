@@ -21,16 +21,14 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.joint import JointTable, Learnt, Model, picked
 from ppdm_cli.repeatable import hashed, uniform
-from ppdm_cli.trees.growing import Grown, Options, grow
-from ppdm_cli.trees.jackknife_pruning import landed, prune
-from ppdm_cli.trees.pruning import Pruner, collapse
-from ppdm_cli.trees.records import Column, Records
-from ppdm_cli.trees.regions import descended
+from ppdm_cli.trees.growing import Grown, Options, descended, grow
+from ppdm_cli.trees.pruning import c45, landed, prune
+from ppdm_cli.trees.records import CodedColumn, CodedRecords
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
-LEAST = 1e-3
+LEAST_BRANCH = 1e-3
 """The share of the records that two branches need when growing on a table."""
-COPIES, HELD_COPIES, MOST_DRAWN = 5, 2, 500_000
+MOST_DRAWS, HELD_DRAWS, MOST_DRAWN = 5, 2, 500_000
 """How many times the values of each record are drawn from a forest, and how many records that may make."""
 MADE_UP = 20_000
 """The number of records by which a model judges a tree."""
@@ -55,7 +53,7 @@ class ModelTrees:
     def options(self) -> Options:
         """Return the settings that the tree records about its training."""
         if self._learnt.model is not None and isinstance(self._learnt.model.within, JointTable):
-            return Options("gain", max(2.0, LEAST * self._sample.total), None, 0.25, True, False)
+            return Options("gain", max(2.0, LEAST_BRANCH * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
         return Options(min_records=max(2.0, 2 * each))
 
@@ -63,7 +61,7 @@ class ModelTrees:
     def _copies(self) -> int:
         if self._sample.recipes is not None:  # hardly any value is more certain than the model makes it
             return 1
-        return max(1, min(COPIES, MOST_DRAWN // max(self._sample.records, 1)))
+        return max(1, min(MOST_DRAWS, MOST_DRAWN // max(self._sample.records, 1)))
 
     def leaf(self) -> Tree:
         """Return a tree of one leaf that knows only the classes' shares."""
@@ -81,7 +79,7 @@ class ModelTrees:
         totals = model.shares * self._sample.total
         return (table * totals.reshape(-1, *(1,) * (table.ndim - 1)))[: len(self._labels)]
 
-    def _cells(self, model: Model) -> tuple[Records, Floats]:
+    def _cells(self, model: Model) -> tuple[CodedRecords, Floats]:
         """Return every cell that holds anything as a record without a class, and the tables over them.
 
         The tables are (tables, classes, cells): the model's, then those learnt without a fold.
@@ -97,16 +95,16 @@ class ModelTrees:
             for column in _columns(attributes[p], codes)
         )
         nothing = np.zeros(len(kept), np.intp)
-        records = Records(columns, self._class, str(self._label.kind), self._labels, nothing)
+        records = CodedRecords(columns, self._class, str(self._label.kind), self._labels, nothing)
         return records, flat[:, :, kept]
 
-    def tree(self, model: Model, without: int | None = None) -> tuple[Records, Grown]:
+    def tree(self, model: Model, without: int | None = None) -> tuple[CodedRecords, Grown]:
         """Return the tree of a model that was learnt from all records, or without a fold."""
         if isinstance(model.within, JointTable):
             return self._table_tree(model)
         return self._drawn_tree(model, without)
 
-    def _table_tree(self, model: Model) -> tuple[Records, Grown]:
+    def _table_tree(self, model: Model) -> tuple[CodedRecords, Grown]:
         """Return the tree grown from the cells of a joint table."""
         cells, tables = self._cells(model)
         classes = tables.shape[1]
@@ -118,23 +116,21 @@ class ModelTrees:
         prune(grown, sums.reshape(-1, *tables.shape[:2]))
         return records, grown
 
-    def _drawn_tree(self, model: Model, without: int | None) -> tuple[Records, Grown]:
+    def _drawn_tree(self, model: Model, without: int | None) -> tuple[CodedRecords, Grown]:
         """Return the tree grown from records with class and values drawn from their posterior."""
         records = self._drawn(model, without, self._copies)
-        grown = grow(records, self.options, True)
-        collapse(grown)
-        Pruner(records, grown, self.options.confidence).run()
+        grown = c45(records, self.options)
         if without is None:
             # the same numbers draw from each model: what differs is what the records without a fold say
             every = [
                 records,
-                *(self._drawn(m, f, min(HELD_COPIES, self._copies)) for f, m in self._learnt.held.items()),
+                *(self._drawn(m, f, min(HELD_DRAWS, self._copies)) for f, m in self._learnt.held.items()),
             ]
             classes = len(self._labels)
             prune(grown, np.stack([landed(r, grown, _by_class(r, classes)) for r in every], axis=1))
         return records, grown
 
-    def _drawn(self, model: Model, without: int | None, copies: int) -> Records:
+    def _drawn(self, model: Model, without: int | None, copies: int) -> CodedRecords:
         """Return the records, or those outside a fold, with class and values drawn some times."""
         sample = self._sample
         rows = np.arange(sample.records) if without is None else np.flatnonzero(sample.folds != without)
@@ -155,7 +151,7 @@ class ModelTrees:
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
         return self._records(model.places, codes, np.concatenate(classes))
 
-    def _records(self, places: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray) -> Records:
+    def _records(self, places: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray) -> CodedRecords:
         """Return records of original codes and classes; null is not a class."""
         known = np.flatnonzero(classes < len(self._labels))
         attributes = self._sample.channels
@@ -163,7 +159,7 @@ class ModelTrees:
             column for p, c in zip(places, codes, strict=True) for column in _columns(attributes[p], c[known])
         )
         weights = np.full(len(known), self._sample.total / max(len(classes), 1))
-        return Records(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
+        return CodedRecords(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
 
     def opinion(self, model: Model, grown: Grown) -> float:
         """Return how often a tree is right about records that a model makes up."""
@@ -211,7 +207,7 @@ class ModelTrees:
         return replace(tree, threshold=threshold), gap / float(weight.sum())
 
 
-def _columns(channel: Channel, codes: np.ndarray) -> Iterator[Column]:
+def _columns(channel: Channel, codes: np.ndarray) -> Iterator[CodedColumn]:
     """Yield a column for each of a channel's attributes."""
     for (name, domain), own in zip(channel.each(), channel.domain.split(codes), strict=True):
         numeric = not dtypes.is_discrete(domain.kind)
@@ -219,7 +215,7 @@ def _columns(channel: Channel, codes: np.ndarray) -> Iterator[Column]:
         feature = Feature(name, str(domain.kind), numeric, categories)
         narrow = own.astype(code_type(domain.size))
         ends = isinstance(domain, Bins)
-        yield Column(feature, narrow, domain.ordinary, domain.tops(), domain.nulls, ends=ends)
+        yield CodedColumn(feature, narrow, domain.ordinary, domain.tops(), domain.nulls, ends=ends)
 
 
 def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]:
@@ -251,7 +247,7 @@ def _within(there: Floats, domain: Bins, cut: int) -> tuple[float | None, float]
     return value, float(mixed.sum() - mixed.max())
 
 
-def _by_class(records: Records, classes: int) -> Any:
+def _by_class(records: CodedRecords, classes: int) -> Any:
     """Return the records' weights by class, (records, classes)."""
     from scipy.sparse import csr_array
 

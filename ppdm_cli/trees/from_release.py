@@ -20,20 +20,19 @@ from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.expected_accuracy import (
-    FEWEST,
-    MOST_LABELS,
+    FEWEST_JUDGES,
+    MOST_JUDGED_LABELS,
     OF_A_TABLE,
     OF_DRAWN_RECORDS,
-    WEAKEST,
-    Evidence,
-    Expected,
-    expected,
-    leaf,
+    WEAKEST_JUDGED,
+    AccuracyEvidence,
+    ExpectedAccuracy,
+    expected_accuracy,
+    expected_of_leaf,
     rightness,
 )
 from ppdm_cli.trees.from_model import ModelTrees
-from ppdm_cli.trees.growing import Grown
-from ppdm_cli.trees.packing import packed
+from ppdm_cli.trees.growing import Grown, packed
 from ppdm_cli.trees.tree import Tree
 
 
@@ -43,7 +42,7 @@ class FromRelease(Displayed):
 
     tree: Tree
     records: int
-    expected: Expected
+    expected: ExpectedAccuracy
     model: str
     attributes: tuple[str, ...]
     """The attributes that the model has."""
@@ -153,7 +152,9 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
     if model is None:
         remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
         tree = maker.leaf()
-        return FromRelease(tree, sample.total, leaf(sample, _commonest(tree)), "none", (), 0.0, remarks)
+        return FromRelease(
+            tree, sample.total, expected_of_leaf(sample, _commonest(tree)), "none", (), 0.0, remarks
+        )
     records, grown = maker.tree(model)
     tree, gap = packed(records, grown, maker.options), 0.0
     if tree.size == 1:
@@ -162,11 +163,11 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         )
     if isinstance(model.within, JointTable):
         tree, gap = maker.refined(tree, model)
-    told = expected(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
+    told = expected_accuracy(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
     if told.accuracy is not None and told.accuracy < told.commonest and tree.size > 1:
         remarks.append("Held-out records put the tree below the commonest class: one leaf.")
         tree = maker.leaf()
-        told = leaf(sample, _commonest(tree))
+        told = expected_of_leaf(sample, _commonest(tree))
     if told.accuracy is None and tree.size > 1 and sample.recipes is not None:
         remarks.append("Most cells are withheld: the tree may be worse than the commonest class alone.")
     return FromRelease(
@@ -186,7 +187,7 @@ def _commonest(tree: Tree) -> float:
     return float(counts.max() / max(counts.sum(), 1e-300))
 
 
-def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap: float) -> Evidence:
+def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap: float) -> AccuracyEvidence:
     """Return what folds that were held back say of trees that were grown without them."""
     sample = learnt.sample
     tested = [sample.channels[p] for p in model.places]
@@ -198,9 +199,9 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap
         right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
     fold, held = folds[0]
     judges, own, judged = int((sample.folds == fold).sum()), np.nan, np.nan
-    telling = all(c.kept or c.matrix.amplification >= WEAKEST for c in (*tested, sample.label))
-    if telling and judges >= FEWEST and sample.label.domain.ordinary <= MOST_LABELS:
+    telling = all(c.kept or c.matrix.amplification >= WEAKEST_JUDGED for c in (*tested, sample.label))
+    if telling and judges >= FEWEST_JUDGES and sample.label.domain.ordinary <= MOST_JUDGED_LABELS:
         own = maker.opinion(model, grown)
         judged = maker.opinion(alone(held, sample, fold), trees[fold][1])
     trusted = OF_A_TABLE if table else OF_DRAWN_RECORDS
-    return Evidence(np.concatenate([*right, np.zeros(0)]), own, judged, judges, trusted, gap)
+    return AccuracyEvidence(np.concatenate([*right, np.zeros(0)]), own, judged, judges, trusted, gap)

@@ -7,17 +7,19 @@ the first attribute in the order of the columns, the lowest threshold; equal mea
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
+from ppdm_cli.arrays import Floats
+from ppdm_cli.errors import UsageError, unknown
 from ppdm_cli.pool import ordered, workers
-from ppdm_cli.trees.histograms import Counter, Entries, Level, Task
-from ppdm_cli.trees.records import Records
-from ppdm_cli.trees.splitting import SMALL, Best, best
-from ppdm_cli.trees.tree import spans
+from ppdm_cli.trees.histograms import Entries, LevelCounter, OpenLevel, Task
+from ppdm_cli.trees.records import CodedRecords
+from ppdm_cli.trees.splitting import TINY, BestTests, best_tests
+from ppdm_cli.trees.tree import Tree, majority, spans
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,19 @@ class Options:
     confidence: float = 0.25
     prune: bool = True
     mdl: bool = True
+
+    def check(self) -> None:
+        """Raise a UsageError for a setting out of range."""
+        if self.criterion not in ("gain-ratio", "gain"):
+            raise unknown("criterion", self.criterion, ("gain-ratio", "gain"))
+        if not 0 < self.confidence <= 0.5:
+            what = "the confidence is out of range"
+            raise UsageError("confidence-out-of-range", what, "above 0, at most 0.5; C4.5 takes 0.25")
+        if not 1 <= self.min_records < float("inf"):
+            what = "the minimum number of records is out of range"
+            raise UsageError("min-records-out-of-range", what, "1 or more; C4.5 takes 2")
+        if self.max_depth is not None and self.max_depth < 0:
+            raise UsageError("depth-out-of-range", "the depth is negative", "0 or more")
 
 
 @dataclass
@@ -45,15 +60,15 @@ class Grown:
     """The entries of every inner node, if pruning needs them, in record order; their slots have no meaning."""
 
 
-def class_counts(records: Records, entries: Entries, slots: int) -> np.ndarray:
+def class_counts(records: CodedRecords, entries: Entries, slots: int) -> np.ndarray:
     """Return the weights, of shape (slots, classes)."""
     classes = len(records.labels)
     key = entries.slot * classes + records.classes[entries.record]
     return np.bincount(key, entries.weight, slots * classes).reshape(slots, classes).astype(np.float64)
 
 
-def step(
-    records: Records,
+def send_down(
+    records: CodedRecords,
     entries: Entries,
     feature: np.ndarray,
     cut: np.ndarray,
@@ -83,7 +98,7 @@ def step(
     which = np.repeat(gone, parts)
     slot, target = entries.slot[which], spans(first[entries.slot[gone]], parts)
     share = np.where(total[slot] > 0, branch[target] / np.maximum(total[slot], 1e-300), 1.0 / kids[slot])
-    keep = share > SMALL
+    keep = share > TINY
     return Entries(
         np.concatenate([entries.record[known], entries.record[which[keep]]]),
         np.concatenate([down[known], target[keep]]),
@@ -91,7 +106,18 @@ def step(
     )
 
 
-def grow(records: Records, options: Options, keep: bool) -> Grown:
+def descended(records: CodedRecords, grown: Grown, weight: Floats) -> Iterator[Entries]:
+    """Yield the entries of weighted records on their way down, level by level; slots are nodes."""
+    kids = np.where(grown.feature >= 0, grown.children, 0)
+    entries = Entries(np.arange(records.rows), np.zeros(records.rows, np.int64), weight)
+    while entries.record.size:
+        yield entries
+        entries = entries.at(np.flatnonzero(grown.feature[entries.slot] >= 0))
+        if entries.record.size:
+            entries = send_down(records, entries, grown.feature, grown.cut, grown.first_child, kids)
+
+
+def grow(records: CodedRecords, options: Options, keep: bool) -> Grown:
     """Return the whole tree, unpruned; `keep` remembers the entries of the inner nodes."""
     entries = Entries(np.arange(records.rows), np.zeros(records.rows, np.int64), records.weights)
     if entries.weight is not None:
@@ -100,17 +126,17 @@ def grow(records: Records, options: Options, keep: bool) -> Grown:
     first_node, levels, depth = 0, [], 0
     parent = np.zeros(1, np.int64)
     remembered: dict[int, Entries] = {}
-    counter = Counter(records)
+    counter = LevelCounter(records)
     with workers() as executor:
         while True:
             size = len(parent)
             total, most = counts.sum(axis=1), counts.max(axis=1)
-            open_ = (total >= 2 * options.min_records - SMALL) & (total - most >= SMALL)
+            open_ = (total >= 2 * options.min_records - TINY) & (total - most >= TINY)
             if options.max_depth is not None and depth >= options.max_depth:
                 open_[:] = False
             feature, cut = np.full(size, -1, np.int64), np.zeros(size, np.int64)
             if open_.any() and records.columns:
-                level = Level(entries, open_, parent)
+                level = OpenLevel(entries, open_, parent)
                 feature, cut = _choose(records, options, counter, level, total, executor)
             split = feature >= 0
             kids = np.zeros(size, np.int64)
@@ -124,7 +150,7 @@ def grow(records: Records, options: Options, keep: bool) -> Grown:
             if keep:
                 parts = entries.divided(len(inner))
                 remembered.update(zip((first_node + inner).tolist(), parts, strict=True))
-            entries = step(records, entries, feature[inner], cut[inner], first[inner], kids[inner])
+            entries = send_down(records, entries, feature[inner], cut[inner], first[inner], kids[inner])
             counts = class_counts(records, entries, made)
             parent = np.repeat(inner, kids[inner])
             first_node, depth = first_node + size, depth + 1
@@ -133,10 +159,10 @@ def grow(records: Records, options: Options, keep: bool) -> Grown:
 
 
 def _choose(
-    records: Records,
+    records: CodedRecords,
     options: Options,
-    counter: Counter,
-    level: Level,
+    counter: LevelCounter,
+    level: OpenLevel,
     total: np.ndarray,
     executor: ThreadPoolExecutor,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -147,9 +173,9 @@ def _choose(
     ratios = np.zeros(gains.shape)
     low, high = np.zeros(gains.shape, np.int32), np.zeros(gains.shape, np.int32)
 
-    def judged(task: Task) -> tuple[Task, Best]:
+    def judged(task: Task) -> tuple[Task, BestTests]:
         several = np.tile(total[task.slots], len(task.places))
-        return task, best(
+        return task, best_tests(
             bool(numeric[task.places[0]]),
             task.rows(),
             several,
@@ -159,7 +185,7 @@ def _choose(
         )
 
     tasks = counter.tasks(level)
-    found: Iterable[tuple[Task, Best]] = map(judged, tasks)
+    found: Iterable[tuple[Task, BestTests]] = map(judged, tasks)
     if len(level.entries.record) >= 1 << 14:  # with fewer, threads cost more than they give
         found = ordered(executor, tasks, judged)
     for task, one in found:
@@ -179,7 +205,7 @@ def _choose(
     feature, cut = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
     highest = np.zeros(slots)
     for place in range(len(gains)):
-        better = enough[place] & (score[place] > highest + SMALL) & level.open_
+        better = enough[place] & (score[place] > highest + TINY) & level.open_
         feature[better] = place
         highest[better] = score[place][better]
     for place in np.unique(feature[feature >= 0]).tolist():
@@ -193,3 +219,40 @@ def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarra
     """Return the last code of the first child: C4.5 takes the largest value of the data up to the middle."""
     middle = values[low] / 2 + values[high] / 2
     return np.clip(np.searchsorted(values, middle, side="right") - 1, low, high - 1)
+
+
+def packed(records: CodedRecords, grown: Grown, options: Options) -> Tree:
+    """Return the nodes that can be reached, numbered level by level."""
+    levels, nodes = [], np.zeros(1, np.int64)
+    while nodes.size:
+        levels.append(nodes)
+        nodes = nodes[grown.feature[nodes] >= 0]
+        nodes = spans(grown.first_child[nodes], grown.children[nodes])
+    kept = np.concatenate(levels)
+    feature = grown.feature[kept]
+    inner = feature >= 0
+    children = np.where(inner, grown.children[kept], 0)
+    first = np.where(inner, 1 + np.cumsum(children) - children, -1)
+    threshold = np.full(len(kept), np.nan)
+    for number, column in enumerate(records.columns):
+        if column.feature.numeric:
+            here = feature == number
+            threshold[here] = column.thresholds(grown.cut[kept[here]])
+    counts = grown.counts[kept]
+    label = majority(counts)
+    parent = np.concatenate([[0], np.repeat(np.arange(len(kept)), children)])
+    for node in np.flatnonzero(counts.sum(axis=1) <= 0):
+        label[node] = label[parent[node]]
+    return Tree(
+        tuple(c.feature for c in records.columns),
+        records.class_name,
+        records.class_dtype,
+        records.labels,
+        feature.astype(np.int32),
+        threshold,
+        first.astype(np.int32),
+        children.astype(np.int32),
+        counts,
+        label.astype(np.int32),
+        asdict(options),
+    )

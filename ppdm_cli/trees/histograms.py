@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppdm_cli.pool import threads
-from ppdm_cli.trees.records import Records
-from ppdm_cli.trees.splitting import Rows
+from ppdm_cli.trees.records import CodedRecords
+from ppdm_cli.trees.splitting import CodeCounts
 
-MOST_BYTES = 64 << 20
+MOST_HISTOGRAM_BYTES = 64 << 20
 _AT_ONCE = 1 << 17
 """The number of records that are sorted at once, over several attributes."""
 
@@ -62,7 +62,7 @@ class Entries:
 
 
 @dataclass(frozen=True)
-class Level:
+class OpenLevel:
     """The nodes of a level: their entries, which of them are open, and whose children they are."""
 
     entries: Entries
@@ -76,13 +76,13 @@ class Task:
 
     places: tuple[int, ...]
     slots: np.ndarray
-    rows: Callable[[], Rows]
+    rows: Callable[[], CodeCounts]
 
 
 class _Part:
     """The entries of some slots, numbered anew, with what their keys have in common."""
 
-    def __init__(self, records: Records, entries: Entries, slots: np.ndarray) -> None:
+    def __init__(self, records: CodedRecords, entries: Entries, slots: np.ndarray) -> None:
         self.records, self.entries, self.size = records, entries.only(slots), int(slots.sum())
         # then they are all records, in order: nothing was split off, and missing values make copies
         self._all = not records.has_missing and len(self.entries.record) == records.rows
@@ -93,14 +93,14 @@ class _Part:
         return codes if self._all else codes.take(self.entries.record)
 
 
-class Counter:
+class LevelCounter:
     """Counts the open nodes of one level after the other."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: CodedRecords) -> None:
         self.records = records
         self.classes = len(records.labels)
         # half for what is counted, by all threads together; half for what is kept for the children
-        self.most, self.most_kept = MOST_BYTES // 2 // (threads() + 1), MOST_BYTES // 4
+        self.most, self.most_kept = MOST_HISTOGRAM_BYTES // 2 // (threads() + 1), MOST_HISTOGRAM_BYTES // 4
         self.subtracts = records.weights is None and not records.has_missing
         self._groups: dict[float, list[int]] = {}
         for place, column in enumerate(records.columns):
@@ -114,7 +114,7 @@ class Counter:
         self._kept: dict[int, np.ndarray] = {}
         self._rows: dict[float, np.ndarray] = {}
 
-    def tasks(self, level: Level) -> Iterator[Task]:
+    def tasks(self, level: OpenLevel) -> Iterator[Task]:
         """Yield the tasks that count everything at a level."""
         entries, open_ = level.entries, level.open_
         held = np.bincount(entries.slot, minlength=len(open_))
@@ -170,11 +170,11 @@ class Counter:
 
     def _dense(
         self, part: _Part, place: int, taken: _Subtraction | None, before: np.ndarray | None, keeps: bool
-    ) -> Callable[[], Rows]:
+    ) -> Callable[[], CodeCounts]:
         column = self.records.columns[place]
         size, width = column.size, column.size + column.missing
 
-        def rows() -> Rows:
+        def rows() -> CodeCounts:
             key = part.classes * part.size
             key += part.entries.slot
             key *= width
@@ -190,12 +190,12 @@ class Counter:
             slot = there // size
             code = there - slot * size
             cell = there + slot if column.missing else there
-            return Rows(slot, code, total.take(there), lambda: (c.ravel().take(cell) for c in counts))
+            return CodeCounts(slot, code, total.take(there), lambda: (c.ravel().take(cell) for c in counts))
 
         return rows
 
-    def _sorted(self, part: _Part, places: tuple[int, ...]) -> Callable[[], Rows]:
-        def rows() -> Rows:
+    def _sorted(self, part: _Part, places: tuple[int, ...]) -> Callable[[], CodeCounts]:
+        def rows() -> CodeCounts:
             widest = max(self.records.columns[p].size for p in places)
             keys, weights = [], []
             for i, place in enumerate(places):
@@ -222,7 +222,7 @@ class Counter:
 
         return rows
 
-    def _counted(self, key: np.ndarray, weight: np.ndarray | None, widest: int) -> Rows:
+    def _counted(self, key: np.ndarray, weight: np.ndarray | None, widest: int) -> CodeCounts:
         cell = key // self.classes
         class_ = key - cell * self.classes
         new = np.ones(len(key), bool)
@@ -243,7 +243,7 @@ class Counter:
                 held = None if weight is None else weight[chosen]
                 yield from np.bincount(at, held, some * len(starts)).reshape(some, len(starts))
 
-        return Rows(slot, there - slot * widest, total, by_class)
+        return CodeCounts(slot, there - slot * widest, total, by_class)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,16 @@
-"""Prediction as a map: the chances of every class for the records of a batch, level by level.
+"""Prediction as a map: each record's class, for predict, train-tree and noise that keeps a tree.
 
-As J48: the shares of the leaf that a record comes to (a leaf without records uses its parent's); a
-record with a missing value goes to all children, with chances proportional to the training records
-that went there. Neither many labels nor many missing values make memory grow.
+As J48: the shares of the leaf that a record comes to (a leaf without records uses its parent's); a record
+with a missing value goes to all children, with chances proportional to the training records that went there.
+Neither many records nor many labels nor many missing values make memory grow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,18 +19,103 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
 from ppdm_cli.domain import OTHER
-from ppdm_cli.engine import Batch, scan
-from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.tables import Table
+from ppdm_cli.engine import Batch, Made, Writing, map_partitions, scan, write
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted
+from ppdm_cli.releases import open_data
+from ppdm_cli.tables import CsvOptions, Output, Table
 from ppdm_cli.trees.records import floats
-from ppdm_cli.trees.tree import Feature, Tree, majority
+from ppdm_cli.trees.tree import Feature, Measured, StoredValue, Tree, majority
 
-CELLS = 1 << 22
+MOST_CHANCES = 1 << 22
 """The most class probabilities that are held at a time."""
-PLACES = 1 << 18
-"""The most places in the tree that are held at a time, of records that are in several."""
+MOST_POSITIONS = 1 << 18
+"""The most positions in the tree that are held at a time, of records that are in several."""
+PREDICTED, CONFIDENCE = "predicted", "confidence"
+_OTHER_DATA = "give the tree that ppdm train-tree made of this very table, without weights"
 Outcomes = Mapping[int, np.ndarray]
-"""The numbers of each tested attribute, NaN where missing; or its categories' places, -1 where missing."""
+"""The numbers of each tested attribute, NaN where missing; or the ranks of its categories, -1 where missing."""
+
+
+def open_records(
+    data: Any, like: Tree | Table, csv: CsvOptions | None = None, from_: Literal["arrow", "csv"] | None = None
+) -> Table:
+    """Open what a tree may be applied to, an original or a reconstruction: a release's single values lie.
+
+    A CSV's columns have the types of those that it is `like`.
+    """
+    if isinstance(like, Tree):
+        types = {**{f.name: f.dtype for f in like.features}, like.class_name: like.class_dtype}
+        known = {name: dtypes.parse(dtype) for name, dtype in types.items()}
+    else:
+        known = {f.name: f.type for f in like.schema if not pa.types.is_dictionary(f.type)}
+    csv = csv or CsvOptions()
+    table, sidecar = open_data(data, None, replace(csv, known=known | dict(csv.known)), from_)
+    if sidecar is not None and sidecar.is_substituted:
+        raise RefusedError(
+            "records-of-a-release",
+            f"{quoted(table.name)} is a release: its single values are not the original ones",
+            "reconstruct first: ppdm reconstruct RELEASE -o usable.parquet",
+        )
+    return table
+
+
+def classify(
+    tree: Tree, table: Table, output: Output | None = None, to_heaviest: bool = False
+) -> Measured | None:
+    """Predict every record into an output, if there is one; return what was measured if the class is there."""
+    work = Labeller(tree, table, output is not None, to_heaviest)
+    none = np.zeros((len(tree.labels),) * 2, np.int64)
+    total = Measured(tree.labels, none) if work.has_class else None
+
+    def hear(measured: Measured | None) -> None:
+        nonlocal total
+        if total is not None and measured is not None:
+            total = total + measured
+
+    if output is not None:
+        writing = Writing(output, work.schema, None, hear, lambda: 0)
+        write(table, work, writing, columns=work.columns, doing="predicting")
+    else:
+        for measured in map_partitions(table, work.measured, columns=work.columns, doing="predicting"):
+            hear(measured)
+    return total
+
+
+def predict_table(tree: Tree, table: Table, to_heaviest: bool = False) -> np.ndarray:
+    """Return the chances of the classes for a whole table, (records, classes), in its order."""
+    check_tested(tree, table.schema)
+    descent = Descent(tree, to_heaviest)
+    columns = [tree.features[i].name for i in descent.tested] or table.schema.names[:1]
+    parts = scan(table, descent, columns=columns, doing="predicting")
+    return np.concatenate(parts) if parts else np.empty((0, len(tree.labels)))
+
+
+def check_tested(tree: Tree, schema: pa.Schema) -> None:
+    """Raise a MismatchError unless the data has the attributes that the tree tests, with fitting types."""
+    for number in np.unique(tree.feature[tree.feature >= 0]):
+        feature = tree.features[number]
+        if feature.name not in schema.names:
+            raise MismatchError(
+                "tested-column-missing",
+                f"the data has no column {quoted(feature.name)}, which the tree tests",
+                "give data with the columns that the tree was trained on",
+            )
+        found = dtypes.normal(schema.field(feature.name).type, feature.name)
+        wanted = dtypes.parse(feature.dtype)
+        # integers and floats compare by number whatever their widths
+        plain = all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (found, wanted))
+        if found != wanted and not (feature.numeric and plain):
+            raise MismatchError(
+                "tested-column-type",
+                f"the column {quoted(feature.name)} is of type {found}, in the tree {wanted}",
+                f"cast it, or for a CSV add {argument('types', wanted, feature.name)}",
+            )
+
+
+def label_array(values: Sequence[StoredValue], dtype: str) -> pa.Array:
+    """Return labels or categories, as a tree stores them, as a column of their type."""
+    kind = dtypes.parse(dtype)
+    return dtypes.column([dtypes.from_json(v, kind) for v in values], kind)
 
 
 @dataclass(frozen=True)
@@ -44,58 +129,115 @@ class Predicted:
     def of(cls, chances: np.ndarray) -> Predicted:
         return cls(majority(chances), np.asarray(chances.max(axis=1)))
 
-
-def check_columns(tree: Tree, schema: pa.Schema) -> None:
-    """Raise a MismatchError unless the data has the attributes that the tree tests, with fitting types."""
-    for number in np.unique(tree.feature[tree.feature >= 0]):
-        feature = tree.features[number]
-        if feature.name not in schema.names:
-            raise MismatchError(
-                f"the data has no column {quoted(feature.name)}, which the tree tests",
-                "give data with the columns that the tree was trained on",
-            )
-        found = dtypes.normal(schema.field(feature.name).type, feature.name)
-        wanted = dtypes.parse(feature.dtype)
-        if found != wanted and not (feature.numeric and _both_plain(found, wanted)):
-            raise MismatchError(
-                f"the column {quoted(feature.name)} is of type {found}, in the tree {wanted}",
-                "cast it, or for CSV say its type with --type",
-            )
+    def columns(self, tree: Tree) -> dict[str, pa.Array]:
+        """Return the columns `predicted` (of the class's type) and `confidence`."""
+        labels = label_array(tree.labels, tree.class_dtype)
+        return {PREDICTED: labels.take(pa.array(self.label)), CONFIDENCE: pa.array(self.confidence)}
 
 
-def _both_plain(one: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether both types are integers or floats, which compare by number whatever their widths."""
-    return all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in (one, other))
+class Labeller:
+    """Adds the predicted label and its confidence to batches, and measures where the class is there.
 
-
-def predict_table(tree: Tree, table: Table, to_heaviest: bool = False) -> np.ndarray:
-    """Return the chances of the classes for a whole table, (records, classes), in its order."""
-    check_columns(tree, table.schema)
-    descent = Descent(tree, to_heaviest)
-    names = [tree.features[i].name for i in descent.tested]
-    columns = names or table.schema.names[:1]
-    parts = scan(table, descent, columns=columns, doing="predicting")
-    return np.concatenate(parts) if parts else np.empty((0, len(tree.labels)))
-
-
-def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
-    """Return numbers, NaN where missing; or the places of categories, -1 where missing or unknown.
-
-    What is unknown belongs to the group of all others, where the categories have one.
+    Where nothing is written only the columns that the tree tests are looked at, and the class.
     """
-    if feature.numeric:
-        return floats(array)
-    kind = dtypes.parse(feature.dtype)
-    values = [dtypes.from_json(c, kind) for c in feature.categories]
-    known = dtypes.column(values, kind)
-    array = dtypes.plain(array)
-    if feature.prefix:
-        array = pc.utf8_slice_codeunits(array, 0, feature.prefix)
-    places = pc.index_in(array, value_set=known)
-    if OTHER in feature.categories:
-        other = pa.scalar(feature.categories.index(OTHER), places.type)
-        places = pc.if_else(pc.and_(pc.is_valid(array), pc.is_null(places)), other, places)
-    return places.fill_null(-1).to_numpy(zero_copy_only=False)
+
+    def __init__(self, tree: Tree, table: Table, written: bool = True, to_heaviest: bool = False) -> None:
+        self.tree, self._descent = tree, Descent(tree, to_heaviest)
+        check_tested(tree, table.schema)
+        used = {tree.class_name, *(tree.features[i].name for i in self._descent.tested)}
+        names = table.schema.names
+        self.columns = names if written else [n for n in names if n in used] or names[:1]
+        found = [n for n in (PREDICTED, CONFIDENCE) if n in names]
+        if found and written:
+            raise UsageError(
+                "predictions-there-already",
+                f"{quoted(table.name)} has columns of the names {listed(found)} already",
+                "rename them: those names are for the tree's predictions",
+            )
+        fields = [pa.field(n, dtypes.normal(table.schema.field(n).type, n)) for n in self.columns]
+        added = [pa.field(PREDICTED, dtypes.parse(tree.class_dtype)), pa.field(CONFIDENCE, pa.float64())]
+        self.schema = pa.schema(fields + added)
+        self.has_class = tree.class_name in names
+
+    def measured(self, batch: Batch) -> Measured | None:
+        return self(batch).told
+
+    def __call__(self, batch: Batch) -> Made[Measured | None]:
+        predicted = self._descent.predicted(self._descent.outcomes(batch), batch.rows)
+        columns = [*batch.columns.columns, *predicted.columns(self.tree).values()]
+        names = [*batch.columns.schema.names, PREDICTED, CONFIDENCE]
+        measured = None
+        if self.has_class:
+            measured = Measured.of(self.tree.labels, true_codes(self.tree, batch), predicted.label)
+        return Made(pa.RecordBatch.from_arrays(columns, names=names), measured)
+
+
+def true_codes(tree: Tree, batch: Batch) -> np.ndarray:
+    """Return the codes of a batch's class: -1 for labels that the tree does not know, -2 for none."""
+    array, kind = dtypes.plain(batch.column(tree.class_name)), dtypes.parse(tree.class_dtype)
+    if array.type != kind:
+        try:
+            if dtypes.is_discrete(kind) != dtypes.is_discrete(array.type):
+                raise pa.ArrowInvalid
+            array = pc.cast(array, kind)
+        except pa.ArrowException:
+            raise MismatchError(
+                "class-type",
+                f"the class {quoted(tree.class_name)} is of type {array.type}, in the tree {kind}",
+                "give it the type that it had in training; "
+                f"for a CSV add {argument('types', kind, tree.class_name)}",
+            ) from None
+    ranks = pc.index_in(array, value_set=label_array(tree.labels, tree.class_dtype))
+    codes = np.array(ranks.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    codes[array.is_null().to_numpy(zero_copy_only=False)] = -2
+    return codes
+
+
+class Membership:
+    """Finds a batch's leaves and classes, for noise that keeps a tree."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree, self._descent = tree, Descent(tree)
+        self.nodes = np.flatnonzero(tree.is_leaf)
+        """The node of each leaf."""
+        self._number = np.cumsum(tree.is_leaf) - 1
+
+    def leaves(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of each record's leaf, and whether no value was missing on the way.
+
+        A missing value goes the way of most training records.
+        """
+        node, sure = self._descent.ends(self._descent.outcomes(batch), np.arange(batch.rows))
+        return self._number[node], sure
+
+    def classes(self, batch: Batch) -> np.ndarray:
+        """Return the codes of the class, all of which the tree must know."""
+        codes = true_codes(self.tree, batch)
+        if (codes < 0).any():
+            where = batch.where(int(np.flatnonzero(codes < 0)[0]))
+            what = (
+                f"the class {quoted(self.tree.class_name)} has a value in {where} that the tree does not know"
+            )
+            raise MismatchError("tree-of-other-data", what, _OTHER_DATA)
+        return codes
+
+    def column(self, codes: np.ndarray) -> pa.Array:
+        """Return the class's column for codes."""
+        return label_array(self.tree.labels, self.tree.class_dtype).take(pa.array(codes))
+
+    def check(self, sure: np.ndarray, unsure: np.ndarray) -> None:
+        """Raise an error unless the tree has the counts of its records.
+
+        `sure` counts by (leaf, class) those without a missing value on their way, `unsure` the others by
+        class, each of which the tree has in several leaves in part.
+        """
+        counts = self.tree.counts[self.nodes]
+        room = 1e-6 * max(float(sure.sum() + unsure.sum()), 1.0)
+        fits = (counts >= sure - room) & (counts <= sure + unsure + room)
+        whole = np.abs(counts.sum(axis=0) - sure.sum(axis=0) - unsure) <= room
+        if not (fits.all() and whole.all()):
+            what = "the tree's leaves do not hold as many records as the data has there"
+            raise MismatchError("tree-of-other-data", what, _OTHER_DATA)
 
 
 class Descent:
@@ -121,10 +263,10 @@ class Descent:
         if not self._to_heaviest:
             for number, values in outcomes.items():
                 complete &= ~self._missing(number, values)
-        ends, found = self._ends(outcomes, np.flatnonzero(complete)), Predicted.of(self._mixed)
+        (ends, _), found = self.ends(outcomes, np.flatnonzero(complete)), Predicted.of(self._mixed)
         label, confidence = np.zeros(rows, found.label.dtype), np.zeros(rows)
         label[complete], confidence[complete] = found.label[ends], found.confidence[ends]
-        others, step = np.flatnonzero(~complete), max(1, CELLS // len(self.tree.labels))
+        others, step = np.flatnonzero(~complete), max(1, MOST_CHANCES // len(self.tree.labels))
         for some in (others[start : start + step] for start in range(0, len(others), step)):
             mixed = Predicted.of(self.chances({i: v[some] for i, v in outcomes.items()}, len(some)))
             label[some], confidence[some] = mixed.label, mixed.confidence
@@ -133,26 +275,31 @@ class Descent:
     def _missing(self, number: int, values: np.ndarray) -> np.ndarray:
         return np.isnan(values) if self.tree.features[number].numeric else values < 0
 
-    def _ends(self, outcomes: Outcomes, records: np.ndarray) -> np.ndarray:
-        """Return the leaf of each of these records, none of which goes to several."""
-        node = np.zeros(len(records), np.int64)
+    def ends(self, outcomes: Outcomes, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the node where each of these records ends, and whether no value was missing on its way.
+
+        A missing value goes to the heaviest branch.
+        """
+        node, sure = np.zeros(len(records), np.int64), np.ones(len(records), bool)
         going = np.arange(len(records))
         while (going := going[self.tree.feature[node[going]] >= 0]).size:
-            child = self.child(outcomes, records[going], node[going])
-            if self._to_heaviest:
-                child = np.where(child < 0, self.heaviest[node[going]], child)
+            child = self._child(outcomes, records[going], node[going])
+            if (missing := child < 0).any():
+                sure[going[missing]] = False
+                child = np.where(missing, self.heaviest[node[going]], child)
             node[going] = self.tree.first_child[node[going]] + child
-        return node
+        return node, sure
 
     def chances(self, outcomes: Outcomes, rows: int) -> np.ndarray:
         """Return class probabilities, (records, classes), from the outcomes of the tested attributes.
 
-        The records go down level by level. Where those with missing values are in too many places at a
+        The records go down level by level. Where those with missing values are in too many positions at a
         time, half of the records go first. Below a node that tests nothing that a record has, it has the
         chances that were mixed beforehand.
         """
-        tree = self.tree
-        has = np.full(rows, ~np.uint64(0) if self._to_heaviest else 0, np.uint64)
+        if self._to_heaviest:
+            return np.asarray(self._mixed[self.ends(outcomes, np.arange(rows))[0]])
+        tree, has = self.tree, np.zeros(rows, np.uint64)
         for number, values in outcomes.items():
             has[~self._missing(number, values)] |= _bit(number)
         chances = np.zeros((rows, len(tree.labels)))
@@ -164,14 +311,12 @@ class Descent:
             record, node, weight = record[~done], node[~done], weight[~done]
             if not record.size:
                 continue
-            child = self.child(outcomes, record, node)
-            if self._to_heaviest:
-                child = np.where(child < 0, self.heaviest[node], child)
+            child = self._child(outcomes, record, node)
             if child.min() >= 0:
                 waiting.append((record, tree.first_child[node] + child, weight))
                 continue
             parts = np.where(child < 0, tree.children[node].astype(np.int64), 1)
-            if parts.sum() > max(PLACES, rows) and record.min() < record.max():
+            if parts.sum() > max(MOST_POSITIONS, rows) and record.min() < record.max():
                 low = record <= (int(record.min()) + int(record.max())) // 2
                 waiting += [(record[half], node[half], weight[half]) for half in (~low, low)]
                 continue
@@ -182,7 +327,7 @@ class Descent:
             waiting.append((record[which], target, weight[which] * share))
         return chances
 
-    def child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
+    def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
         """Return the child that each record goes to, -1 where its value is missing."""
         tested = self.tree.feature[node].astype(code_type(len(self.tree.features)))
         child = np.empty(len(record), np.int64)
@@ -262,15 +407,25 @@ def _add(
     if (record[1:] < record[:-1]).any():
         order = np.argsort(record, kind="stable")
         record, node, weight = record[order], node[order], weight[order]
-    step = max(1, CELLS // chances.shape[1])
+    step = max(1, MOST_CHANCES // chances.shape[1])
     for some in (slice(start, start + step) for start in range(0, len(record), step)):
         first = np.flatnonzero(np.diff(record[some], prepend=-1))
         sums = np.add.reduceat(mixed[node[some]] * weight[some, None], first, axis=0)
         chances[record[some][first]] += sums
 
 
-def as_columns(tree: Tree, predicted: Predicted) -> dict[str, Any]:
-    """Return the columns `predicted` (of the class's type) and `confidence`."""
-    kind = dtypes.parse(tree.class_dtype)
-    labels = dtypes.column([dtypes.from_json(v, kind) for v in tree.labels], kind)
-    return {"predicted": labels.take(pa.array(predicted.label)), "confidence": pa.array(predicted.confidence)}
+def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:
+    """Return numbers, NaN where missing; or the ranks of categories, -1 where missing or unknown.
+
+    What is unknown belongs to the group of all others, where the categories have one.
+    """
+    if feature.numeric:
+        return floats(array)
+    array = dtypes.plain(array)
+    if feature.prefix:
+        array = pc.utf8_slice_codeunits(array, 0, feature.prefix)
+    ranks = pc.index_in(array, value_set=label_array(feature.categories, feature.dtype))
+    if OTHER in feature.categories:
+        other = pa.scalar(feature.categories.index(OTHER), ranks.type)
+        ranks = pc.if_else(pc.and_(pc.is_valid(array), pc.is_null(ranks)), other, ranks)
+    return ranks.fill_null(-1).to_numpy(zero_copy_only=False)

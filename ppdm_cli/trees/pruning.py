@@ -1,24 +1,46 @@
-"""Pruning as C4.5 release 8 (J48) does it: collapse, then replace and raise by pessimistic error.
+"""Pruning of trees that were grown: as C4.5 release 8 (J48) does it, and by how certain an estimated table is.
 
-The error of a leaf is the upper limit of its training errors at a confidence (Quinlan 1993, 4.2). A
-subtree gives way to a leaf, or to its largest branch with all its records sent down again, where
-that is at most 0.1 errors worse.
+C4.5 collapses, then replaces and raises by pessimistic error. The error of a leaf is the upper limit of its
+training errors at a confidence (Quinlan 1993, 4.2). A subtree gives way to a leaf, or to its largest branch
+with all its records sent down again, where that is at most 0.1 errors worse.
+
+A table of a release was also learnt without each of the folds. How much a subtree's saving differs between
+these tables gives its standard error (the delete-a-group jackknife, Kott 2001); a subtree that saves less
+than half of it, or for each leaf less than a ten-thousandth of the records, with two classes, becomes a leaf
+(docs/method.md has the measurements).
 """
 
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
-from ppdm_cli.trees.growing import Grown, class_counts, step
+from ppdm_cli.arrays import Floats
+from ppdm_cli.trees.growing import Grown, Options, class_counts, descended, grow, send_down
 from ppdm_cli.trees.histograms import Entries
-from ppdm_cli.trees.records import Records
-from ppdm_cli.trees.splitting import SMALL
-from ppdm_cli.trees.tree import spans
+from ppdm_cli.trees.records import CodedRecords
+from ppdm_cli.trees.splitting import TINY
+from ppdm_cli.trees.tree import majority, spans
 
-FEW = 512
+FEWEST_TRIED = 512
 """The number of records that are tried before all of them are sent down a branch."""
+STANDARD_ERRORS = 0.5
+"""Standard errors that a subtree of an estimated table must save."""
+LEAF_SHARE = 2e-4
+"""The share of the records that each more leaf of an estimated table must save, divided by the number of
+classes."""
+
+
+def c45(records: CodedRecords, options: Options) -> Grown:
+    """Grow a tree and prune it as C4.5 does."""
+    grown = grow(records, options, options.prune)
+    collapse(grown)
+    if options.prune:
+        Pruner(records, grown, options.confidence).run()
+        grown.entries.clear()
+    return grown
 
 
 def errors(counts: np.ndarray) -> np.ndarray:
@@ -40,7 +62,7 @@ def pessimistic(counts: np.ndarray, confidence: float) -> np.ndarray:
         return np.where(e + 0.5 >= n, np.maximum(n - e, 0.0), limit * n - e)
 
     few = none + wrong * (added(np.ones_like(n)) - none)
-    extra = np.where(wrong < SMALL, none, np.where(wrong < 1, few, added(wrong)))
+    extra = np.where(wrong < TINY, none, np.where(wrong < 1, few, added(wrong)))
     return np.where(total > 0, wrong + extra, 0.0)
 
 
@@ -57,7 +79,7 @@ def collapse(grown: Grown) -> None:
 class Pruner:
     """Works from the leaves up, on the nodes' own entries."""
 
-    def __init__(self, records: Records, grown: Grown, confidence: float) -> None:
+    def __init__(self, records: CodedRecords, grown: Grown, confidence: float) -> None:
         self.records, self.grown, self.confidence = records, grown, confidence
         self.leaf_error = pessimistic(grown.counts, confidence)
         self.tree_error = self.leaf_error.copy()
@@ -89,10 +111,10 @@ class Pruner:
         self.tree_error[node] = tree = self.tree_error[first:last].sum()
         leaf = self.leaf_error[node]
         bags = grown.counts[first:last].sum(axis=1)
-        largest = last - 1 - int(np.argmax(bags[::-1] >= bags.max() - SMALL))
-        limit = tree + 0.1 + SMALL
+        largest = last - 1 - int(np.argmax(bags[::-1] >= bags.max() - TINY))
+        limit = tree + 0.1 + TINY
         branch = self._branch_error(node, largest, limit if leaf > limit else np.inf)
-        if leaf <= limit and leaf <= branch + 0.1 + SMALL:
+        if leaf <= limit and leaf <= branch + 0.1 + TINY:
             grown.feature[node] = -1
             self.tree_error[node] = leaf
             return False
@@ -110,13 +132,17 @@ class Pruner:
             return float(pessimistic(counts, self.confidence)[grown.feature[touched] < 0].sum())
         one = slice(node, node + 1)
         test = (grown.feature[one], grown.cut[one], grown.first_child[one], grown.children[one])
-        if len(entries.record) >= 8 * FEW:
+        if len(entries.record) >= 8 * FEWEST_TRIED:
             # more records never mean a smaller pessimistic error, so some are a lower bound
-            some = entries.at(np.arange(0, len(entries.record), len(entries.record) // FEW))
-            least = self._with(branch, some.at(np.flatnonzero(step(self.records, some, *test).slot != branch)))
+            some = entries.at(np.arange(0, len(entries.record), len(entries.record) // FEWEST_TRIED))
+            least = self._with(
+                branch, some.at(np.flatnonzero(send_down(self.records, some, *test).slot != branch))
+            )
             if least > limit:
                 return least
-        return self._with(branch, entries.at(np.flatnonzero(step(self.records, entries, *test).slot != branch)))
+        return self._with(
+            branch, entries.at(np.flatnonzero(send_down(self.records, entries, *test).slot != branch))
+        )
 
     def _with(self, branch: int, others: Entries) -> float:
         """Return the pessimistic error of a branch that gets records from outside."""
@@ -142,7 +168,7 @@ class Pruner:
                 grown.entries.update(zip(inner.tolist(), entries.divided(len(inner)), strict=True))
             kids = grown.children[inner]
             first = np.cumsum(kids) - kids
-            entries = step(self.records, entries, grown.feature[inner], grown.cut[inner], first, kids)
+            entries = send_down(self.records, entries, grown.feature[inner], grown.cut[inner], first, kids)
             nodes = spans(grown.first_child[inner], kids)
         return np.concatenate(all_counts), np.concatenate(all_nodes)
 
@@ -155,3 +181,47 @@ class Pruner:
         grown.counts[nodes] = counts
         self.leaf_error[nodes] = pessimistic(counts, self.confidence)
         return True
+
+
+def landed(records: CodedRecords, grown: Grown, weights: Any) -> Floats:
+    """Return by (leaf, column) the sums of weights (records, columns) of the records that end there."""
+    from scipy.sparse import csr_array  # on first use: it costs a tenth of a second
+
+    ends: list[Entries] = []
+    for entries in descended(records, grown, np.ones(records.rows)):
+        ends.append(entries.at(np.flatnonzero(grown.feature[entries.slot] < 0)))
+    share, slot, record = (
+        np.concatenate([getattr(e, name) for e in ends]) for name in ("weight", "slot", "record")
+    )
+    found = csr_array((share, (slot, record)), (len(grown.feature), records.rows)) @ weights
+    return np.asarray(found if isinstance(found, np.ndarray) else found.toarray(), np.float64)
+
+
+def prune(grown: Grown, inside: Floats) -> None:
+    """Turn subtrees into leaves, in place.
+
+    `inside` are the weights that end in each leaf, by (node, table, class): the table's own, then those of one
+    without each fold.
+    """
+    total = float(inside[:, 0].sum())
+    inner = np.flatnonzero(grown.feature >= 0)[::-1].tolist()  # children come after their parents
+    for node in inner:
+        inside[node] = inside[_children(grown, node)].sum(axis=0)
+    labels = majority(grown.counts)
+    right = np.take_along_axis(inside, labels[:, None, None], axis=2)[:, :, 0]
+    leaves = np.ones(len(right))
+    folds, least = inside.shape[1] - 1, LEAF_SHARE / inside.shape[2] * total
+    for node in inner:
+        children = _children(grown, node)
+        below, count = right[children].sum(axis=0), leaves[children].sum()
+        saved = below - right[node]
+        apart = saved[1:] - saved[1:].mean()
+        error = float(np.sqrt((folds - 1) / folds * (apart**2).sum()))
+        if saved[0] <= max(STANDARD_ERRORS * error, least * (count - 1)) + 1e-9 * total:
+            grown.feature[node] = -1
+        else:
+            right[node], leaves[node] = below, count
+
+
+def _children(grown: Grown, node: int) -> slice:
+    return slice(grown.first_child[node], grown.first_child[node] + grown.children[node])

@@ -7,29 +7,32 @@ too many; those of a nominal one its categories in order. Null and NaN are the l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
+from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.engine import Batch, scan
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
 from ppdm_cli.pool import ordered, workers
+from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature
 
 LEAST_CUTS = 1024
 """Quantiles into which a number with too many values is cut, unless a 64th of the records is more."""
-MOST_VALUES = 1 << 16
+MOST_CODES = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class CodedColumn:
     """One attribute's codes; `values` the largest value of each code, where it is numeric."""
 
     feature: Feature
@@ -57,10 +60,10 @@ class Column:
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class CodedRecords:
     """What a tree is grown from."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[CodedColumn, ...]
     class_name: str
     class_dtype: str
     labels: tuple[Any, ...]
@@ -93,7 +96,7 @@ class Records:
         return any(c.missing for c in self.columns)
 
 
-def read(
+def coded_records(
     table: Table,
     class_: str,
     *,
@@ -101,15 +104,15 @@ def read(
     cuts: int | None = None,
     drop: Sequence[str] = (),
     nominal: Sequence[str] = (),
-) -> Records:
+) -> CodedRecords:
     """Return the table's columns as codes; `nominal` names numbers that are categories."""
     known = table.schema.names
     asked = [("class_", class_), *(("drop", d) for d in drop), *(("nominal", n) for n in nominal)]
     for option, name in [*asked, *([("weights", weights)] if isinstance(weights, str) else [])]:
         if name not in known:
             raise unknown_column(name, known, option)
-    if cuts is not None and not 2 <= cuts <= MOST_VALUES:
-        raise UsageError("the number of cuts is out of range", f"2 to {MOST_VALUES}")
+    if cuts is not None and not 2 <= cuts <= MOST_CODES:
+        raise UsageError("the number of cuts is out of range", f"2 to {MOST_CODES}")
     left_out = {class_, *drop, *([weights] if isinstance(weights, str) else [])}
     if class_ in drop or (isinstance(weights, str) and class_ == weights):
         raise UsageError(f"{quoted(class_)} is the class and something else", "name another column")
@@ -121,7 +124,7 @@ def read(
     if not parts or not sum(len(p[class_]) for p in parts):
         raise DataError(f"{quoted(table.name)} has no records", "a tree needs at least one")
 
-    def column(name: str) -> Column:
+    def column(name: str) -> CodedColumn:
         pieces = [p.pop(name) for p in parts]
         kind = kinds[name]
         if name in numbers:
@@ -139,7 +142,7 @@ def read(
         columns = tuple(ordered(executor, names, column))
     codes = label.codes.astype(np.intp)
     checked = _weights(weight, len(codes))
-    return Records(columns, class_, str(kinds[class_]), label.feature.categories, codes, checked)
+    return CodedRecords(columns, class_, str(kinds[class_]), label.feature.categories, codes, checked)
 
 
 def _taken(class_: str, numeric: Mapping[str, bool], batch: Batch) -> dict[str, Any]:
@@ -178,16 +181,16 @@ def floats(array: pa.Array) -> np.ndarray:
     return np.clip(values, -np.finfo(float).max, np.finfo(float).max)
 
 
-def _numeric(feature: Feature, values: np.ndarray, cuts: int | None) -> Column:
+def _numeric(feature: Feature, values: np.ndarray, cuts: int | None) -> CodedColumn:
     order = np.argsort(values)  # NaN last
     known = values.take(order)
     known = known[: np.searchsorted(known, np.nan)]
     new = np.ones(len(known), bool)
     new[1:] = known[1:] != known[:-1]
     distinct = known[new]
-    cut = len(distinct) > MOST_VALUES
+    cut = len(distinct) > MOST_CODES
     if cut:
-        cuts = cuts or min(max(LEAST_CUTS, len(values) // 64), MOST_VALUES)
+        cuts = cuts or min(max(LEAST_CUTS, len(values) // 64), MOST_CODES)
         distinct = np.unique(known[(np.arange(1, cuts + 1) * len(known)) // cuts - 1])
         new[:] = False
         # each code ends with its value; the next one begins behind it
@@ -195,10 +198,10 @@ def _numeric(feature: Feature, values: np.ndarray, cuts: int | None) -> Column:
     codes = np.full(len(values), len(distinct), code_type(len(distinct) + 1))
     codes[order[: len(known)]] = np.cumsum(new) - 1
     missing = len(known) < len(values)
-    return Column(feature, codes, len(distinct), distinct, missing, cut)
+    return CodedColumn(feature, codes, len(distinct), distinct, missing, cut)
 
 
-def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> Column:
+def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> CodedColumn:
     if pa.types.is_floating(kind):
         array = pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
     encoded = array.dictionary_encode().unify_dictionaries().combine_chunks()
@@ -207,9 +210,9 @@ def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> Column:
     labels = encoded.dictionary
     values = labels.to_pylist() if dtypes.is_discrete(kind) else dtypes.carrier(labels).tolist()
     order = sorted(range(len(values)), key=lambda i: values[i])
-    if len(values) > MOST_VALUES:
+    if len(values) > MOST_CODES:
         raise DataError(
-            f"{quoted(name)} has more than {MOST_VALUES} categories",
+            f"{quoted(name)} has more than {MOST_CODES} categories",
             "leave it out with --drop: it names records",
         )
     size = max(len(values), 1)
@@ -219,6 +222,24 @@ def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> Column:
     places = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
     blank: Any = "" if pa.types.is_string(kind) else False if pa.types.is_boolean(kind) else 0
     listed = tuple(dtypes.to_json(values[i], kind) for i in order) or (dtypes.to_json(blank, kind),)
-    return Column(
+    return CodedColumn(
         Feature(name, str(kind), False, listed), rank[places], size, np.empty(0), encoded.null_count > 0
     )
+
+
+def at_edges(records: CodedRecords, sidecar: Sidecar) -> CodedRecords:
+    """Return the records of a reconstruction, with thresholds at the edges of the bins, not within them."""
+    if sidecar.reconstruction is UNSET or sidecar.reconstruction.spread:
+        return records
+    bins = {a.name: a.domain for a in sidecar.attributes if a.edges is not UNSET}
+    return replace(records, columns=tuple(_at_edges(c, bins.get(c.feature.name)) for c in records.columns))
+
+
+def _at_edges(column: CodedColumn, domain: Domain | None) -> CodedColumn:
+    if not isinstance(domain, Bins) or not column.feature.numeric or column.cut:
+        return column
+    codes = np.searchsorted(domain.edges.astype(np.float64), column.values, side="right") - 1
+    codes = np.clip(codes, 0, domain.ordinary - 1)
+    if (np.diff(codes) <= 0).any():  # more values than bins: these are not representatives
+        return column
+    return replace(column, values=domain.tops()[codes], ends=True)

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SMALL = 1e-6
+TINY = 1e-6
+"""By less than this, numbers are equal."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class CodeCounts:
     """The codes that occur at each slot (an open node), ordered by slot and code, and their weights.
 
     `by_class` gives the weights of one class after the other, so that not all need be in memory.
@@ -29,8 +30,8 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Best:
-    """The best test of one attribute at every slot; a gain of 0 or less where there is none."""
+class BestTests:
+    """The best_tests test of one attribute at every slot; a gain of 0 or less where there is none."""
 
     gain: np.ndarray
     ratio: np.ndarray
@@ -41,23 +42,26 @@ class Best:
 
 def entropy_sum(counts: np.ndarray) -> np.ndarray:
     """Return the sum of x log2 x, 0 at 0: entropies are differences of such sums."""
-    positive = counts > SMALL
+    positive = counts > TINY
     return counts * np.log2(counts, out=np.zeros(counts.shape), where=positive)
 
 
-def best(numeric: bool, rows: Rows, total: np.ndarray, classes: int, min_records: float, mdl: bool) -> Best:
-    """Return the best test of an attribute, at slots of the given total weights (missing values included)."""
+def best_tests(
+    numeric: bool, rows: CodeCounts, total: np.ndarray, classes: int, min_records: float, mdl: bool
+) -> BestTests:
+    """Return the best test of an attribute, at slots of the given total weights (missing values
+    included)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         if numeric:
             return _numeric(rows, total, classes, min_records, mdl)
         return _nominal(rows, total, min_records)
 
 
-def _numeric(rows: Rows, total: np.ndarray, classes: int, min_records: float, mdl: bool) -> Best:
+def _numeric(rows: CodeCounts, total: np.ndarray, classes: int, min_records: float, mdl: bool) -> BestTests:
     slots = len(total)
     gain, ratio = np.zeros(slots), np.zeros(slots)
     low, high = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
-    nothing = Best(gain, ratio, low, high)
+    nothing = BestTests(gain, ratio, low, high)
     if len(rows.slot) < 2:
         return nothing
     first = np.searchsorted(rows.slot, np.arange(slots + 1))
@@ -65,7 +69,7 @@ def _numeric(rows: Rows, total: np.ndarray, classes: int, min_records: float, md
     start = running.take(first)
     known = np.diff(start)
     least = 0.1 * known / classes
-    least = np.where(least <= min_records + SMALL, min_records, np.minimum(least, 25.0)) - SMALL
+    least = np.where(least <= min_records + TINY, min_records, np.minimum(least, 25.0)) - TINY
     # the rows of a slot with enough records on both sides are next to each other
     lowest, highest = (start[:-1] + least).take(rows.slot), (start[1:] - least).take(rows.slot)
     fits = (running[1:] >= lowest) & (running[1:] <= highest)
@@ -87,19 +91,19 @@ def _numeric(rows: Rows, total: np.ndarray, classes: int, min_records: float, md
         before -= entropy_sum(whole)
     saved = before.take(at) - after
     share = known / total
-    saved = np.where(np.abs(saved * share.take(at)) < SMALL, 0.0, saved) / total.take(at)
-    # the lowest threshold among those within SMALL of the highest gain
+    saved = np.where(np.abs(saved * share.take(at)) < TINY, 0.0, saved) / total.take(at)
+    # the lowest threshold among those within 1e-6 of the highest gain
     starts = np.flatnonzero(np.diff(at, prepend=-1))
     top = np.zeros(slots)
     top[at[starts]] = np.maximum.reduceat(saved, starts)
-    good = np.flatnonzero((saved >= top.take(at) - SMALL) & (top.take(at) > SMALL))
+    good = np.flatnonzero((saved >= top.take(at) - TINY) & (top.take(at) > TINY))
     here = at.take(good)
     new = np.diff(here, prepend=-1) > 0
     good, here = good[new], here[new]
     value = saved.take(good)
     if mdl:
         value = value - np.log2(np.bincount(at, minlength=slots)[here]) / total[here]
-    useful = value >= SMALL
+    useful = value >= TINY
     good, here, value = good[useful], here[useful], value[useful]
     chosen, left = tried.take(good), left_all.take(good)
     gain[here] = value
@@ -117,25 +121,25 @@ def _running(counts: np.ndarray) -> np.ndarray:
     return sums
 
 
-def _nominal(rows: Rows, total: np.ndarray, min_records: float) -> Best:
+def _nominal(rows: CodeCounts, total: np.ndarray, min_records: float) -> BestTests:
     slots = len(total)
 
     def summed(values: np.ndarray) -> np.ndarray:
         return np.bincount(rows.slot, values, slots)
 
-    filled = summed((rows.total >= min_records - SMALL).astype(float)) > 1
+    filled = summed((rows.total >= min_records - TINY).astype(float)) > 1
     known = summed(rows.total)
     branches = summed(entropy_sum(rows.total))
     saved = entropy_sum(known) - branches
     for counts in rows.by_class():
         saved += summed(entropy_sum(counts)) - entropy_sum(summed(counts))
     saved = saved / total
-    gain = np.where(filled & (np.abs(saved * known) >= SMALL), saved, 0.0)
+    gain = np.where(filled & (np.abs(saved * known) >= TINY), saved, 0.0)
     spread = entropy_sum(total) - branches - entropy_sum(np.maximum(total - known, 0.0))
     ratio = np.where(filled, _ratio(gain, spread, total), -1.0)
     none = np.zeros(slots, np.int64)
-    return Best(np.where(filled, gain, -1.0), ratio, none, none)
+    return BestTests(np.where(filled, gain, -1.0), ratio, none, none)
 
 
 def _ratio(gain: np.ndarray, spread: np.ndarray, total: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(spread) < SMALL, 0.0, gain * total / spread)
+    return np.where(np.abs(spread) < TINY, 0.0, gain * total / spread)

@@ -1,4 +1,4 @@
-"""A decision tree as flat arrays: what training gives, prediction reads and files carry.
+"""A decision tree as flat arrays, for training, prediction and files; and how good a tree is.
 
 Node 0 is the root and children come after their parents, next to each other, so a loop over the
 levels needs no recursion, and no cycle can be written down that `validate` lets pass.
@@ -6,22 +6,27 @@ levels needs no recursion, and no cycle can be written down that `validate` lets
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Annotated, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ppdm_cli import dtypes
+from ppdm_cli.arrays import wilson
 from ppdm_cli.display import Displayed
+from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import PpdmError, counted, quoted
+from ppdm_cli.sidecar import LONGEST_PREFIX
 
 MOST_WEIGHT = 1e100
 """The largest weight of a record, so that no sum overflows."""
 MOST_CLASSES = 1 << 11
 """The most labels of a class: a confusion matrix has the square of their number."""
-MOST_LINES = 60
+MOST_SHOWN = 60
 """The most lines of a tree that a notebook shows."""
 
 
@@ -36,15 +41,19 @@ def spans(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
 
 
-@dataclass(frozen=True)
-class Feature:
+StoredText = Annotated[str, Meta(max_length=1 << 20)]
+StoredValue = int | float | bool | StoredText
+"""A category or label as JSON has it."""
+
+
+class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """An attribute that a tree was trained on; `categories` in domain order where it is nominal."""
 
-    name: str
-    dtype: str
+    name: StoredText
+    dtype: Annotated[str, Meta(max_length=128)]
     numeric: bool
-    categories: tuple[Any, ...] = ()
-    prefix: int = 0
+    categories: Annotated[tuple[StoredValue, ...], Meta(max_length=MOST_VALUES)] = ()
+    prefix: Annotated[int, Meta(ge=0, le=LONGEST_PREFIX)] = 0
     """How many first characters of text the categories are; 0: all."""
 
 
@@ -55,7 +64,7 @@ class Tree(Displayed):
     features: tuple[Feature, ...]
     class_name: str
     class_dtype: str
-    labels: tuple[Any, ...]
+    labels: tuple[StoredValue, ...]
     feature: np.ndarray
     """int32: the attribute tested at each node, -1 at leaves."""
     threshold: np.ndarray
@@ -66,16 +75,17 @@ class Tree(Displayed):
     """float64 (nodes, classes): the weight of the training records at each node."""
     label: np.ndarray
     """int32: the majority class; without records the parent's."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, StoredValue | None] = field(default_factory=dict)
 
     def _words(self) -> list[str]:
         grown = [f"{self.leaves} leaves", f"depth {self.depth}", counted(len(self.features), "attribute")]
         return [f"of {quoted(self.class_name)}", *grown]
 
     def _body(self) -> list[str]:
-        from ppdm_cli.trees.exporting import lines  # it draws trees, so it knows them
+        from ppdm_cli.trees.text import outlined  # it words trees, so it knows them
 
-        return [*islice(lines(self), MOST_LINES), *["..."] * (self.size > MOST_LINES)]
+        lines = [line for _, line in islice(outlined(self), MOST_SHOWN)]
+        return [*lines, *["..."] * (self.size > MOST_SHOWN)]
 
     @property
     def size(self) -> int:
@@ -99,6 +109,12 @@ class Tree(Displayed):
         inner = np.flatnonzero(~self.is_leaf)
         inner = inner[np.argsort(self.first_child[inner], kind="stable")]
         return inner, self.children[inner]
+
+    def branches(self) -> Iterator[tuple[int, int, Feature, int]]:
+        """Yield each node below the root, its parent, what is tested there, and which outcome leads to the
+        node."""
+        for node, above in enumerate(self.parent.tolist()[1:], 1):
+            yield node, above, self.features[int(self.feature[above])], node - int(self.first_child[above])
 
     @property
     def levels(self) -> np.ndarray:
@@ -166,3 +182,99 @@ class Tree(Displayed):
                     raise ValueError("an attribute has the same category twice")
         except PpdmError as error:
             raise ValueError(error.what) from None
+
+
+class AccuracyFigures(TypedDict):
+    """What --json says of a tree's accuracy."""
+
+    records: float
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    labels: list[StoredValue]
+    confusion: list[list[float]]
+    """By true and predicted label."""
+    unknown_labels: NotRequired[int]
+    unlabelled: NotRequired[int]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measured(Displayed):
+    """Counts by (true label, predicted label), and how many true labels the tree does not know."""
+
+    labels: tuple[StoredValue, ...]
+    confusion: np.ndarray
+    unknown: int = 0
+    unlabelled: int = 0
+    """Records without a class; they are not counted."""
+
+    @classmethod
+    def of(cls, labels: tuple[StoredValue, ...], true: np.ndarray, predicted: np.ndarray) -> Measured:
+        """Compare codes of labels; a true code of -1 is a label that the tree does not know, -2 is no label."""
+        n, known = len(labels), true >= 0
+        flat = np.bincount(true[known] * n + predicted[known], minlength=n * n)
+        return cls(labels, flat.reshape(n, n), int((true == -1).sum()), int((true == -2).sum()))
+
+    def __add__(self, other: Measured) -> Measured:
+        return Measured(
+            self.labels,
+            self.confusion + other.confusion,
+            self.unknown + other.unknown,
+            self.unlabelled + other.unlabelled,
+        )
+
+    def _words(self) -> list[str]:
+        share = "no records" if self.accuracy is None else f"{100 * self.accuracy:.1f} % right"
+        return [share, f"{self.records:g} records"]
+
+    @property
+    def records(self) -> float:
+        return float(self.confusion.sum()) + self.unknown
+
+    @property
+    def right(self) -> float:
+        return float(np.trace(self.confusion))
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.right / self.records if self.records else None
+
+    def figures(self) -> AccuracyFigures:
+        """Return the figures that --json prints, as fractions, not percentages."""
+        low, high = wilson(self.right, self.records)
+        found: AccuracyFigures = {
+            "records": _plain(self.records),
+            "accuracy": self.accuracy,
+            "low": low,
+            "high": high,
+            "labels": list(self.labels),
+            "confusion": [[_plain(c) for c in row] for row in self.confusion.tolist()],
+        }
+        if self.unknown:
+            found["unknown_labels"] = self.unknown
+        if self.unlabelled:
+            found["unlabelled"] = self.unlabelled
+        return found
+
+
+def _plain(count: float) -> float:
+    return int(count) if float(count).is_integer() else count
+
+
+def importance(tree: Tree) -> dict[str, float]:
+    """Return each attribute's share of the information gained, weighted by records, largest first."""
+    counts = tree.counts
+    totals = counts.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(totals > 0, counts / totals, 0.0)
+        logs = np.where(shares > 0, np.log2(shares), 0.0)
+    bits = -(counts * logs).sum(axis=1)
+    gains = np.zeros(len(tree.features))
+    inner = np.flatnonzero(tree.feature >= 0)
+    below = np.zeros(tree.size)
+    if tree.size > 1:
+        np.add.at(below, tree.parent[1:], bits[1:])
+    np.add.at(gains, tree.feature[inner], np.maximum(bits - below, 0.0)[inner])
+    total = gains.sum()
+    found = {f.name: float(g / total) if total > 0 else 0.0 for f, g in zip(tree.features, gains, strict=True)}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))

@@ -24,7 +24,7 @@ import polars as pl
 
 from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.perturbing import Release
-from ppdm_cli.trees.expected_accuracy import Evidence, Expected, expected
+from ppdm_cli.trees.expected_accuracy import AccuracyEvidence, ExpectedAccuracy, expected_accuracy
 from tests.experiments import naive_bayes
 from tests.experiments.common import BUILD, DATA, Results, table
 from tests.experiments.hard_tables import CLASS, TABLES, unplanned
@@ -90,14 +90,14 @@ def measured(release: Release, data: Split) -> list[Any]:
     truth = test[label]
     seen: list[Any] = ["", "", "", "", ""]
 
-    def noted(evidence: Evidence, commonest: float) -> Expected:
+    def noted(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
         e, error = evidence, np.std(evidence.right) / np.sqrt(max(len(evidence.right), 1))
         mean = np.mean(e.right) if len(e.right) else np.nan
         seen[:] = [100 * float(v) for v in (e.own, e.judged, mean, error, e.gap)]
-        return expected(evidence, commonest)
+        return expected_accuracy(evidence, commonest)
 
     start = time.process_time()
-    with patch.object(sys.modules["ppdm_cli.trees.from_release"], "expected", noted):
+    with patch.object(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted):
         found = train_tree(release.frame, sidecar=release.sidecar)
     seconds = time.process_time() - start
     by_class = reconstruct(release.frame, sidecar=release.sidecar, method="by-class")

@@ -18,7 +18,7 @@ from ppdm_cli.domain import CALENDAR, OTHER, Bins, calendar_edges
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError
 from ppdm_cli.estimating import estimate
 from ppdm_cli.tables import read_mapping
-from ppdm_cli.trees import load
+from ppdm_cli.trees import load_tree
 from tests.conftest import Run, read_table
 
 RNG = np.random.default_rng(3)
@@ -217,7 +217,7 @@ def test_a_tree_makes_the_groups_that_it_was_taught(tmp_path: Path, ppdm: Run) -
         found = json.loads(ppdm("predict", tree, "o.csv", "-o", "p.csv", "--force", "--json").stdout)
         assert found["test"]["accuracy"] > 0.99, "by their first letter, and Z99 as one of the others"
         assert pl.read_csv(tmp_path / "p.csv")["code"].equals(data["code"]), "the records stay as they are"
-        assert {f.name: f.prefix for f in load(tmp_path / tree).features}["code"] == 1
+        assert {f.name: f.prefix for f in load_tree(tmp_path / tree).features}["code"] == 1
 
 
 def test_a_tree_of_a_files_groups_says_what_it_needs(groups: Path) -> None:

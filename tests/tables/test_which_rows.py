@@ -191,9 +191,9 @@ def stocked(tmp_path: Path) -> Path:
     reconstruct(tmp_path / "r.csv", tmp_path / "u.csv")
     (tmp_path / "net.json").write_text(structure("ward -> group"))
     for tree, drop in (("t.json", "age"), ("t2.json", "ward")):
-        from ppdm_cli.trees import Places, train
+        from ppdm_cli.trees import TreeFiles, train
 
-        train(tmp_path / "own.csv", Places(tmp_path / tree), "group", drop=[drop])
+        train(tmp_path / "own.csv", TreeFiles(tmp_path / tree), "group", drop=[drop])
     return tmp_path
 
 

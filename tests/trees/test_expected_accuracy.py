@@ -15,7 +15,14 @@ from ppdm_cli.joint import JointTable, alone, learn, read
 from ppdm_cli.joint.sample import FOLDS
 from ppdm_cli.releases import open_releases
 from ppdm_cli.trees import FromRelease
-from ppdm_cli.trees.expected_accuracy import LEAST, OTHER_TREE, WIDEST, Evidence, Expected, expected
+from ppdm_cli.trees.expected_accuracy import (
+    LEAST_OFF,
+    OTHER_TREE,
+    WIDEST_INTERVAL,
+    AccuracyEvidence,
+    ExpectedAccuracy,
+    expected_accuracy,
+)
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
 from tests.experiments.hard_tables import CLASS, TABLES
@@ -42,31 +49,33 @@ def accuracy(tree: FromRelease, data: pl.DataFrame, class_: str = "group") -> fl
     return float((predict(tree, data)["predicted"] == data[class_]).mean())  # type: ignore[arg-type]
 
 
-def evidence(right: np.ndarray = NOBODY, own: float = 0.8, judged: float = 0.8, **more: float) -> Evidence:
-    return Evidence(right, own, judged, **{"judges": 10_000, "trusted": 0.5, **more})  # type: ignore[arg-type]
+def evidence(
+    right: np.ndarray = NOBODY, own: float = 0.8, judged: float = 0.8, **more: float
+) -> AccuracyEvidence:
+    return AccuracyEvidence(right, own, judged, **{"judges": 10_000, "trusted": 0.5, **more})  # type: ignore[arg-type]
 
 
 def test_the_narrower_interval_is_told_and_none_that_is_wide() -> None:
     right = np.random.default_rng(1).normal(0.8, 1.5, 10_000)
-    unbiased = expected(evidence(right, own=0.95, judged=0.75), 0.6)
+    unbiased = expected_accuracy(evidence(right, own=0.95, judged=0.75), 0.6)
     assert unbiased.how == "held-out" and unbiased.accuracy == pytest.approx(right.mean())
     assert unbiased.low == pytest.approx(right.mean() - Z * right.std(ddof=1) / 100 - OTHER_TREE)
-    judged = expected(evidence(right[:2_000]), 0.6)
+    judged = expected_accuracy(evidence(right[:2_000]), 0.6)
     assert judged.how == "judged" and judged.accuracy == pytest.approx(0.8)
-    assert judged.high == pytest.approx(0.8 + LEAST + Z * 0.4 / 100)
+    assert judged.high == pytest.approx(0.8 + LEAST_OFF + Z * 0.4 / 100)
     for wide in (
         evidence(right[:50], own=1.0, judged=0.6), evidence(own=1.0, judged=0.6), evidence(gap=0.2),
         evidence(own=np.nan, judged=np.nan),
     ):  # fmt: skip
-        assert expected(wide, 0.6) == Expected(0.6), "no figure without an interval"
+        assert expected_accuracy(wide, 0.6) == ExpectedAccuracy(0.6), "no figure without an interval"
 
 
 def test_the_own_model_is_not_believed() -> None:
-    between = expected(evidence(own=0.9), 0.6)
+    between = expected_accuracy(evidence(own=0.9), 0.6)
     assert between.accuracy is not None and 0.8 < between.accuracy < 0.9
     assert between.low is not None and between.high is not None
-    assert between.high - between.low <= 2 * WIDEST and between.low < 0.85 < between.high
-    still, moved = expected(evidence(), 0.6), expected(evidence(gap=0.1), 0.6)
+    assert between.high - between.low <= 2 * WIDEST_INTERVAL and between.low < 0.85 < between.high
+    still, moved = expected_accuracy(evidence(), 0.6), expected_accuracy(evidence(gap=0.1), 0.6)
     assert moved.low == pytest.approx(still.low) and moved.high == pytest.approx(still.high + 0.1)  # type: ignore[operator]
 
 
@@ -74,11 +83,11 @@ def test_the_own_model_is_not_believed() -> None:
 def test_a_tree_that_held_out_records_put_below_the_commonest_class_becomes_a_leaf(
     above: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def noted(_: Evidence, commonest: float) -> Expected:
+    def noted(_: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
         middle = commonest + (0.01 if above else -0.01)
-        return Expected(commonest, "held-out", middle, middle - 0.05, middle + 0.05)
+        return ExpectedAccuracy(commonest, "held-out", middle, middle - 0.05, middle + 0.05)
 
-    monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected", noted)
+    monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
     found = grown(released(people(1, 4_000, 1), gamma=19))
     assert (found.tree.leaves > 1) == above == ("below the commonest class" not in " ".join(found.remarks))
     e = found.expected
@@ -90,13 +99,13 @@ def test_held_out_records_are_not_biased(monkeypatch: pytest.MonkeyPatch) -> Non
 
     Were it right in 95 % of all cases, more than 4 misses would come in one of 150 runs of this test.
     """
-    seen: list[Evidence] = []
+    seen: list[AccuracyEvidence] = []
 
-    def noted(evidence: Evidence, commonest: float) -> Expected:
+    def noted(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
         seen.append(evidence)
-        return expected(evidence, commonest)
+        return expected_accuracy(evidence, commonest)
 
-    monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected", noted)
+    monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
     clean, missed, differences = people(1, 5_000, 99), 0, []
     for seed in range(24):
         data = people(1, 6_000, seed).select("age", "elevel", "group")
@@ -121,7 +130,7 @@ def test_what_is_told_holds_on_hard_tables(name: str, kept: bool) -> None:
         e = (found := grown(released(data, CLASS, keep=[CLASS] if kept else [], seed=seed))).expected
         assert (e.accuracy is None) == (e.low is None) == (e.high is None) == (e.how == "not told")
         if e.low is not None and e.high is not None:
-            assert e.high - e.low <= 2 * WIDEST + 1e-9
+            assert e.high - e.low <= 2 * WIDEST_INTERVAL + 1e-9
             missed += not e.low - 0.01 <= accuracy(found, test, CLASS) <= e.high + 0.01
         said = " ".join(found.sentences())
         assert ("95 % interval" in said) != ("cannot be told" in said) and "commonest class alone" in said

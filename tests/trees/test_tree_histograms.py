@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from ppdm_cli import running
 from ppdm_cli.tables import open_table
-from ppdm_cli.trees import Options, Records, histograms, read
+from ppdm_cli.trees import Options, histograms
 from ppdm_cli.trees.growing import Grown, grow
+from ppdm_cli.trees.records import CodedRecords, coded_records
 
 
-def drawn(seed: int, n: int, classes: int, holes: bool = False) -> Records:
+def drawn(seed: int, n: int, classes: int, holes: bool = False) -> CodedRecords:
     rng = np.random.default_rng(seed)
     data = pl.DataFrame(
         {
@@ -29,7 +30,8 @@ def drawn(seed: int, n: int, classes: int, holes: bool = False) -> Records:
     if holes:
         data = data.with_columns(pl.when(pl.Series(rng.random(n) < 0.1)).then(None).otherwise("a").alias("a"))
     labels = (data["a"].fill_null(0).to_numpy() // 7 + (data["b"].to_numpy() * 5).astype(int)) % classes
-    return read(open_table(data.with_columns(y=pl.Series(np.where(rng.random(n) < 0.1, 0, labels)))), "y")
+    labelled = data.with_columns(y=pl.Series(np.where(rng.random(n) < 0.1, 0, labels)))
+    return coded_records(open_table(labelled), "y")
 
 
 def equal(one: Grown, other: Grown) -> bool:
@@ -49,7 +51,7 @@ def test_the_tree_does_not_depend_on_how_counts_are_had(seed: int, classes: int,
         assert equal(usual, grow(records, Options(), False))
     for most in (1, 1 << 14, 1 << 17):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(histograms, "MOST_BYTES", most)
+            patch.setattr(histograms, "MOST_HISTOGRAM_BYTES", most)
             assert equal(usual, grow(records, Options(), False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(histograms, "_subtraction", lambda *a: None)
@@ -79,18 +81,18 @@ def test_dense_histograms_stay_under_their_bound(threads: int, monkeypatch: pyte
     narrow = {f"z{i}": rng.integers(0, 20_000, n) for i in range(2)}
     small = {"s": rng.integers(0, 300, n)}
     label = (wide["x0"] // 258 + small["s"] // 100) % 255
-    records = read(open_table(pl.DataFrame({**wide, **narrow, **small, "y": label})), "y")
+    records = coded_records(open_table(pl.DataFrame({**wide, **narrow, **small, "y": label})), "y")
     records.codes  # noqa: B018 -- made once, not a histogram
     seen: list[int] = []
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    dense = histograms.Counter._dense
+    dense = histograms.LevelCounter._dense
 
-    def watched(self: histograms.Counter, part: object, place: int, *rest: object) -> object:
+    def watched(self: histograms.LevelCounter, part: object, place: int, *rest: object) -> object:
         seen.append(self.classes * part.size * records.columns[place].size * 8)  # type: ignore[attr-defined]
         return dense(self, part, place, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(histograms.Counter, "_dense", watched)
+    monkeypatch.setattr(histograms.LevelCounter, "_dense", watched)
     with running(threads=threads):
         grow(records, Options(max_depth=3), False)
     peak = tracemalloc.get_traced_memory()[1] - before

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from ppdm_cli.arrays import wilson
-from ppdm_cli.trees.measuring import Measured, importance
-from ppdm_cli.trees.tree import Tree
-from tests.tree_strategies import trees
-from tests.trees.test_tree_exporting import chain
+from ppdm_cli.trees.tree import Measured, Tree, importance
+from tests.tree_strategies import chain, trees
 
 
 @given(st.integers(1, 5000), st.data())

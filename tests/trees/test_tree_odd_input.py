@@ -16,7 +16,7 @@ import pytest
 
 from ppdm_cli import train_tree
 from ppdm_cli.errors import DataError
-from ppdm_cli.trees import load
+from ppdm_cli.trees import load_tree
 from tests.conftest import Run, listing
 
 OK = "x,k,d,y\n" + "".join(
@@ -81,8 +81,8 @@ def test_calls_that_cannot_be_meant(ok: Path, ppdm: Run) -> None:
         ("train-tree - --class y -o t.json --test -", 2, "read once"),
         ("train-tree - --class y -o t.json --predicted p.csv", 2, "read once"),
         ("train-tree none --class y -o t.json", 1, "has no CSV"),
-        ("predict ok.csv ok.csv -o p.csv", 2, "'ok.csv' cannot be read as a tree"),
-        ("predict . ok.csv -o p.csv", 2, "cannot be read as a tree"),
+        ("predict ok.csv ok.csv -o p.csv", 2, "'ok.csv' does not end in .json"),
+        ("predict . ok.csv -o p.csv", 2, "does not end in .json"),
     ):
         message = ppdm(*args.split(), code=code).stderr.decode()
         assert said in message and "inside ppdm" not in message and listing(ok) == before, message
@@ -140,14 +140,14 @@ def test_names_that_would_drive_a_terminal(tmp_path: Path, ppdm: Run) -> None:
         pl.Series("\x1b]0;c\x07", [ESCAPES[i] for i in rng.integers(0, 9, 90)])
     )
     frame.write_csv(tmp_path / "h.csv")
-    exports = [a for s in ("txt", "dot", "svg") for a in ("--export", f"t.{s}")]
+    exports = [a for s in ("txt", "sql", "pmml") for a in ("--export", f"t.{s}")]
     grown = ("--no-prune", "--no-mdl", "--min-records", "1", *exports)
     said = ppdm("train-tree", "h.csv", "--header", "--class", frame.columns[-1], "-o", "t.json", *grown)
-    texts = [said.stdout.decode(), *((tmp_path / f"t.{s}").read_text() for s in ("txt", "dot", "svg", "json"))]
+    texts = [said.stdout.decode(), *((tmp_path / f"t.{s}").read_text() for s in ("txt", "sql", "pmml", "json"))]
     assert "Predicted" in texts[0] and "Importance" in texts[0]
     for text in texts:
         assert all(c.isprintable() or c in "\n\t\u2026" for c in text)
-    assert set(load(tmp_path / "t.json").labels) <= set(ESCAPES)
+    assert set(load_tree(tmp_path / "t.json").labels) <= set(ESCAPES)
     again = ppdm("predict", "t.json", "h.csv", "--header", "-o", "p.csv")
     assert all(c.isprintable() or c == "\n" for c in again.stderr.decode())
 

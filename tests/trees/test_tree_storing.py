@@ -9,14 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli.errors import MismatchError, PpdmError, UsageError
-from ppdm_cli.releases import read_sidecar
-from ppdm_cli.tables import sidecar_path
+from ppdm_cli.errors import MismatchError, PpdmError
 from ppdm_cli.trees import storing
-from ppdm_cli.trees.storing import decode, encode, load
+from ppdm_cli.trees.storing import decode_tree, encode_tree, load_tree
 from ppdm_cli.trees.tree import Tree
 from tests.conftest import listing
 from tests.tree_strategies import hostile_tree, same, trees, write
+from tests.vocabulary import raises
 
 few = settings(
     max_examples=40,
@@ -28,39 +27,23 @@ few = settings(
 @few
 @given(trees())
 def test_json_gives_the_same_tree(tree: Tree) -> None:
-    data = encode(tree)
-    again = decode(data, "t.json")
+    data = encode_tree(tree)
+    again = decode_tree(data, "t.json")
     assert same(tree, again) and dict(again.options) == dict(tree.options)
-    assert encode(again) == data, "canonical"
+    assert encode_tree(again) == data, "canonical"
     lines = [line for line in data.decode().split("\n") if line.startswith('    {"label":')]
     assert len(lines) == tree.size, "one node a line"
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
-@settings(few, max_examples=15)
-@given(tree=trees())
-def test_a_table_is_for_other_programs(suffix: str, tree: Tree, tmp_path: Path) -> None:
-    path = tmp_path / f"t.{suffix}"
-    write(tree, path, force=True)
-    sidecar = read_sidecar(sidecar_path(path), None, "t")
-    assert (sidecar.stage, sidecar.records) == ("tree", tree.size)
-    with pytest.raises(UsageError, match=r"'t\.\w+' cannot be read as a tree.*name the \.json file"):
-        load(path)
-
-
 def test_hostile_words_come_back(tmp_path: Path) -> None:
     write(hostile_tree(), tmp_path / "t.json")
-    assert same(hostile_tree(), load(tmp_path / "t.json"))
-    before = listing(tmp_path)
-    with pytest.raises(UsageError, match=r"\.json"):
-        write(hostile_tree(), tmp_path / "t.csv")
-    assert listing(tmp_path) == before
+    assert same(hostile_tree(), load_tree(tmp_path / "t.json"))
 
 
 @few
 @given(trees(), st.data())
 def test_an_edited_tree_is_refused_or_valid(tree: Tree, data: st.DataObject) -> None:
-    raw = json.loads(encode(tree))
+    raw = json.loads(encode_tree(tree))
     node = data.draw(st.sampled_from(raw["nodes"]))
     junk = st.one_of(
         st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.text(max_size=3),
@@ -79,7 +62,7 @@ def test_an_edited_tree_is_refused_or_valid(tree: Tree, data: st.DataObject) -> 
         ):
             break
     try:
-        decode(json.dumps(raw).encode(), "t.json").validate()
+        decode_tree(json.dumps(raw).encode(), "t.json").validate()
     except MismatchError as error:
         assert "\n" not in str(error)
 
@@ -87,12 +70,12 @@ def test_an_edited_tree_is_refused_or_valid(tree: Tree, data: st.DataObject) -> 
 @few
 @given(trees(), st.data())
 def test_cut_or_changed_bytes_never_crash(tree: Tree, data: st.DataObject) -> None:
-    raw = bytearray(encode(tree))
+    raw = bytearray(encode_tree(tree))
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] = data.draw(st.integers(0, 255))
     for edited in (bytes(raw), bytes(raw[:at])):
         try:
-            decode(edited, "t.json")
+            decode_tree(edited, "t.json")
         except MismatchError as error:
             assert "\n" not in str(error)
 
@@ -109,20 +92,20 @@ def test_cut_or_changed_bytes_never_crash(tree: Tree, data: st.DataObject) -> No
     ],
 )
 def test_what_is_wrong_is_said(old: str, new: str, said: str) -> None:
-    data = encode(hostile_tree()).decode().replace(old, new, 1).encode()
+    data = encode_tree(hostile_tree()).decode().replace(old, new, 1).encode()
     with pytest.raises(MismatchError, match=said) as error:
-        decode(data, "t.json")
+        decode_tree(data, "t.json")
     assert error.value.exit_code == 3
 
 
 def test_absent_and_strange_files(tmp_path: Path) -> None:
     for name in ("no.json", "no.csv", "no.txt", "."):
         with pytest.raises(PpdmError):
-            load(tmp_path / name)
+            load_tree(tmp_path / name)
 
 
 def test_a_tree_too_large_to_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storing, "LARGEST", 100)
-    with pytest.raises(UsageError, match=r"--max-depth .* as \.parquet"):
+    monkeypatch.setattr(storing, "LARGEST_TREE", 100)
+    with raises("tree-too-large"):
         write(hostile_tree(), tmp_path / "t.json")
     assert not listing(tmp_path)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ppdm_cli.trees import Feature, Options, Records
+from ppdm_cli.trees import Options
 from ppdm_cli.trees.growing import grow
-from ppdm_cli.trees.jackknife_pruning import landed, prune
-from ppdm_cli.trees.records import Column
+from ppdm_cli.trees.pruning import landed, prune
+from ppdm_cli.trees.records import CodedColumn, CodedRecords
+from ppdm_cli.trees.tree import Feature
 
 
 def table(saved: float) -> np.ndarray:
@@ -21,8 +22,8 @@ def table(saved: float) -> np.ndarray:
 def leaves(folded: list[float], saved: float = 40.0, classes: int = 2) -> int:
     """How many leaves stay of two, where the tables without a fold save `folded`; most classes are empty."""
     codes = np.array([0, 1], np.uint8)
-    column = Column(Feature("x", "double", True), codes, 2, np.array([0.0, 1.0]), False)
-    cells = Records((column,), "y", "string", tuple("abcdefgh"[:classes]), np.zeros(2, np.intp))
+    column = CodedColumn(Feature("x", "double", True), codes, 2, np.array([0.0, 1.0]), False)
+    cells = CodedRecords((column,), "y", "string", tuple("abcdefgh"[:classes]), np.zeros(2, np.intp))
     nobody = np.zeros((classes - 2, 2))
     tables = np.stack([np.vstack([table(s), nobody]) for s in (saved, *folded)])
     both = replace(column, codes=np.tile(codes, classes))

@@ -15,7 +15,7 @@ import pytest
 
 from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.errors import DataError, UsageError
-from ppdm_cli.trees.exporting import text
+from ppdm_cli.trees.text import as_text
 from tests.conftest import Run
 from tests.trees.test_tree_portable import in_duckdb, in_sqlite
 
@@ -123,7 +123,7 @@ def test_a_cut_lies_halfway_between_neighbours(
     values: Any, dtype: Any, threshold: float, shown: str
 ) -> None:
     tree, data = one_cut(values, dtype)
-    assert tree.threshold[0] == threshold and shown in text(tree)
+    assert tree.threshold[0] == threshold and shown in as_text(tree)
     assert predict(tree, data)["predicted"].to_list() == data["y"].to_list()
 
 
@@ -167,9 +167,9 @@ def test_a_plain_table_of_bin_middles_teaches_as_well_as_with_its_sidecar(ppdm: 
     assert len(ages) and np.isin(ages, [30, 40, 50, 60, 70]).all()
     usable.frame.write_csv(tmp_path / "plain.csv")
     ppdm("train-tree", "plain.csv", "--class", "group", "-o", "tree.json")
-    from ppdm_cli.trees import load
+    from ppdm_cli.trees import load_tree
 
-    assert np.array_equal(load(tmp_path / "tree.json").threshold, plain.tree.threshold, equal_nan=True)
+    assert np.array_equal(load_tree(tmp_path / "tree.json").threshold, plain.tree.threshold, equal_nan=True)
 
 
 def test_dates_keep_their_text_in_a_stored_tree(ppdm: Run, tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from ppdm_cli import predict, train_tree
 from ppdm_cli.tables import open_table
-from ppdm_cli.trees import Options, read
+from ppdm_cli.trees import Options
 from ppdm_cli.trees.growing import grow
+from ppdm_cli.trees.records import coded_records
 from tests.c45_reference import Learner, Node
 from tests.trees.test_trees_reference import drawn
 
@@ -18,7 +19,7 @@ ORDERS = (["m", "k", "b", "a"], ["k", "a", "m", "b"])
 
 def chosen(data: pl.DataFrame) -> list[tuple[str, float, int, int]]:
     """Of every node the attribute's name and threshold, its first child, its children; nothing collapsed."""
-    records = read(open_table(data), "y")
+    records = coded_records(open_table(data), "y")
     grown = grow(records, Options(), False)
     found = []
     for feature, cut, first, children in zip(
