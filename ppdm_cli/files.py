@@ -40,6 +40,8 @@ _RUN: ContextVar[Run | None] = ContextVar("ppdm_run", default=None)
 
 TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
 """The folder of temporary files, where one is set."""
+THREADS: ContextVar[int | None] = ContextVar("ppdm_threads", default=None)
+"""The number of threads, where it is set."""
 
 
 @contextmanager

@@ -11,6 +11,9 @@ import math
 from ppdm_cli.display import at_most, exactly
 from ppdm_cli.errors import UsageError
 
+FEW = 10
+"""A value of fewer records, or persons, is rare."""
+
 
 def epsilon(gamma: float) -> float:
     """Return the epsilon of local differential privacy, ln gamma."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.errors import UsageError
-from ppdm_cli.pool import ordered, workers
+from ppdm_cli.tables import ordered, workers
 
 BLOCK_ROWS = 1 << 17
 FUNCTIONS = (1, 2, 3, 4, 5)

@@ -41,14 +41,14 @@ def surroundings() -> Iterator[None]:
 
 
 def _threads(text: str) -> tuple[Any, int]:
-    from ppdm_cli import pool
+    from ppdm_cli import files
 
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _MOST_THREADS):
         raise UsageError(
             f"{THREADS} is {quoted(text)}, which is no number of threads",
             f"set it to 1 to {_MOST_THREADS}, or unset it",
         )
-    return pool.THREADS, int(text)
+    return files.THREADS, int(text)
 
 
 def _folder(text: str) -> tuple[Any, Path]:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ppdm_cli.arrays import Floats
-from ppdm_cli.pool import of_small_products
+from ppdm_cli.arrays import Floats, of_small_products
 
 Tables = npt.NDArray[Any]
 """Of single or double precision."""

@@ -10,8 +10,8 @@ import msgspec
 from ppdm_cli import dtypes
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories, nice_edges
+from ppdm_cli.engine import Facts, facts_of
 from ppdm_cli.errors import UsageError, quoted, unknown_column
-from ppdm_cli.facts import Facts, facts_of
 from ppdm_cli.releases import spooled
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import Table

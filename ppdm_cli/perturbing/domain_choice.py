@@ -32,9 +32,10 @@ from ppdm_cli.domain import (
     nice_edges,
     starts,
 )
+from ppdm_cli.engine import Counting, Facts, facts_of
 from ppdm_cli.errors import DataError, RefusedError, UsageError, listed, quoted, word
-from ppdm_cli.facts import FEW, Counting, Facts, facts_of
 from ppdm_cli.perturbing.plan import AttributePlan, Rare
+from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table, type_of
 
 

@@ -15,7 +15,6 @@ from ppdm_cli import dtypes
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import ENGINE
 from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
-from ppdm_cli.facts import FEW
 from ppdm_cli.files import changed
 from ppdm_cli.perturbing.count_errors import (
     Expected,
@@ -28,6 +27,7 @@ from ppdm_cli.perturbing.count_errors import (
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
 from ppdm_cli.perturbing.row_order import in_order, telling
 from ppdm_cli.perturbing.substitution import Checks
+from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table, loaded
 
 MOST_MOVED = 0.5

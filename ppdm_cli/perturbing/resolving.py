@@ -24,8 +24,8 @@ from ppdm_cli import dtypes
 from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Channel, Request, Spec
 from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
+from ppdm_cli.engine import Facts
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
-from ppdm_cli.facts import Facts
 from ppdm_cli.inspection import PRIOR
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare

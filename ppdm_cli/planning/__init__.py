@@ -24,9 +24,8 @@ from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, coun
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR
 from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions, relative_error
-from ppdm_cli.planning.advice import BINS, Advice, advised, determined, left_open
+from ppdm_cli.planning.advice import BINS, Advice, TableSketch, advised, determined, left_open
 from ppdm_cli.planning.dialect import Dialect, sniff
-from ppdm_cli.planning.looks import looks_of
 from ppdm_cli.planning.texts import TOKENS, Cells, Written, cells_of, written
 from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
@@ -130,7 +129,7 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
         raise RefusedError(f"{quoted(table.name)} is a release already", "plan for its original")
     unreadable = [f.name for f in table.schema if not _readable(f)]
     names = [n for n in table.schema.names if n not in unreadable]
-    looks = looks_of(table, names) if names else None
+    looks = TableSketch.of(table, names) if names else None
     if looks is None:
         raise DataError(f"{quoted(table.name)} has no records, or no column that can be read", "see the table")
     found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
@@ -209,9 +208,9 @@ def _figures(one: Advice, read: Written | None, budgets: list[dict[str, Any]]) -
         "values_exact": look is not None and look.exact,
         "without_value": None if look is None else look.nulls,
         "rare_values": None if look is None else look.values - look.common,
-        "largest_share": None if look is None else look.largest,
+        "largest_share": None if look is None else look.largest_share,
         "fullest_bin": one.full,
-        "records_each": None if look is None else look.each,
+        "records_each": None if look is None else look.records_each,
         "proposal": f"drop: {one.drop}" if one.drop else ", ".join(f"{k}={v}" for k, v in one.settings.items()),
         "notes": [*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
         "N": None if one.drop else one.N,

@@ -6,8 +6,10 @@ Every answer is one of a fixed list; which one is all that it tells of the data.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
 from ppdm_cli.domain import CALENDAR, starts
-from ppdm_cli.facts import FEW
-from ppdm_cli.perturbing import in_order, relative_error, telling
-from ppdm_cli.planning.looks import Look, Looks
+from ppdm_cli.engine import Batch, Sketch, fold
+from ppdm_cli.perturbing import RowBlocks, in_order, relative_error, telling
+from ppdm_cli.privacy import FEW
+from ppdm_cli.tables import Table
 
 BINS = 10
 _NAME = re.compile(
@@ -44,12 +47,37 @@ _COMPARED, _MOST_PAIRED, _MOST_LABELS = 1 << 13, 60, 500
 
 
 @dataclass
+class TableSketch:
+    """A table's columns; adds up. Blocks of rows show what columns reveal of each other and the order."""
+
+    columns: dict[str, Sketch]
+    sample: RowBlocks
+
+    @classmethod
+    def of(cls, table: Table, columns: Sequence[str]) -> TableSketch | None:
+        """Return what columns hold, in one fold; None of a table without records."""
+        return fold(table, partial(_sketched, list(columns)), cls.merge, columns=list(columns))
+
+    def merge(self, after: TableSketch) -> TableSketch:
+        for name, sketch in after.columns.items():
+            self.columns[name].merge(sketch)
+        self.sample.merge(after.sample)
+        return self
+
+
+def _sketched(names: list[str], batch: Batch) -> TableSketch:
+    columns = {n: dtypes.plain(batch.column(n)) for n in names}
+    sample = RowBlocks.of(batch.first_row, batch.rows, columns)
+    return TableSketch({n: Sketch.of_column(c) for n, c in columns.items()}, sample)
+
+
+@dataclass
 class Advice:
     """What a plan says of a column."""
 
     name: str
     kind: str
-    look: Look | None = None
+    look: Sketch | None = None
     drop: str = ""
     """Why it is to be left out, if it is."""
     settings: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +91,7 @@ class Advice:
 
 
 def advised(
-    schema: pa.Schema, looks: Looks, gamma: float | Decimal | None, unreadable: list[str]
+    schema: pa.Schema, looks: TableSketch, gamma: float | Decimal | None, unreadable: list[str]
 ) -> tuple[list[Advice], list[str]]:
     """Return what is proposed for each column, and those whose order of rows tells."""
     _, columns = looks.sample.columns()
@@ -81,7 +109,7 @@ def advised(
 
 
 def _judge(
-    one: Advice, kind: pa.DataType, look: Look, column: pa.Array, gamma: float | Decimal
+    one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma: float | Decimal
 ) -> None:
     common = look.common if look.exact else look.values
     if look.nulls == look.rows:
@@ -94,7 +122,7 @@ def _judge(
         one.drop = "free text"
     elif _identifies(one.name, kind, look, column):
         one.drop = "an identifier"
-        one.repeats = look.each if look.each > 1.02 else 0.0
+        one.repeats = look.records_each if look.records_each > 1.02 else 0.0
     elif pa.types.is_string(kind):
         _judge_text(one, look, column, gamma)
     elif (look.values <= BINS and common + (look.nulls > 0) < 2) or (
@@ -108,7 +136,7 @@ def _judge(
     if pa.types.is_string(kind) and _PERSONAL.search(one.name):
         one.asked = 'it may name persons: drop it, or "data" to publish its values'
         one.settings = {"domain": "?"} | one.settings
-    if look.largest > 0.99:
+    if look.largest_share > 0.99:
         one.notes.append("nearly all records have one value")
     if look.nulls:
         one.settings["nulls"] = True
@@ -121,11 +149,11 @@ def left_open(one: Advice) -> None:
     one.asked = 'not only numbers or dates: add --null TEXT to ppdm plan if TEXT means no value; or drop it'
 
 
-def _identifies(name: str, kind: pa.DataType, look: Look, column: pa.Array) -> bool:
+def _identifies(name: str, kind: pa.DataType, look: Sketch, column: pa.Array) -> bool:
     """Return whether a column's values are of one record or a few, as those of persons and cases are."""
     if pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return False
-    many = look.values > 0.05 * look.rows and look.values >= 20 and look.each < 20
+    many = look.values > 0.05 * look.rows and look.values >= 20 and look.records_each < 20
     named = _NAME.search(name) is not None
     if pa.types.is_string(kind):
         return many and (named or look.values > 0.9 * look.rows)
@@ -139,7 +167,7 @@ def _share(column: pa.Array, pattern: str) -> float:
     return float(pc.mean(pc.match_substring_regex(told, pattern)).as_py() or 0.0) if len(told) else 0.0
 
 
-def _judge_text(one: Advice, look: Look, column: pa.Array, gamma: float | Decimal) -> None:
+def _judge_text(one: Advice, look: Sketch, column: pa.Array, gamma: float | Decimal) -> None:
     N = look.common + 1
     if look.pooled > POOLED or not look.exact or relative_error(gamma, N + 1, look.rows) > USELESS:
         beginnings = pc.value_counts(pc.utf8_slice_codeunits(column.drop_null(), 0, 1)).field("counts")
@@ -158,7 +186,7 @@ def _judge_text(one: Advice, look: Look, column: pa.Array, gamma: float | Decima
     one.N = N
 
 
-def _is_prose(look: Look, column: pa.Array) -> bool:
+def _is_prose(look: Sketch, column: pa.Array) -> bool:
     """Return whether text is written, not chosen: it is long, or of several words, and hardly ever the same."""
     told = column.drop_null()
     if look.values < 0.2 * look.rows or not len(told):
@@ -167,7 +195,7 @@ def _is_prose(look: Look, column: pa.Array) -> bool:
     return length > 30 or float(pc.mean(pc.count_substring(told, " ")).as_py()) > 2.5
 
 
-def _judge_number(one: Advice, kind: pa.DataType, look: Look, column: pa.Array) -> None:
+def _judge_number(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array) -> None:
     one.N = min(look.values, BINS)
     if dtypes.is_dated(kind) and look.values > BINS:
         for scale in ("month", "quarter", "year", "decade"):
@@ -194,7 +222,7 @@ def _codes(column: pa.Array) -> np.ndarray:
     return ranks.to_numpy(zero_copy_only=False).astype(np.int64) - 1
 
 
-def _telling(found: list[Advice], looks: Looks) -> list[str]:
+def _telling(found: list[Advice], looks: TableSketch) -> list[str]:
     """Return the columns that the order of the rows tells of; of one that is left out, where it is sorted."""
     places, columns = looks.sample.columns()
     codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and not o.drop}
@@ -203,7 +231,7 @@ def _telling(found: list[Advice], looks: Looks) -> list[str]:
     return [*telling(sample, list(codes)), *sorted_by]
 
 
-def determined(found: list[Advice], looks: Looks) -> list[tuple[str, str]]:
+def determined(found: list[Advice], looks: TableSketch) -> list[tuple[str, str]]:
     """Return the pairs of columns of which the first gives the second away, as far as some records show."""
     _, columns = looks.sample.columns()
     codes: dict[str, np.ndarray] = {}

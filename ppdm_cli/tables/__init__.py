@@ -17,7 +17,10 @@ from ppdm_cli.tables.base import (
     loaded,
     normal_batch,
     normal_schema,
+    ordered,
     rows_per_partition,
+    threads,
+    workers,
 )
 from ppdm_cli.tables.csv import CSV, FORMULAS, TSV, ComputedTextError, type_of
 from ppdm_cli.tables.csv_options import COMMA, CsvOptions, dates, has_clock
@@ -49,6 +52,6 @@ __all__ = [
     "Table", "TableLike", "WrappedTable", "Writer", "check_local", "check_plain", "check_text", "commit",
     "dates", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "like_below", "like_release",
     "loaded", "logs_above", "logs_among", "looks_like_data", "normal_batch", "normal_schema", "open_table",
-    "opened", "parts_of", "read_mapping", "rows_of", "rows_per_partition", "sidecar_path", "spool",
-    "stream_format", "suffixes", "type_of", "unwritable", "writing",
+    "opened", "ordered", "parts_of", "read_mapping", "rows_of", "rows_per_partition", "sidecar_path", "spool",
+    "stream_format", "suffixes", "threads", "type_of", "unwritable", "workers", "writing",
 ]  # fmt: skip

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, listed, quoted
+from ppdm_cli.files import THREADS
 
 if TYPE_CHECKING:
     from polars import LazyFrame
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 LEAST_ROWS, MOST_ROWS = 1 << 10, 1 << 18
 MOST_CELLS = 1 << 22
 MOST_COLUMNS = 1 << 16
@@ -134,6 +141,41 @@ def _load(partition: Partition) -> _Loaded:
         return partition.file, partition.check, partition.load()
     except RowTrouble as trouble:
         return partition.file, partition.check, trouble
+
+
+def threads() -> int:
+    """Return the number of threads to use: of the cores that this process may use unless another is set."""
+    return THREADS.get() or max(
+        1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+
+
+@contextmanager
+def workers() -> Iterator[ThreadPoolExecutor]:
+    """Yield a pool for the length of one job."""
+    executor = ThreadPoolExecutor(threads(), thread_name_prefix="ppdm")
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+def ordered(
+    executor: ThreadPoolExecutor, items: Iterable[Item], work: Callable[[Item], Result]
+) -> Iterator[Result]:
+    """Yield `work` of every item, in order; at most one item more than threads waits or runs."""
+    pending: deque[Future[Result]] = deque()
+    most = executor._max_workers + 1
+    try:
+        for item in items:
+            pending.append(executor.submit(work, item))
+            if len(pending) >= most:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
 
 
 def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:

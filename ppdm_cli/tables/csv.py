@@ -26,9 +26,8 @@ import pyarrow.csv as pacsv
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, RefusedError, argument, quoted, unknown_column
-from ppdm_cli.pool import ordered, workers
 from ppdm_cli.tables import csv_records
-from ppdm_cli.tables.base import Partition, RowTrouble, Table, normal_batch, normal_schema
+from ppdm_cli.tables.base import Partition, RowTrouble, Table, normal_batch, normal_schema, ordered, workers
 from ppdm_cli.tables.csv_options import COMMA, CsvOptions, other_type
 from ppdm_cli.tables.csv_records import (
     LOOKED_AT,

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from ppdm_cli.arrays import Floats
+from ppdm_cli.engine import ordered, workers
 from ppdm_cli.errors import UsageError, unknown
-from ppdm_cli.pool import ordered, workers
 from ppdm_cli.trees.histograms import Entries, LevelCounter, OpenLevel, Task
 from ppdm_cli.trees.records import CodedRecords
 from ppdm_cli.trees.splitting import TINY, BestTests, best_tests

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ppdm_cli.pool import threads
+from ppdm_cli.engine import threads
 from ppdm_cli.trees.records import CodedRecords
 from ppdm_cli.trees.splitting import CodeCounts
 

@@ -19,9 +19,8 @@ from msgspec import UNSET
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
 from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.engine import Batch, scan
+from ppdm_cli.engine import Batch, ordered, scan, workers
 from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
-from ppdm_cli.pool import ordered, workers
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature

@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 from threadpoolctl import threadpool_info
 
-from ppdm_cli.pool import of_small_products
+from ppdm_cli.arrays import of_small_products
 
 
 def threads() -> set[int]:

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from ppdm_cli import dtypes, perturb
 from ppdm_cli.domain import MOST_VALUES, Bins, Categories, nice_edges
+from ppdm_cli.engine import Facts
 from ppdm_cli.errors import DataError, RefusedError
-from ppdm_cli.facts import Facts
 from ppdm_cli.perturbing.domain_choice import FEW, OTHER, even_edges, from_data, profile, refuse_rare
 from ppdm_cli.perturbing.resolving import described
 from ppdm_cli.tables import from_arrow
@@ -150,7 +150,7 @@ def test_nan_counts_as_null_and_an_infinity_is_an_error_with_its_row() -> None:
 
 def facts_of(counts: dict[Any, int], nulls: int = 0) -> Facts:
     numbers = [v for v in counts if not isinstance(v, (str, bool))]
-    return Facts(nulls, min(numbers, default=None), max(numbers, default=None), Counter(counts))
+    return Facts(nulls, 0, min(numbers, default=None), max(numbers, default=None), Counter(counts))
 
 
 @given(st.dictionaries(NAMES, st.integers(1, 30), min_size=2), st.booleans())

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
+from ppdm_cli.engine import Sketch
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.planning import budgets_of
 from ppdm_cli.planning.advice import Advice
 from ppdm_cli.planning.dialect import dialect_of, encoding_of, sniff
-from ppdm_cli.planning.looks import Look
 from ppdm_cli.releases import opened
 from tests.conftest import Run, people
 from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
@@ -158,7 +158,7 @@ def test_a_plan_keeps_each_kind_of_privacy_on_messy_tables(privacy: dict[str, An
 
 def advice(sizes: list[int]) -> list[Advice]:
     """Columns of so many values, half of them in order."""
-    many = Look(500, 0, 0, 0, 1, np.arange(20, dtype=np.uint64), np.ones(20, np.int64))
+    many = Sketch(0, 0, 0, 1, 500, np.arange(20, dtype=np.uint64), np.ones(20, np.int64))
     return [Advice(f"a{i}", "int64", many if i % 2 else None, N=N) for i, N in enumerate(sizes)]
 
 

@@ -1,0 +1,318 @@
+"""Passes for all packages: fold, map and scan over a table's partitions, and the protocol of engines.
+
+A map is a pure function of (batch, address of its first row); a fold adds up small states; a
+scan also keeps each partition's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial, wraps
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from ppdm_cli.arrays import Addresses
+from ppdm_cli.errors import UsageError, quoted
+from ppdm_cli.files import THREADS
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import OPENING, Output, Shuffler, Table, loaded, ordered, workers
+
+P = ParamSpec("P")
+State = TypeVar("State")
+Told = TypeVar("Told")
+Result = TypeVar("Result")
+Advance = Callable[[int], None]
+
+
+class Progress(Protocol):
+    """Whoever wants to know how far a pass over a table is."""
+
+    def begin(self, doing: str, total: int | None) -> None:
+        """Hear that a pass starts, over `total` rows where that is known."""
+
+    def advance(self, rows: int) -> None: ...
+
+    def end(self) -> None:
+        """Hear that the pass is over, or was given up."""
+
+
+PROGRESS: ContextVar[Progress | None] = ContextVar("ppdm_progress", default=None)
+"""Who is told of all work, where anyone is."""
+
+
+@contextmanager
+def step(doing: str, total: int | None = None) -> Iterator[Advance]:
+    """Tell of some work while it lasts: a pass over `total` rows, or work that no number is known of.
+
+    Yields what to call with the number of rows that were done.
+    """
+    progress = PROGRESS.get()
+    if progress:
+        progress.begin(doing, total)
+    try:
+        yield progress.advance if progress else lambda rows: None
+    finally:
+        if progress:
+            progress.end()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a table; `first_row` counts over the whole table, `row_in_file` for messages."""
+
+    columns: pa.RecordBatch
+    index: int
+    """The number of its partition."""
+    first_row: int
+    file: str
+    row_in_file: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.columns.num_rows)
+
+    @property
+    def addresses(self) -> np.ndarray:
+        """Return the number of each row in the whole table, which everything random hangs on."""
+        return np.arange(self.first_row, self.first_row + self.rows, dtype=np.uint64)
+
+    def column(self, name: str) -> pa.Array:
+        return self.columns.column(name)
+
+    def where(self, row: int) -> str:
+        """Return where a row of this batch is, for a message; rows are counted from 1."""
+        return f"row {self.row_in_file + row + 1} of {self.file}"
+
+
+class Made(NamedTuple, Generic[Told]):
+    """What a task makes of a partition that is to be written: rows, and what is told of them."""
+
+    rows: pa.RecordBatch
+    told: Told
+    places: Addresses | None = None
+    """Where each row goes in a random order, if they are to be shuffled."""
+
+
+@dataclass(frozen=True)
+class Writing(Generic[Told]):
+    """Where the rows that a task makes are written, and whom it is told of them."""
+
+    into: Output
+    schema: pa.Schema
+    sidecar: Sidecar | None
+    hear: Callable[[Told], object]
+    """What hears what is told of each partition, in their order."""
+    check: Callable[[], int]
+    """What is called when all is written: it raises, or says how many records there are."""
+    shuffled: bool = False
+
+
+class Engine(Protocol):
+    """Whatever runs tasks on the partitions of a table.
+
+    A task is a picklable object without locks, and changes nothing that others see; so is a merge. An engine
+    may copy tasks and partitions to wherever it likes, run them in any order, and run them again. What it
+    gives comes in the order of the partitions. It tells `advance` of the rows that are done.
+    """
+
+    opens: Callable[[Any], Table | None] | None = None
+    """What opens tables that are elsewhere than on this machine, for an engine that reads them there."""
+
+    def map(
+        self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
+    ) -> Iterator[Result]:
+        """Yield what the task makes of every partition, in order."""
+        ...
+
+    def fold(
+        self,
+        table: Table,
+        task: Callable[[Batch], State],
+        merge: Callable[[State, State], State],
+        columns: Sequence[str] | None,
+        advance: Advance,
+    ) -> State | None:
+        """Return the states of all partitions merged in their order, or None for an empty table."""
+        total: State | None = None
+        for state in self.map(table, task, columns, advance):
+            total = state if total is None else merge(total, state)
+        return total
+
+    def scan(
+        self, table: Table, task: Callable[[Batch], State], columns: Sequence[str] | None, advance: Advance
+    ) -> list[State]:
+        """Return every partition's own state, in order."""
+        return list(self.map(table, task, columns, advance))
+
+    def write(
+        self,
+        table: Table,
+        task: Callable[[Batch], Made[Told]],
+        columns: Sequence[str] | None,
+        advance: Advance,
+        writing: Writing[Told],
+    ) -> Sidecar | None:
+        """Write the rows that the task makes of every partition, in order or shuffled; return the sidecar."""
+        into, schema = writing.into, writing.schema
+        with ExitStack() as stack:
+            shuffler = None
+            if writing.shuffled:
+                shuffler = stack.enter_context(Shuffler(schema, table.rows, into.folder))
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                for made in self.map(table, task, columns, advance):
+                    writing.hear(made.told)
+                    if shuffler is None or made.places is None:
+                        yield made.rows
+                    else:
+                        shuffler.add(made.rows, made.places)
+                if shuffler is not None:
+                    yield from shuffler.batches()
+
+            return into.fill(batches(), schema, writing.sidecar, writing.check)
+
+    def destination(self, stack: ExitStack, *named: Any) -> Output:
+        """Return where a table goes that is made by `write`, from the arguments of `Output`."""
+        return Output(stack, *named)
+
+    def keeps(self, table: Table) -> bool:
+        """Return whether the rows of a table are elsewhere, and must not all be brought to this process."""
+        return False
+
+
+class Threads(Engine):
+    """A pool of threads, which has a bounded number of partitions in hand at a time."""
+
+    def map(
+        self, table: Table, task: Callable[[Batch], Result], columns: Sequence[str] | None, advance: Advance
+    ) -> Iterator[Result]:
+        with workers() as executor:
+            batches = numbered(table, columns, lambda load, parts: ordered(executor, parts, load))
+            for rows, result in ordered(executor, batches, partial(with_rows, task)):
+                yield result
+                advance(rows)
+
+
+def numbered(table: Table, columns: Sequence[str] | None, run: Any = map) -> Iterator[Batch]:
+    """Load a table's partitions, by `run` as `map` would, and number their rows in order."""
+    first_row = 0
+    for index, (file, in_file, batch) in enumerate(loaded(table, columns, run)):
+        yield Batch(batch, index, first_row, quoted(file), in_file)
+        first_row += batch.num_rows
+
+
+def with_rows(task: Callable[[Batch], Result], batch: Batch) -> tuple[int, Result]:
+    """Return how many rows a task was given, and what it made of them."""
+    return batch.rows, task(batch)
+
+
+_POOL = Threads()
+ENGINE: ContextVar[Engine] = ContextVar("ppdm_engine", default=_POOL)
+"""What runs all passes."""
+
+
+@contextmanager
+def running(
+    *, threads: int | None = None, engine: Engine | None = None, progress: Progress | None = None
+) -> Iterator[None]:
+    """Run what is called inside on so many threads, or by another engine, and report its progress."""
+    given: list[tuple[ContextVar[Any], Any]] = [(THREADS, threads), (ENGINE, engine), (PROGRESS, progress)]
+    given.append((OPENING, engine and engine.opens))
+    with ExitStack() as stack:
+        for variable, value in given:
+            if value is not None:
+                stack.callback(variable.reset, variable.set(value))
+        yield
+
+
+def map_partitions(
+    table: Table,
+    task: Callable[[Batch], Result],
+    *,
+    columns: Sequence[str] | None = None,
+    doing: str = "reading",
+) -> Iterator[Result]:
+    """Yield what a task makes of every partition, in order, a bounded number of them at a time."""
+    with step(doing, table.rows) as advance:
+        yield from ENGINE.get().map(table, task, columns, advance)
+
+
+def fold(
+    table: Table,
+    task: Callable[[Batch], State],
+    merge: Callable[[State, State], State],
+    *,
+    columns: Sequence[str] | None = None,
+    doing: str = "counting",
+) -> State | None:
+    """Return the states of all partitions, merged in their order; None of an empty table."""
+    with step(doing, table.rows) as advance:
+        return ENGINE.get().fold(table, task, merge, columns, advance)
+
+
+def scan(
+    table: Table,
+    task: Callable[[Batch], State],
+    *,
+    columns: Sequence[str] | None = None,
+    doing: str = "counting",
+) -> list[State]:
+    """Return every partition's own state, in order: for what needs prefixes."""
+    with step(doing, table.rows) as advance:
+        return ENGINE.get().scan(table, task, columns, advance)
+
+
+def write(
+    table: Table,
+    task: Callable[[Batch], Made[Told]],
+    writing: Writing[Told],
+    *,
+    columns: Sequence[str] | None = None,
+    doing: str = "writing",
+) -> Sidecar | None:
+    """Write the rows that a task makes of every partition into an output, which is not published yet."""
+    with step(doing, table.rows) as advance:
+        return ENGINE.get().write(table, task, columns, advance, writing)
+
+
+def destination(stack: ExitStack, *named: Any) -> Output:
+    """Return where a table goes that is made by `write`, from the arguments of `Output`."""
+    return ENGINE.get().destination(stack, *named)
+
+
+def on_spark(session: Any) -> Engine:
+    """Return what runs passes by a session of Spark: `with running(engine=on_spark(session)): ...`."""
+    from ppdm_cli.engine.spark import SparkEngine  # needs an extra
+
+    return SparkEngine(session)
+
+
+ON_SPARK = frozenset(
+    {"answers", "estimate", "inspect", "perturb", "predict", "query", "reconstruct", "train_tree"}
+)
+"""The functions that take a DataFrame of Spark, or paths that Spark opens."""
+
+
+def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
+    """Return a function that is run by the session of a DataFrame of Spark, if it is given one."""
+    name = function.__name__
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> Result:
+        for given in (*args, *kwargs.values()):
+            if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "sparkSession"):
+                if name not in ON_SPARK:
+                    raise UsageError(
+                        f"{name} does not run on Spark, and takes no DataFrame of Spark",
+                        f"give it files that this machine reads, such as {name}('release.parquet')",
+                    )
+                with running(engine=on_spark(given.sparkSession)):
+                    return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return called
