@@ -24,8 +24,8 @@ from ppdm_cli.attacks.report import Attacked, described, evaluated, of_whole_rec
 from ppdm_cli.attacks.scoring import Tally, expected
 from ppdm_cli.engine import Batch, fold, map_partitions, step
 from ppdm_cli.errors import DataError, MismatchError, UsageError, listed, quoted
-from ppdm_cli.estimating import Coverage, estimates
-from ppdm_cli.joint import Model, Published, Sample, class_of, learn, read
+from ppdm_cli.estimating import Coverage, Showing, estimates
+from ppdm_cli.joint import Model, Sample, class_of, learn, read, unseeing
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import OWN, opened
 from ppdm_cli.repeatable import hashed
@@ -96,9 +96,9 @@ class Withheld:
         if not sample.records:
             raise DataError("the release has no records: there is nothing to attack", "give one that has")
         self._model = self._learnt(sample, named)
-        assert sample.recipes is not None
-        self._recipes, self._axes = sample.recipes, (*sample.channels, label)
-        self._reader = Published.of(sidecar, self._axes)
+        self._axes = (*sample.channels, label)
+        self._reader = Showing.of(sidecar, self._axes)
+        self._recipes = self._reader.recipes
         self.gamma = exp(max(d.epsilon for d in opened(sidecar).recipes))
         perturbed = [c.name for c in self._axes if not c.kept]
         done, self.records = estimates(table, sidecar, [(n,) for n in perturbed], "ml", Coverage())
@@ -141,7 +141,7 @@ class Withheld:
         own = dict(zip(batch.columns.schema.names, batch.columns.columns, strict=True))
         released = {n.removeprefix(PUBLISHED): c for n, c in own.items() if n.startswith(PUBLISHED)}
         columns = pa.RecordBatch.from_arrays(list(released.values()), names=list(released))
-        *codes, numbers, labels = self._reader(replace(batch, columns=columns))
+        numbers, (*codes, labels) = self._reader(replace(batch, columns=columns))
         truths = None
         if self._known:
             truths = [
@@ -188,12 +188,15 @@ class Withheld:
             found = self._through(codes, records.numbers, labels)
             yield from ((place, found[place], every) for place in self._targets)
 
-    def _through(self, codes: Sequence[Codes], numbers: np.ndarray, labels: Codes) -> dict[int, Floats]:
+    def _through(
+        self, codes: Sequence[Codes], numbers: np.ndarray, labels: Codes, model: Model | None = None
+    ) -> dict[int, Floats]:
         """Return by place the posterior of each record, by the joint model."""
-        assert self._model is not None
+        model = model or self._model
+        assert model is not None
         shown = [*codes, numbers]
-        found = dict(zip(self._model.places, self._model.marginals(shown, labels), strict=True))
-        return found | {len(self._axes) - 1: self._model.chances(shown, labels)}
+        found = dict(zip(model.places, model.marginals(shown, labels), strict=True))
+        return found | {len(self._axes) - 1: model.chances(shown, labels)}
 
     def _confirmed(self, place: int, records: Records) -> tuple[Floats, np.ndarray]:
         """Return how likely the coin told, by another attribute that a record shows and who asks knows.
@@ -269,11 +272,11 @@ class Withheld:
 
     def _before(self, records: Records, places: Sequence[int]) -> dict[int, Floats]:
         """Return what was believed of an attribute of each record before anything perturbed was published."""
-        *codes, labels = (
-            np.full_like(c, self._recipes.attributes[p].withheld) if p in self._targets else c
-            for p, c in enumerate(records.codes)
-        )
-        found = self._through(codes, records.numbers, labels)
+        assert self._model is not None
+        kept = [c.kept for c in self._axes]
+        blind = unseeing(replace(self._model, coin=None), kept[:-1], kept[-1])
+        *codes, labels = records.codes
+        found = self._through(codes, records.numbers, labels, blind)
         return {p: found[p][row] / found[p][row].sum() for row, p in enumerate(places)}
 
     def _near(self, place: int, records: Records) -> Floats:

@@ -15,20 +15,25 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
-from ppdm_cli.joint.fold_alone import alone, table_model
 from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.kept import kept_channels
-from ppdm_cli.joint.model import COIN, Model, unseeing
-from ppdm_cli.joint.published import Published, class_of
+from ppdm_cli.joint.model import COIN, Model, alone, table_model, unseeing
 from ppdm_cli.joint.raking import raked
-from ppdm_cli.joint.recipes import FOLDS
-from ppdm_cli.joint.sample import LARGEST_DOMAIN, MOST_CHANNELS, Sample, read, usable
+from ppdm_cli.joint.sample import (
+    FOLDS,
+    LARGEST_DOMAIN,
+    MOST_CHANNELS,
+    Sample,
+    class_of,
+    read,
+    usable,
+)
 from ppdm_cli.joint.screening import Tells, screened
 
 __all__ = [
     "CELLS", "COIN", "FOLDS", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model",
-    "Published", "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "picked",
+    "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "picked",
     "read", "screened", "unseeing", "usable",
 ]  # fmt: skip
 
@@ -97,7 +102,7 @@ class Learnt:
 def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn.
 
-    With several recipes a model of all attributes is learnt only if `every` one is wanted.
+    Where records differ in what they reveal a model of all attributes is learnt only if `every` is wanted.
     """
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
@@ -106,7 +111,7 @@ def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
     rises = {c.name: c.scores for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
     # what was kept is linked to all else by a forest only
-    forest = sample.recipes is not None or any(c.kept for c in sample.channels)
+    forest = sample.varies or any(c.kept for c in sample.channels)
     linked = candidates[-1].model if forest and candidates else None
     told = [c for c in candidates if _stands_out(c.name, rises[c.name], sample.records)]
     for c in told:
@@ -123,7 +128,7 @@ def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
 def _candidates(sample: Sample, growing: Growing, every: bool) -> list[Candidate]:
     """Return the models that are tried, the first to be preferred first."""
     grown, found = growing.grown(), list[Candidate]()
-    one = sample.recipes is None
+    one = not sample.varies
     if grown is not None and not one:
         found.append(_table(sample, grown))
     marginals = learn_marginals(sample, growing.singles)
@@ -151,7 +156,7 @@ def _error(rise: Floats) -> float:
 
 
 def _table(sample: Sample, grown: Found) -> Candidate:
-    seen, start = sample.seen(grown.places), grown.tables.mean(axis=0)
+    seen, start = sample.sub_tables(grown.places), grown.tables.mean(axis=0)
     whole = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, max(3, grown.steps // 4))
     held = {f: table_model(sample, grown.places, t) for f, t in zip(grown.folds, grown.tables, strict=True)}
     return Candidate.judged("joint", sample, table_model(sample, grown.places, whole), held)
@@ -162,7 +167,7 @@ def _by_fold(
 ) -> Candidate:
     whole, held = learnt
     known, label = sample.shares(sample.label_counts.sum(axis=0)), sample.label_matrix
-    coins = sample.coins
-    by_fold = {f: Model(label, growing.shares[f], forest, coins=coins) for f, forest in held.items()}
-    tempers = TEMPERS if coins is None else (1.0,)
-    return Candidate.judged(name, sample, Model(label, known, whole, coins=coins), by_fold, tempers)
+    coin = sample.coin
+    by_fold = {f: Model(label, growing.shares[f], forest, coin=coin) for f, forest in held.items()}
+    tempers = TEMPERS if coin is None else (1.0,)
+    return Candidate.judged(name, sample, Model(label, known, whole, coin=coin), by_fold, tempers)

@@ -15,8 +15,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.estimating import TINY, Steps, Stop, Tables
-from ppdm_cli.joint.recipes import FOLDS, Seen
-from ppdm_cli.joint.sample import Sample
+from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 THRESHOLD = 10.0
 """Nats by which the class must become likelier; of a table that one fold judges, by as many in that fold."""
@@ -32,7 +31,7 @@ FOLDED_CELLS = 1_600_000
 """Tables of more cells, over all folds and classes, are judged by one fold."""
 STOP = Stop(enough=0.05, patience=3, more=10, most=400)
 QUICK, FINALISTS = Stop(enough=0.05, patience=3, more=10, most=15), 3
-"""With several recipes a step costs more: so many sets are gone on with, by what a few steps say."""
+"""Where records differ in what they reveal a step costs more: a few steps choose the sets to go on with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Growing:
     def _fitted(
         self, places: tuple[int, ...], start: Tables, folds: tuple[int, ...], stop: Stop = STOP
     ) -> Found:
-        seen, which = self._sample.seen(places), list(folds)
+        seen, which = self._sample.sub_tables(places), list(folds)
         held = [s.counts[which] for s in seen]
         trained = [s.counts.sum(axis=0, keepdims=True) - h for s, h in zip(seen, held, strict=True)]
         steps = steps_of(seen, [t[None] for t in trained])
@@ -80,17 +79,15 @@ class Growing:
 
     def size(self, places: tuple[int, ...]) -> int:
         """Return how many cells a table has, published or original, whichever are more."""
-        recipes, matrices = self._sample.recipes, self._sample.matrices
-        if recipes is None:
-            return int(np.prod([max(matrices[p].shape) for p in places]))
-        # what records show is counted in tables of its own, and none has more attributes than a record shows
-        most = [max(w.outputs for w in recipes.attributes[p].each) for p in places]
-        shown = np.where(recipes.ways[:, list(places)] > 0, most, 1).prod(axis=1, dtype=np.float64).max()
-        return max(prod(matrices[p].shape[1] for p in places), int(shown))
+        # what records reveal is counted in tables of its own, none of more attributes than a record reveals
+        strata = self._sample.strata
+        most = [max(max(e.outputs, e.inputs) for e in strata.exposures[p].each) for p in places]
+        revealed = np.where(strata.numbers[:, list(places)] > 0, most, 1).prod(axis=1, dtype=np.float64).max()
+        return max(prod(strata.exposures[p].values for p in places), int(revealed))
 
     def _tried(self, sets: Sequence[tuple[Found, Found]]) -> list[Found]:
         """Return the sets of two together, or the most promising of them."""
-        if self._sample.recipes is None:
+        if not self._sample.varies:
             return [self.extended(a, b) for a, b in sets]
         quick = sorted((self.extended(a, b, QUICK) for a, b in sets), key=lambda f: -f.gain)
         return [self._fitted(f.places, f.tables, f.folds) for f in quick[:FINALISTS]]
@@ -146,14 +143,12 @@ class Growing:
     def _fits(self, found: Found, by: Found) -> bool:
         """Return whether a table is small enough; `cells` is for two classes, and more classes share them."""
         most = min(self._cells, CELLS_A_RECORD * self._sample.records)
-        if self._sample.recipes is not None and not any(
-            self._sample.recipes.together([p, *by.places]) for p in found.places
-        ):
+        if not any(self._sample.strata.together([p, *by.places]) for p in found.places):
             return False
         return self.size(found.places + by.places) * max(self._sample.classes, 2) <= 2 * most
 
 
-def steps_of(seen: Sequence[Seen], observed: Sequence[Tables]) -> Steps:
+def steps_of(seen: Sequence[SubTable], observed: Sequence[Tables]) -> Steps:
     """Return EM for tables of the class and some attributes, by what was seen of them: counts (1, fold, ...).
 
     The class is one more axis, with its own matrix; one that was kept has none, and its labels are problems of
@@ -169,7 +164,7 @@ def steps_of(seen: Sequence[Seen], observed: Sequence[Tables]) -> Steps:
     )
 
 
-def fitted(seen: Sequence[Seen], observed: Sequence[Tables], start: Tables, steps: int) -> Floats:
+def fitted(seen: Sequence[SubTable], observed: Sequence[Tables], start: Tables, steps: int) -> Floats:
     """Return the table of the class and some attributes after so many steps from `start`.
 
     Where nobody showed anything of them that is `start`.

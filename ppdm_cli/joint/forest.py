@@ -6,7 +6,7 @@ forest stays. Reading published records is passing messages along it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import combinations
@@ -27,9 +27,7 @@ from ppdm_cli.estimating import (
 )  # fmt: skip
 from ppdm_cli.joint.attribute_search import Found, fitted, steps_of
 from ppdm_cli.joint.joint_table import Uniform, normalised, picked
-from ppdm_cli.joint.pairs import Fitted, Pair, of_sub_tables
-from ppdm_cli.joint.recipes import FOLDS
-from ppdm_cli.joint.sample import Sample
+from ppdm_cli.joint.sample import FOLDS, Sample, SubTable
 
 EDGE = 2.0
 """Nats that an edge must be worth."""
@@ -42,8 +40,15 @@ ALL_PAIRS_CELLS = 1 << 22
 """Of all pairs and classes together."""
 PAIR_COST = 1 << 9
 """Cells that a pair counts as at least: its overhead."""
+MOST_PAIR_CELLS = 1 << 20
+"""Cells of all tables that are estimated at once."""
 ROWS = 1 << 13
 """Records that pass messages at a time."""
+
+
+Pair = tuple[int, int]
+Fitted = tuple[dict[Pair, Floats], dict[Pair, Tables], dict[Pair, Tables]]
+"""By pair what it gains over independence within each class, its table, and that of all records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,12 +180,12 @@ def learn_forests(
     """
     marginals = _likelier(sample, tried) if len(tried) > 1 else tried[0]
     chosen, folds = _candidates(sample, order), range(FOLDS)
-    if sample.recipes is None:
+    if not sample.varies:
         fitted = [_pairs(sample, marginals[f], chosen, f, whole=f == 0) for f in folds]
     else:
         small = [p for p in combinations(chosen, 2) if sample.cells(p) <= PAIR_CELLS]
-        shown = [p for p in small if sample.recipes.together(p)]
-        fitted = of_sub_tables(sample, marginals, shown, STOP)
+        shown = [p for p in small if sample.strata.together(p)]
+        fitted = _of_sub_tables(sample, marginals, shown, STOP)
     wholes = fitted[0][2]
 
     def weights(judges: Sequence[int]) -> dict[Pair, Floats]:
@@ -188,16 +193,16 @@ def learn_forests(
 
     # the records that will judge a forest have no say in its edges
     held = {f: _built(sample, marginals[f], weights([g for g in folds if g != f]), fitted[f][1]) for f in folds}
-    whole = marginals[None] if sample.recipes is not None else _likeliest(sample)
+    whole = marginals[None] if sample.varies else _likeliest(sample)
     return _built(sample, whole, weights(folds), wholes), held
 
 
 def learn_bayes(sample: Sample, marginals: Marginals) -> tuple[Forest, dict[int, Forest]]:
     """Return naive Bayes of all records and without each fold; with a kept class all as by class."""
-    one = sample.recipes is None
-    whole = _likeliest(sample) if sample.label.kept and one else marginals[None]
-    held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=one) for f in range(FOLDS)}
-    return replace(_built(sample, whole, {}, {}), dealt=one), held
+    dealt = not sample.varies
+    whole = _likeliest(sample) if sample.label.kept and dealt else marginals[None]
+    held = {f: replace(_built(sample, marginals[f], {}, {}), dealt=dealt) for f in range(FOLDS)}
+    return replace(_built(sample, whole, {}, {}), dealt=dealt), held
 
 
 def _likelier(sample: Sample, tried: Sequence[Marginals]) -> Marginals:
@@ -236,13 +241,13 @@ Marginals = dict[int | None, list[Floats]]
 def learn_marginals(sample: Sample, singles: Sequence[Found] = ()) -> list[Marginals]:
     """Return the distributions after each number of steps.
 
-    Attributes of one matrix are estimated together: very many would else take as many minutes. With several
-    recipes they are those that were found of each attribute alone (`singles`).
+    Attributes of one matrix are estimated together: very many would else take as many minutes. Where records
+    differ in what they reveal they are those that were found of each attribute alone (`singles`).
     """
-    if sample.recipes is not None:
+    if sample.varies:
         of_folds, whole = [np.maximum(shares(s.tables.astype(np.float64), 2), 1e-9) for s in singles], []
         for single in singles:
-            seen, start = sample.seen(single.places), single.tables.mean(axis=0)
+            seen, start = sample.sub_tables(single.places), single.tables.mean(axis=0)
             learnt = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, max(3, single.steps // 4))
             whole.append(np.maximum(shares(learnt), 1e-9))
         return [{None: whole, **{f: [t[f] for t in of_folds] for f in range(FOLDS)}}]
@@ -256,7 +261,7 @@ def learn_marginals(sample: Sample, singles: Sequence[Found] = ()) -> list[Margi
         most = max(1, BATCH_CELLS // (len(outs) * outputs * sample.classes))
         for some in (places[i : i + most] for i in range(0, len(places), most)):
             counts = np.concatenate([_seen(sample, [p]) for p in some])
-            steps = steps_of(sample.seen(some[:1]), [counts[None]])
+            steps = steps_of(sample.sub_tables(some[:1]), [counts[None]])
             table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))[None]
             for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, found, strict=False):
                 table = steps(table, upto - taken)
@@ -287,9 +292,7 @@ def _candidates(sample: Sample, order: Sequence[int]) -> list[int]:
     return sorted(chosen)
 
 
-def _pairs(
-    sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool
-) -> Fitted:
+def _pairs(sample: Sample, marginals: list[Floats], candidates: list[int], fold: int, whole: bool) -> Fitted:
     """Return each pair's gain over independence by class, its tables, and (`whole`) those of all records."""
     groups: dict[tuple[tuple[int, ...], ...], list[Pair]] = {}
     for a, b in combinations(candidates, 2):
@@ -358,6 +361,85 @@ def _fitted(
         )
         more = final.reshape(start.shape)
     return gain, table, more
+
+
+def _of_sub_tables(
+    sample: Sample, marginals: Mapping[int | None, list[Floats]], pairs: Sequence[Pair], stop: Stop
+) -> list[Fitted]:
+    """Return what is found of pairs without each fold; the gains are those of records that show both."""
+    found: list[Fitted] = [({}, {}, {}) for _ in range(FOLDS)]
+    for some, seen in _alike(sample, pairs):
+        gains, tables, wholes = _fitted_together(sample, marginals, some, seen, stop)
+        for n, pair in enumerate(some):
+            for fold, (own, without, whole) in enumerate(found):
+                own[pair], without[pair], whole[pair] = gains[n, fold], tables[n, fold], wholes[n]
+    return found
+
+
+def _alike(sample: Sample, pairs: Sequence[Pair]) -> Iterator[tuple[list[Pair], list[list[SubTable]]]]:
+    """Yield pairs that were shown by the same laws, and what was seen of each."""
+    waiting: dict[object, tuple[list[Pair], list[list[SubTable]]]] = {}
+    for pair in pairs:
+        seen = sample.sub_tables(pair)
+        laws = [[e.key for e in s.exposures] for s in seen]
+        key = tuple((s.axes, *own) for s, own in zip(seen, laws, strict=True))
+        some, own = waiting.setdefault(key, ([], []))
+        some.append(pair)
+        own.append(seen)
+        if len(some) * FOLDS * sample.classes * sample.cells(pair) > MOST_PAIR_CELLS:
+            yield waiting.pop(key)
+    yield from waiting.values()
+
+
+def _fitted_together(
+    sample: Sample,
+    marginals: Mapping[int | None, list[Floats]],
+    pairs: Sequence[Pair],
+    seen: Sequence[Sequence[SubTable]],
+    stop: Stop,
+) -> tuple[Floats, Tables, Tables]:
+    """Return gains and tables by (pair, fold), and tables of all records by pair."""
+    counts = sample.label_counts
+    known = np.stack([sample.shares(counts.sum(axis=0) - counts[f]) for f in range(FOLDS)])
+    start = np.stack(
+        [
+            marginals[f][a][:, :, None] * marginals[f][b][:, None, :] * known[f][:, None, None]
+            for a, b in pairs
+            for f in range(FOLDS)
+        ]
+    )[:, None]
+    tables_of = [_stacked([own[i] for own in seen]) for i in range(len(seen[0]))]
+    held = [k.counts.reshape(-1, 1, *k.counts.shape[2:]) for k in tables_of]
+    every = [np.repeat(k.counts.sum(axis=1), FOLDS, axis=0)[:, None] for k in tables_of]
+
+    def judge(expected: Sequence[Tables], which: np.ndarray) -> Floats:
+        each = zip(held, expected, strict=True)
+        said = [(h[which] * np.log(np.maximum(e, TINY))).reshape(len(which), -1).sum(axis=1) for h, e in each]
+        return np.asarray(np.sum(said, axis=0)[:, None], np.float64)
+
+    steps = steps_of(tables_of, [e - h for e, h in zip(every, held, strict=True)])
+    fit = steps.stopped(start, judge, stop)
+    gains = np.zeros((len(start), known.shape[1]))
+    now, before = (steps.expected(t.astype(np.float32)) for t in (fit.table, start))
+    for own, after, first in zip(held, now, before, strict=True):
+        rise = own * np.log(np.maximum(after, TINY) / np.maximum(first, TINY))
+        if sample.label.kept:
+            gains += rise.reshape(*gains.shape, -1).sum(axis=2)
+        else:
+            gains += np.tile(known, (len(pairs), 1)) * rise.reshape(len(rise), -1).sum(axis=1)[:, None]
+    shape = (len(pairs), FOLDS, *fit.table.shape[2:])
+    tables = fit.table.reshape(shape)
+    more = max(3, int(np.median(fit.steps)) // 4)
+    once = [replace(k, lam=np.asarray(k.lam)[::FOLDS]) for k in tables_of]
+    whole = steps_of(once, [e[::FOLDS] for e in every])(tables[:, :1], more)
+    return gains.reshape(len(pairs), FOLDS, -1), tables, whole[:, 0]
+
+
+def _stacked(seen: Sequence[SubTable]) -> SubTable:
+    """Return what was seen of several pairs, by (pair, fold, label, cells), each with its own lam by fold."""
+    counts = np.stack([s.counts for s in seen])
+    lam = np.repeat(np.stack([np.asarray(s.lam, np.float64) for s in seen]), FOLDS, axis=0)[:, None]
+    return replace(seen[0], counts=counts, lam=lam)
 
 
 def _forest(

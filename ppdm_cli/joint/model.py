@@ -1,4 +1,4 @@
-"""A learnt model of class and attributes: shares of the original classes, and a law within each.
+"""Models of class and attributes for reconstruction, trees and attacks: shares of classes, a law within each.
 
 What a record says of its class goes through the class's own channel: with a kept class that is the published
 label, with a perturbed one the label is evidence like any other.
@@ -12,12 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.joint.forest import Forest
+from ppdm_cli.estimating import Part, Steps, shares
+from ppdm_cli.joint.attribute_search import fitted
+from ppdm_cli.joint.forest import Branch, Forest
 from ppdm_cli.joint.joint_table import TINY, JointTable, Uniform, normalised
-from ppdm_cli.joint.recipes import Coins
+from ppdm_cli.joint.sample import RecordCoin, Sample
 
 COIN = -1
-"""The place whose numbers decide what a record's coin said."""
+"""The place whose numbers decide whether a record is noise."""
+STEPS_ALONE = 40
+"""Of each table that a model is made of, from attributes independent of each other and of the class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,33 +35,38 @@ class Model:
     within: JointTable | Forest
     temper: float = 1.0
     """Many attributes that say the same make a model too sure: its log-odds of the class are scaled."""
-    coins: Coins | None = None
+    coin: RecordCoin | None = None
 
     @property
     def places(self) -> tuple[int, ...]:
         return self.within.places
+
+    @property
+    def table(self) -> Floats | None:
+        """Return p(original values | class), (classes, cells ...), where the model is a table; else None."""
+        return self.within.table if isinstance(self.within, JointTable) else None
 
     def said(self, codes: Sequence[Codes]) -> list[Floats]:
         """Return p(published attributes | class) up to a factor a record, (records, classes).
 
         Under a coin where it tells, and where it says noise.
         """
-        if self.coins is None:
+        if self.coin is None:
             return [self.within.likelihood(codes)]
-        left = self.coins.blind(codes)
-        if self.coins.alone:  # then nothing is left of any record where the coin says noise
+        left = self.coin.as_noise(codes)
+        if self.coin.alone:  # then nothing is left of any record where the coin says noise
             left = [c[:1] for c in left]
         told, blind = self.within.logs(codes), self.within.logs(left)
         top = np.maximum(told.max(axis=1), blind.max(axis=1))[:, None]
-        lam, noise = self.coins.lam[codes[-1]], self.coins.noise(codes, self.places)
+        lam, noise = self.coin.lam[codes[-1]], self.coin.noise(codes, self.places)
         return [lam[:, None] * np.exp(told - top), noise[:, None] * np.exp(blind - top)]
 
     @property
     def _labels(self) -> list[Floats]:
         """Return p(published label | class), under a coin where it tells and where it says noise."""
-        if self.coins is None:
+        if self.coin is None:
             return [self.label]
-        return [self.coins.label.told, self.coins.label.blind]
+        return [self.coin.label.matrix, self.coin.label.as_noise]
 
     def joint(self, likelihood: Floats) -> Floats:
         """Return p(class, published attributes) up to a factor a record, from the likelihood by class."""
@@ -83,7 +92,7 @@ class Model:
 
         What they say of the coin alone, which a class under it shares, is taken off.
         """
-        if self.coins is None:
+        if self.coin is None:
             return self.scores(said, labels) - np.log(np.maximum(self.label @ self.shares, TINY))[labels]
         unsaid = [np.repeat((s @ self.shares)[:, None], s.shape[1], axis=1) for s in said]
         return self.scores(said, labels) - self.scores(unsaid, labels)
@@ -95,19 +104,19 @@ class Model:
 
     def draw(self, codes: Sequence[Codes], labels: Codes, classes: Codes, uniform: Uniform) -> list[np.ndarray]:
         """Return original codes drawn from their posterior, given the published record and its class."""
-        if self.coins is not None:
+        if self.coin is not None:
             rows = np.arange(len(classes))
             told = self.telling(codes, labels)[rows, classes]
-            codes = self.coins.blind(codes, uniform(COIN, rows) >= told)
+            codes = self.coin.as_noise(codes, uniform(COIN, rows) >= told)
         return self.within.draw(codes, classes, uniform)
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
         """Return for each place the posterior of its original codes given the published record."""
         chances = self.chances(codes, labels)
         sides = [(chances, codes)]
-        if self.coins is not None:
+        if self.coin is not None:
             told = self.telling(codes, labels)
-            sides = [(chances * told, codes), (chances * (1 - told), self.coins.blind(codes))]
+            sides = [(chances * told, codes), (chances * (1 - told), self.coin.as_noise(codes))]
         found: list[Floats] = []
         for weights, shown in sides:
             for c in np.flatnonzero(chances.any(axis=0)).tolist():
@@ -126,3 +135,59 @@ def unseeing(model: Model, kept: Sequence[bool], label: bool) -> Model:
     matrices = tuple(m if k else np.ones_like(m) for m, k in zip(within.matrices, own, strict=True))
     told = model.label if label else np.ones_like(model.label)
     return replace(model, label=told, within=replace(within, matrices=matrices))
+
+
+def alone(model: Model, sample: Sample, fold: int) -> Model:
+    """Return a model with the structure of another, learnt from one fold: a judge of trees grown without it.
+
+    What chance did to the records that a tree was grown from is not in the fold. But the fold has a quarter of
+    the records, so what it shows is blurred: such a judge finds trees worse than they are (docs/method.md).
+    """
+    rows = np.flatnonzero(sample.folds == fold)
+    own = replace(
+        sample, codes=[c[rows] for c in sample.codes], labels=sample.labels[rows], folds=sample.folds[rows]
+    )
+    known = own.shares(own.counts([]).sum(axis=0).astype(np.float64))
+    spread = {}
+    for place in model.places:
+        matrix, counts = sample.matrices[place], own.counts([place]).sum(axis=(0, 1)).astype(np.float64)
+        even = np.full((1, matrix.shape[1]), 1 / matrix.shape[1])
+        spread[place] = Steps(Part([matrix], shares(counts[None])))(even, STEPS_ALONE)[0]
+
+    def table(places: Sequence[int]) -> Floats:
+        start = known
+        for place in places:
+            start = start[..., None] * spread[place]
+        seen = own.sub_tables(places)
+        return fitted(seen, [s.counts.sum(axis=0) for s in seen], start, STEPS_ALONE)
+
+    if isinstance(model.within, JointTable):
+        return table_model(own, model.places, table(model.places))
+    tables: dict[tuple[int, ...], Floats] = {}
+
+    def learnt(label: int, branch: Branch) -> Branch:
+        pair = tuple(sorted(p for p in (branch.place, branch.parent) if p >= 0))
+        if pair not in tables:
+            tables[pair] = table(pair) + 1e-12
+        cells = tables[pair][label].reshape(1, -1) if branch.parent < 0 else tables[pair][label]
+        return replace(branch, chances=shares(cells if branch.parent <= pair[0] else cells.T))
+
+    classes = [tuple(learnt(c, b) for b in branches) for c, branches in enumerate(model.within.classes)]
+    return replace(model, shares=known, within=replace(model.within, classes=tuple(classes)))
+
+
+def table_model(sample: Sample, places: Sequence[int], table: Floats) -> Model:
+    """Return the model that a table of class and attributes is."""
+    table = np.asarray(table, np.float64)
+    cells = tuple(range(1, table.ndim))
+    totals = table.sum(axis=cells)
+    # a class that nobody seems to have is like any other
+    flat = table + 1e-9 * table.sum(axis=0) + 1e-30
+    within = flat / flat.sum(axis=cells, keepdims=True)
+    matrices = tuple(sample.matrices[p] for p in places)
+    return Model(
+        sample.label_matrix,
+        totals / totals.sum(),
+        JointTable(tuple(places), matrices, within),
+        coin=sample.coin,
+    )

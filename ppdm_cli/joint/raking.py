@@ -31,7 +31,7 @@ LEAST_CHANCE = 1e-6
 
 def raked(model: Model, sample: Sample, wanted: Floats) -> Model:
     """Return the model with shares with which the classes' totals are to be expected as `wanted`."""
-    if sample.label.kept or sample.recipes is not None or not sample.records:
+    if sample.label.kept or sample.varies or not sample.records:
         return model
     some = slice(None, None, -(-sample.records * len(wanted) // MOST_CHANCES))
     labels = sample.labels[some]

@@ -1,7 +1,8 @@
-"""The records that a model is learnt from: codes of all attributes in memory, in folds.
+"""The sample that models are learnt from: codes of all attributes in memory, in folds, and their sub-tables.
 
-A release of more records than fit is thinned by a hash of the row's number: who learns from it gets
-the same records whatever the number of threads or the size of the partitions.
+A release of more records than fit is thinned by a hash of the row's number: who learns from it gets the same
+records whatever the number of threads or the size of the partitions. Codes are over all exposures of an
+attribute (`releases.strata`); records that reveal the same of some attributes make one sub-table of counts.
 """
 
 from __future__ import annotations
@@ -9,32 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.estimating import (
-    Part,
-    Recipes,
-    Steps,
-    Way,
-    axis_of,
-    matrices_of,
-    maximum_likelihood,
-    shares,
-    tabulated,
-)  # fmt: skip
+from ppdm_cli.errors import UsageError, argument, quoted
+from ppdm_cli.estimating import Part, Steps, Tables, matrices_of, maximum_likelihood, shares, tabulated
 from ppdm_cli.joint.kept import kept_channels
-from ppdm_cli.joint.published import Published
-from ppdm_cli.joint.recipes import FOLDS, Coins, Seen, seen
-from ppdm_cli.releases import opened
-from ppdm_cli.repeatable import mixed
+from ppdm_cli.releases import Exposure, Exposures, Strata, axis_of, mixed
+from ppdm_cli.repeatable import mixed as hashed_address
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
+FOLDS = 4
+ALIKE = 2.0
+"""Records whose lam differs by a larger factor are counted apart: .6 and .2 pooled lose a fifth."""
 MOST_RECORDS = 1 << 20
 MOST_CODES = 1 << 26
 LABEL_STEPS = 1_000
@@ -49,19 +42,81 @@ MOST_CHANNELS = 128
 
 
 @dataclass(frozen=True, eq=False)
+class SubTable:
+    """The counts of records that reveal the same of some attributes and the class, and their law."""
+
+    counts: np.ndarray
+    """(folds, published labels, cells ...); without the labels where the class is withheld."""
+    axes: tuple[int, ...]
+    """Which axes of a table of the class (where it was perturbed) and all the attributes."""
+    exposures: Sequence[Exposure]
+    kept: bool
+    """Whether the class was kept: then it has no exposure."""
+    lam: Floats | float = 1.0
+
+    @property
+    def labelled(self) -> bool:
+        return self.kept or self.axes[0] == 0
+
+    def part(self, observed: Tables) -> Part:
+        """Return what EM needs, of counts as `counts` or shares of them."""
+        each = self.exposures
+        return Part([e.matrix for e in each], observed, self.axes, [e.noise for e in each], self.lam)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCoin:
+    """What decides by record whether its cells reveal anything, or all are noise (maths 11)."""
+
+    lam: Floats
+    """By recipe."""
+    attributes: tuple[Exposures, ...]
+    label: Exposures
+
+    @cached_property
+    def alone(self) -> bool:
+        """Return whether all that is ever published of attributes may be noise."""
+        return all(e.noisy[: e.withheld].all() for e in self.attributes)
+
+    def noise(self, codes: Sequence[Codes], places: Sequence[int]) -> Floats:
+        """Return the chance that a record is noise, and that noise is its codes."""
+        found: Floats = 1 - self.lam[codes[-1]]
+        for place in places:
+            found = found * self.attributes[place].noise[codes[place]]
+        return found
+
+    def as_noise(self, codes: Sequence[Codes], which: Any = True) -> list[Codes]:
+        """Return what records, or those of `which`, reveal where they are noise: the rest is withheld."""
+        *own, numbers = codes
+        each = zip(self.attributes, own, strict=True)
+        return [*(np.where(which & e.noisy[c], e.withheld, c) for e, c in each), numbers]
+
+
+def varies(strata: Strata) -> bool:
+    """Return whether records differ in what they reveal: some withhold cells, or are noise."""
+    return strata.withholds or strata.noisy or any(len(e.each) > 1 for e in strata.exposures)
+
+
+@dataclass(frozen=True, eq=False)
 class Sample:
     """Published codes, (attributes, records), and published labels."""
 
-    channels: tuple[Channel, ...]
-    """Those that a model may use, kept ones last; their matrices are small enough to be written out."""
-    label: Channel
+    strata: Strata
+    """Of the attributes that a model may use, kept ones last, and of the class."""
     codes: list[Codes]
+    """Those of the attributes; where records differ in what they reveal, the numbers of their recipes last."""
     labels: Codes
     folds: Codes
     published: np.ndarray
     """How many records of the release have each label; the sample may have fewer."""
-    recipes: Recipes | None = None
-    """Where there are several: then their numbers come last among the codes."""
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        return self.strata.axes[:-1]
+
+    @property
+    def label(self) -> Channel:
+        return self.strata.axes[-1]
 
     @property
     def total(self) -> int:
@@ -72,38 +127,44 @@ class Sample:
         return len(self.labels)
 
     @cached_property
+    def varies(self) -> bool:
+        """Return whether records differ in what they reveal, so that no table has all of them."""
+        return varies(self.strata)
+
+    @cached_property
+    def recipes(self) -> np.ndarray:
+        """Return the number of each record's recipe."""
+        return self.codes[-1] if self.varies else np.zeros(self.records, np.uint16)
+
+    @cached_property
     def matrices(self) -> list[Floats]:
-        """Return p(code | original code); with several recipes where the coin tells, *withheld* last."""
-        if self.recipes is not None:
-            return [w.told for w in self.recipes.attributes[:-1]]
-        return [w.told for w in self.ways]
+        """Return p(code | original code) of records that are not noise; *withheld* comes last."""
+        found = []
+        for one in self.strata.exposures[:-1]:  # what is noise counts as withheld
+            added = np.ones((int(one.noisy.any() and not one.withholds), one.values))
+            found.append(np.concatenate([one.matrix, added]))
+        return found
 
     def cells(self, pair: tuple[int, int]) -> int:
         """Return how many cells the table of two attributes' values has."""
         return self.matrices[pair[0]].shape[1] * self.matrices[pair[1]].shape[1]
 
     @cached_property
-    def ways(self) -> list[Way]:
-        """Return how each attribute is published, where all records publish it alike."""
-        return [Way.of(c) for c in self.channels]
-
-    @cached_property
     def label_matrix(self) -> Floats:
-        """Return p(published label | original class)."""
-        if self.recipes is None or self.label.kept:
-            return Way.of(self.label).told
-        own, lam = self.recipes.attributes[-1], self.recipes.lam[self.codes[-1]]
-        shown = np.searchsorted(own.first, self.labels, side="right") - 1
-        sums, records = np.bincount(shown, lam, len(own.first)), np.bincount(shown, minlength=len(own.first))
-        each = np.repeat(sums / np.maximum(records, 1), [*np.diff(own.first), 1])[:, None]
-        return np.asarray(each * own.told + (1 - each) * own.blind)
+        """Return p(published label | original class), of all records together."""
+        own, lam = self.strata.exposures[-1], self.strata.lam[self.recipes]
+        if not own.noisy.any():
+            return own.matrix
+        which = np.searchsorted(own.first, self.labels, side="right") - 1
+        sums, records = np.bincount(which, lam, len(own.first)), np.bincount(which, minlength=len(own.first))
+        each = np.repeat(sums / np.maximum(records, 1), [*np.diff(own.first), 1])[: own.codes]
+        return mixed(each[:, None], own.matrix, own.as_noise)
 
     @property
     def classes(self) -> int:
         """Return how many labels there are, published or original, whichever are more."""
-        published, original = self.label_matrix.shape
-        withheld = self.recipes is not None and not self.label.kept  # the last of those that are published
-        return max(published - withheld, original)
+        label = self.strata.exposures[-1]
+        return max(label.withheld, label.values)
 
     @cached_property
     def label_counts(self) -> Floats:
@@ -115,45 +176,71 @@ class Sample:
         shape = [FOLDS, len(self.label_matrix), *(len(self.matrices[p]) for p in places)]
         return tabulated([self.folds, self.labels, *(self.codes[p] for p in places)], shape)
 
-    def seen(self, places: Sequence[int]) -> list[Seen]:
-        """Return what was published of some attributes and the class, by what the records show of them."""
-        if self.recipes is not None:
-            return seen(self.recipes, self, places)
-        label = [] if self.label.kept else [Way.of(self.label)]
-        ways = [*label, *(self.ways[p] for p in places)]
-        return [Seen(self.counts(places), None, ways, self.label.kept)]
+    def sub_tables(self, places: Sequence[int]) -> list[SubTable]:
+        """Return the counts of some attributes and the class, by what records reveal of them."""
+        columns, kept = [self.labels, *(self.codes[p] for p in places)], self.label.kept
+        grouped = self.strata.grouped([len(self.channels), *places], ALIKE)
+        revealing = [i for i, s in enumerate(grouped.strata) if not places or any(s.axes)]
+        found, records = [], [self.records]
+        if len(grouped.strata) > 1:
+            records = np.bincount(grouped.which[self.recipes], minlength=len(grouped.strata)).tolist()
+        # an attribute that no record happens to reveal has an empty table
+        for number in [i for i in revealing if records[i]] or revealing[:1]:
+            stratum, rows = grouped.strata[number], grouped.rows(self.recipes, number)
+            codes, shape = stratum.codes(columns, rows), (FOLDS, *stratum.shape)
+            counts = tabulated([self.folds[rows], *codes], shape)
+            by: Floats | float = 1.0
+            if self.varies and records[number]:
+                lam, labels = self.strata.lam[self.recipes[rows]], self.labels[rows]
+                by = float(lam.mean())
+                if kept:
+                    of_label = np.maximum(np.bincount(labels, minlength=shape[1]), 1)
+                    by = np.bincount(labels, lam, shape[1]) / of_label
+            own = int(kept)
+            axes = tuple(a - own for a in stratum.axes[own:])
+            found.append(SubTable(counts, axes, stratum.exposures[own:], kept, by))
+        return found
 
     def telling(self) -> Sample:
         """Return the sample of no more attributes than a model may have, those that say most of the class."""
-        if len(self.channels) <= MOST_CHANNELS or self.recipes is not None or not self.records:
+        if len(self.channels) <= MOST_CHANNELS or self.varies or not self.records:
             return self
-        told = [_departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
-        chosen = np.sort(np.argsort(told, kind="stable")[-MOST_CHANNELS:])
-        return replace(
-            self, channels=tuple(self.channels[p] for p in chosen), codes=[self.codes[p] for p in chosen]
+        said = [_departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
+        return self.only(np.sort(np.argsort(said, kind="stable")[-MOST_CHANNELS:]).tolist())
+
+    def only(self, places: Sequence[int]) -> Sample:
+        """Return the sample of some attributes."""
+        strata, of = self.strata, [*places, len(self.channels)]
+        fewer = replace(
+            strata,
+            axes=tuple(strata.axes[p] for p in of),
+            exposures=tuple(strata.exposures[p] for p in of),
+            numbers=strata.numbers[:, of],
+            cells=tuple(strata.cells[p] for p in of),
         )
+        own = [self.codes[p] for p in places]
+        return replace(self, strata=fewer, codes=own + self.codes[len(self.channels) :])
 
     @property
-    def coins(self) -> Coins | None:
-        if self.recipes is None:
+    def coin(self) -> RecordCoin | None:
+        if not self.varies:
             return None
-        *attributes, label = self.recipes.attributes
-        return Coins(self.recipes.lam, tuple(attributes), label)
+        *attributes, label = self.strata.exposures
+        return RecordCoin(self.strata.lam, tuple(attributes), label)
 
     @property
     def withheld(self) -> tuple[float, float] | None:
         """Return the shares of the perturbed cells that are withheld, and that are to be expected noise."""
-        if self.recipes is None or not self.records:
+        if not self.varies or not self.records:
             return None
-        ways = self.recipes.ways[:, [i for i, c in enumerate((*self.channels, self.label)) if not c.kept]]
-        numbers = self.codes[-1]
-        noise = (ways > 0).mean(axis=1) * (1 - self.recipes.lam)
-        return float((ways == 0).mean(axis=1)[numbers].mean()), float(noise[numbers].mean())
+        published = self.strata.numbers[:, [i for i, c in enumerate(self.strata.axes) if not c.kept]] > 0
+        noise = published.mean(axis=1) * (1 - self.strata.lam)
+        return float((~published).mean(axis=1)[self.recipes].mean()), float(noise[self.recipes].mean())
 
     def shares(self, counts: Floats) -> Floats:
         """Return the original classes' most likely shares, from counts of published labels."""
-        if self.recipes is not None and not self.label.kept:
-            law = self.label_matrix[: self.recipes.attributes[-1].withheld]
+        if self.varies and not self.label.kept:
+            law = self.label_matrix[: self.strata.exposures[-1].withheld]
             start = np.full((1, law.shape[1]), 1 / law.shape[1])
             counts = Steps(Part([law], shares(counts[None, : len(law)])))(start, LABEL_STEPS)[0]
         elif not self.label.kept:
@@ -169,17 +256,22 @@ def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     """
     if label.published.size > LARGEST_DOMAIN:
         return []
-    channels = opened(sidecar).channels
-    if opened(sidecar).withholding:
-        channels = [axis_of(sidecar, a.name) for a in sidecar.perturbed]
+    strata = Strata.of(sidecar, [a.name for a in sidecar.perturbed])
     own, work, entries, found = set(label.attributes), MOST_WORK, MOST_ENTRIES, set[str]()
-    small = [c for c in channels if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
+    small = [c for c in strata.axes if not own & set(c.attributes) and c.matrix.outputs <= LARGEST_DOMAIN]
     for one in sorted(small, key=lambda c: c.matrix.outputs):
         work -= label.published.size * one.matrix.outputs * (label.published.size + one.matrix.outputs)
-        entries -= one.matrix.outputs**2 * (1 + opened(sidecar).withholding)  # told and blind
+        entries -= one.matrix.outputs**2 * (1 + varies(strata))  # U and noise
         if min(work, entries) >= 0:
             found.add(one.name)
     return [c for c in small if c.name in found]
+
+
+def class_of(sidecar: Sidecar) -> Channel:
+    """Return the axis of the class, or of the attribute of the fewest values where no class has a domain."""
+    named = sidecar.by_name.get(str(sidecar.class_))
+    fewest = min(sidecar.perturbed, key=lambda a: a.domain.size).name
+    return axis_of(sidecar, named.name if named is not None and named.has_domain else fewest)
 
 
 def read(
@@ -197,21 +289,24 @@ def read(
     chosen = usable(sidecar, label) + ([] if through else kept_channels(table, names, LARGEST_DOMAIN))
     if not chosen:
         raise UsageError(
+            "nothing-to-learn-class-from",
             f"there is nothing to learn {quoted(label.name)} from: it, or every other attribute, has too many "
             f"values (at most {LARGEST_DOMAIN} each, and fewer of both together)",
-            "ask the owner for fewer bins, or reconstruct with --method by-class",
+            f"ask the owner for fewer bins, or reconstruct with {argument('method', 'by-class')}",
         )
-    reader = Published.of(sidecar, [*chosen, label])
+    strata = Strata.of_axes(sidecar, [*chosen, label])
     most = min(MOST_RECORDS, max(MOST_CODES // (len(chosen) + 1), 1))
-    first, columns = through or (None, reader.columns)
-    found = fold(table, partial(_Thinned.of, reader, most, first), _Thinned.__add__, columns=columns)
+    first, columns = through or (None, strata.columns)
+    found = fold(table, partial(_Thinned.of, strata, most, first), _Thinned.__add__, columns=columns)
     if found is None:
-        nobody = np.zeros(reader.labels, np.int64)
-        found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), reader.none())
+        sizes = [e.codes for e in strata.exposures] + [1] * varies(strata)
+        none = [np.empty(0, code_type(size)) for size in sizes]
+        nobody = np.zeros(strata.exposures[-1].withheld, np.int64)
+        found = _Thinned(most, nobody, 0, np.empty(0, np.uint64), none)
     # the low bits choose the fold, the high ones who stays
     folds = (found.hashes & np.uint64(FOLDS - 1)).astype(np.uint8)
     *codes, labels = found.columns
-    return Sample(tuple(chosen), label, codes, labels, folds, found.published, reader.recipes).telling()
+    return Sample(strata, codes, labels, folds, found.published).telling()
 
 
 def _departure(table: np.ndarray) -> float:
@@ -234,12 +329,13 @@ class _Thinned:
     columns: list[np.ndarray]
 
     @classmethod
-    def of(cls, reader: Published, most: int, first: Callable[[Batch], Batch] | None, batch: Batch) -> _Thinned:
+    def of(cls, strata: Strata, most: int, first: Callable[[Batch], Batch] | None, batch: Batch) -> _Thinned:
         batch = batch if first is None else first(batch)
-        hashes = mixed(batch.addresses)
-        columns = list[np.ndarray](reader(batch))
-        published = np.bincount(columns[-1], minlength=reader.labels)[: reader.labels]
-        return cls(most, published, 0, hashes, columns)._fitting()
+        hashes = hashed_address(batch.addresses)
+        numbers, (*codes, labels) = strata.read(batch)
+        many = strata.exposures[-1].withheld
+        published = np.bincount(labels, minlength=many)[:many]
+        return cls(most, published, 0, hashes, [*codes, *[numbers] * varies(strata), labels])._fitting()
 
     def __add__(self, other: _Thinned) -> _Thinned:
         a, b = (side._to(max(self.shift, other.shift)) for side in (self, other))

@@ -2,7 +2,7 @@
 
 Published cells are projected on the few functions of the originals that a channel lets through best, and
 compared between the classes. What two attributes tell together is counted without what their main effects make
-of it: noise and told records have other means, so that a main effect alone would look like an interaction.
+of it: noise has other means, so that a main effect alone would look like an interaction.
 """
 
 from __future__ import annotations
@@ -15,17 +15,16 @@ from math import sqrt
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.estimating import Way
-from ppdm_cli.joint.recipes import Seen
-from ppdm_cli.joint.sample import Sample
+from ppdm_cli.joint.sample import Sample, SubTable
+from ppdm_cli.releases import Exposure
 
 COSINES = 3
 FEW_VALUES = 12
 """Values without an order, or fewer than so many, are compared each by itself."""
 FEWEST_EXPECTED = 5.0
 """A function is left out that fewer records than this decide, in the smallest class."""
-FEWEST, FEWEST_TOLD = 20, 5.0
-"""Of a class with fewer records, or fewer to be expected whose coin told, nothing is said."""
+FEWEST, FEWEST_REVEALING = 20, 5.0
+"""Of a class with fewer records, or fewer to be expected that are not noise, nothing is said."""
 FEWEST_SQUARED = 10.0
 """Nor of a pair where n lam^2 is less: what main effects make of it is a product of two estimates."""
 UNASKED = -1000.0
@@ -55,16 +54,16 @@ def screened(sample: Sample) -> Tells:
     shares = sample.shares(sample.label_counts.sum(axis=0))
     alone, together = {}, {}
     for place, name in enumerate(names):
-        tables = [s for s in sample.seen([place]) if s.labelled]
+        tables = [s for s in sample.sub_tables([place]) if s.labelled]
         ordered = [sample.channels[place].domain.ordered > 0]
-        alone[name] = _sum([_told(s, ordered, shares, 1.0) for s in tables])
+        alone[name] = _sum([_score(s, ordered, shares, 1.0) for s in tables])
     for a, b in combinations(range(len(names)), 2):
-        if sample.recipes is None or not sample.recipes.together([a, b]):
+        if not sample.strata.together([a, b]):
             continue
-        tables = [s for s in sample.seen([a, b]) if s.labelled and len(_cells(s)) == 2]
+        tables = [s for s in sample.sub_tables([a, b]) if s.labelled and len(_cells(s)) == 2]
         ordered = [sample.channels[p].domain.ordered > 0 for p in (a, b)]
         penalty = 2.0 if len(tables) == 1 else 1.4
-        together[names[a], names[b]] = _sum([_told(s, ordered, shares, penalty) for s in tables])
+        together[names[a], names[b]] = _sum([_score(s, ordered, shares, penalty) for s in tables])
     return Tells(alone, together)
 
 
@@ -74,19 +73,19 @@ def _sum(told: Sequence[float | None]) -> float:
     return sum(found) if found else UNASKED
 
 
-def _cells(seen: Seen) -> Sequence[Way]:
-    return seen.ways if seen.kept else seen.ways[1:]
+def _cells(seen: SubTable) -> Sequence[Exposure]:
+    return seen.exposures if seen.kept else seen.exposures[1:]
 
 
-def _functions(way: Way, ordered: bool) -> Floats:
+def _functions(exposure: Exposure, ordered: bool) -> Floats:
     """Return functions of what is published, (outputs, functions): scores of smooth effects of originals."""
-    values = way.told.shape[1]
+    values = exposure.matrix.shape[1]
     if not ordered or values < FEW_VALUES:
         basis = np.eye(values)[:, : values - 1]
     else:
         places = (np.arange(values) + 0.5) / values
         basis = np.stack([np.cos(np.pi * f * places) for f in range(1, COSINES + 1)], axis=1)
-    return np.asarray((way.told @ basis) / np.maximum(way.told.sum(axis=1), 1e-300)[:, None])
+    return np.asarray((exposure.matrix @ basis) / np.maximum(exposure.matrix.sum(axis=1), 1e-300)[:, None])
 
 
 def _project(table: Floats, functions: Sequence[Floats]) -> Floats:
@@ -96,28 +95,30 @@ def _project(table: Floats, functions: Sequence[Floats]) -> Floats:
     return table
 
 
-def _told(seen: Seen, ordered: Sequence[bool], shares: Floats, penalty: float) -> float | None:
+def _score(seen: SubTable, ordered: Sequence[bool], shares: Floats, penalty: float) -> float | None:
     """Return half of chi-square less its mean, and less a penalty of so many of its standard deviations.
 
     None where too few records say anything.
     """
     counts = seen.counts.sum(axis=0).astype(np.float64)
     records = counts.reshape(len(counts), -1).sum(axis=1)
-    ways, lam = _cells(seen), np.broadcast_to(seen.lam, records.shape)
-    if not seen.kept and seen.ways[0].noise is not None:  # told or not is less even among published labels
-        lam = np.clip(lam * (seen.ways[0].told @ shares) * records.sum() / np.maximum(records, 1), 0.0, 1.0)
-    enough = FEWEST_TOLD if len(ways) == 1 else FEWEST_SQUARED / np.maximum(lam, 1e-9)
+    exposures, lam = _cells(seen), np.broadcast_to(seen.lam, records.shape)
+    if not seen.kept and seen.exposures[0].noise is not None:  # noise is less even among published labels
+        lam = np.clip(
+            lam * (seen.exposures[0].matrix @ shares) * records.sum() / np.maximum(records, 1), 0.0, 1.0
+        )
+    enough = FEWEST_REVEALING if len(exposures) == 1 else FEWEST_SQUARED / np.maximum(lam, 1e-9)
     there = np.flatnonzero((records >= FEWEST) & (records * lam >= enough))
     if len(there) < 2:
         return None
     counts, n, lam = counts[there], records[there], lam[there]
     whole = counts.sum(axis=0, keepdims=True) / n.sum()
     functions = []
-    for axis, (way, order) in enumerate(zip(ways, ordered, strict=True)):
-        own = _functions(way, order)
-        marginal = whole[0].sum(axis=tuple(i for i in range(len(ways)) if i != axis))
+    for axis, (exposure, order) in enumerate(zip(exposures, ordered, strict=True)):
+        own = _functions(exposure, order)
+        marginal = whole[0].sum(axis=tuple(i for i in range(len(exposures)) if i != axis))
         functions.append(own - marginal @ own)
-    means = _project(counts, functions) / n.reshape(-1, *(1,) * len(ways))
+    means = _project(counts, functions) / n.reshape(-1, *(1,) * len(exposures))
     mean = _project(whole, functions)
     variance = np.maximum(_project(whole, [f**2 for f in functions]) - mean**2, 1e-12)[0]
     # what a handful of records decide has a law far from a normal one, and stands out by chance (Cochran 1954)
@@ -125,47 +126,52 @@ def _told(seen: Seen, ordered: Sequence[bool], shares: Floats, penalty: float) -
     for own in functions:
         largest = np.multiply.outer(largest, (own**2).max(axis=0, initial=0.0))
     dense = n.min() * variance >= FEWEST_EXPECTED * largest
-    effects = [_effect(counts, n, lam, i, ways, functions) for i in range(len(ways))]
-    if len(ways) == 2:
-        means = means - _by_main_effects(lam, ways, effects)
-        variance = _of_interactions(whole, functions, [(n * lam) @ e.told / (n @ lam) for e in effects])
-    else:  # told or not is uneven among labels under the coin, and noise has another mean
+    effects = [_effect(counts, n, lam, i, exposures, functions) for i in range(len(exposures))]
+    if len(exposures) == 2:
+        means = means - _by_main_effects(lam, exposures, effects)
+        variance = _of_interactions(whole, functions, [(n * lam) @ e.revealed / (n @ lam) for e in effects])
+    else:  # noise is uneven among labels that may be noise, and has another mean
         effect = effects[0]
-        common, left = (n * lam) @ effect.told / (n @ lam), effect.lam[:, None]
+        common, left = (n * lam) @ effect.revealed / (n @ lam), effect.lam[:, None]
         means = means - (left * common + (1 - left) * effect.noise)
     deviations = means - np.tensordot(n / n.sum(), means, 1)
-    squares = ((n.reshape(-1, *(1,) * len(ways)) * deviations**2).sum(axis=0) / variance)[dense]
+    squares = ((n.reshape(-1, *(1,) * len(exposures)) * deviations**2).sum(axis=0) / variance)[dense]
     free = squares.size * (len(there) - 1)
     return float(squares.sum() - free) / 2 - penalty * sqrt(free / 2) if free else None
 
 
 @dataclass(frozen=True)
 class _Effect:
-    """The means of an attribute's functions by label where the coin told, and what noise makes of them."""
+    """The means of an attribute's functions by label where records reveal it, and those of noise."""
 
-    told: Floats
+    revealed: Floats
     noise: Floats
     lam: Floats
-    """By label the chance that the coin told; 1 of what is under no coin."""
+    """By label the chance that a record reveals it; 1 of what is published by itself."""
 
 
 def _effect(
-    counts: Floats, n: Floats, lam: Floats, axis: int, ways: Sequence[Way], functions: Sequence[Floats]
+    counts: Floats,
+    n: Floats,
+    lam: Floats,
+    axis: int,
+    exposures: Sequence[Exposure],
+    functions: Sequence[Floats],
 ) -> _Effect:
-    way, own = ways[axis], functions[axis]
-    others = tuple(1 + i for i in range(len(ways)) if i != axis)
+    exposure, own = exposures[axis], functions[axis]
+    others = tuple(1 + i for i in range(len(exposures)) if i != axis)
     mean = counts.sum(axis=others) @ own / n[:, None]
-    noise = np.zeros(own.shape[1]) if way.noise is None else way.noise @ own
-    left = np.ones_like(lam) if way.noise is None else lam
+    noise = np.zeros(own.shape[1]) if exposure.noise is None else exposure.noise @ own
+    left = np.ones_like(lam) if exposure.noise is None else lam
     return _Effect((mean - (1 - left[:, None]) * noise) / left[:, None], noise, left)
 
 
-def _by_main_effects(lam: Floats, ways: Sequence[Way], effects: Sequence[_Effect]) -> Floats:
+def _by_main_effects(lam: Floats, exposures: Sequence[Exposure], effects: Sequence[_Effect]) -> Floats:
     """Return the means by label that two attributes would have if they were independent within each class."""
     a, b = effects
-    both = lam if ways[0].noise is not None else np.ones_like(lam)
+    both = lam if exposures[0].noise is not None else np.ones_like(lam)
     return np.asarray(
-        both[:, None, None] * a.told[:, :, None] * b.told[:, None, :]
+        both[:, None, None] * a.revealed[:, :, None] * b.revealed[:, None, :]
         + (1 - both)[:, None, None] * np.multiply.outer(a.noise, b.noise)
     )
 

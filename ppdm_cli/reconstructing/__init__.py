@@ -24,15 +24,13 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.coins import Key
 from ppdm_cli.display import Displayed
 from ppdm_cli.engine import Writing, destination, step, write
-from ppdm_cli.errors import UsageError, quoted, unknown
-from ppdm_cli.estimating import DEFAULT, ESTIMATORS, axis_of
+from ppdm_cli.errors import RefusedError, UsageError, argument, listed, quoted, unknown
+from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
-from ppdm_cli.joint import CELLS, learn, read, usable
-from ppdm_cli.reconstructing.dealer import Dealer, RecipeInUse
-from ppdm_cli.reconstructing.planner import NOTHING, Planner
-from ppdm_cli.reconstructing.posterior_draws import Drawer
-from ppdm_cli.reconstructing.withheld import stand_in
-from ppdm_cli.releases import open_releases, opened, spooled
+from ppdm_cli.joint import CELLS, class_of, learn, read, usable
+from ppdm_cli.reconstructing.dealer import Dealer, DealtBatch, Drawer
+from ppdm_cli.reconstructing.planner import Planner
+from ppdm_cli.releases import Strata, axis_of, open_releases, opened, spooled
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
 from ppdm_cli.tables import commit
 
@@ -88,15 +86,38 @@ def reconstruct(
 ) -> Reconstructed:
     """Reconstruct a usable data set from a release, or from several with the same plan.
 
-    Where the sidecar names a class by the joint distribution ("joint"), as far as the release tells it, else
-    or as `method` "by-class"; without a class "global": the paper's literal reading. `cells` bounds the joint
-    table. Row i is a guess about row i of the release; `shuffle` puts the rows in a fresh random order, which
-    hides nothing from whoever holds the release.
+    Row i is a guess about row i of the release.
+
+    Parameters
+    ----------
+    data : path, table or list of them
+        The release, or several with one plan.
+    output : path, optional
+        Where the data set goes; without it, it is the result's `frame`.
+    method : {"joint", "by-class", "global"}, optional
+        By default "joint" where the sidecar names a class, as far as the release reveals the joint
+        distribution, else "by-class"; without a class "global", the paper's literal reading.
+    estimator : str, default "ml"
+        How the totals of attributes outside the joint model are estimated.
+    spread : bool, default False
+        Spread the values of a bin over it.
+    shuffle : bool, default False
+        Put the rows in a fresh random order, which hides nothing from whoever has the release.
+    cells : int, default 400000
+        The most cells of a joint table.
+    sidecar : Sidecar or path, optional
+        The sidecar, where it is not beside the release.
+    output_sidecar : path, optional
+        Where the data set's own sidecar goes.
+    force : bool, default False
+        Replace existing files.
+    from_, to : {"arrow", "csv"}, optional
+        The formats of standard input and output.
     """
     _check_estimator(estimator)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
-        label = _label(sidecar, method) if not opened(sidecar).withholding else stand_in(sidecar, method)
+        label = _label(sidecar, method)
         target = destination(stack, output, output_sidecar, force, to)
         table = spooled(table, stack)
         drawer, withheld = None, None
@@ -106,20 +127,16 @@ def reconstruct(
                 learnt = learn(sample, cells)
             if learnt.linked is not None:
                 drawer, withheld = Drawer.of(learnt, sidecar), sample.withheld
-        planned = (
-            NOTHING
-            if opened(sidecar).withholding
-            else Planner(table, sidecar, estimator).planned(label, drawer)
-        )
+        planned = Planner(table, sidecar, estimator).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])
         rows, totals = 0, dict(planned.totals)
 
-        def hear(told: RecipeInUse) -> None:
+        def hear(dealt: DealtBatch) -> None:
             nonlocal rows
-            rows += told.rows
-            for name, counts in told.drawn.items():
+            rows += dealt.rows
+            for name, counts in dealt.drawn.items():
                 totals[name] = (np.array(totals.get(name, 0)) + counts).tolist()
 
         # places from the operating system's coins: nothing repeats the order
@@ -135,6 +152,7 @@ def reconstruct(
 def _check_estimator(estimator: str) -> None:
     if estimator not in ESTIMATORS or estimator == "inverse":
         raise UsageError(
+            "estimator-not-for-reconstruction",
             f"a reconstruction cannot use the estimator {quoted(estimator)}: counts must not be negative",
             f"one of {', '.join(e for e in ESTIMATORS if e != 'inverse')}",
         )
@@ -144,20 +162,45 @@ def _label(sidecar: Sidecar, method: Method | None) -> Channel | None:
     """Return the class to reconstruct by, or None for the global method."""
     if method not in (None, "joint", "by-class", "global"):
         raise unknown("method", method, ("joint", "by-class", "global"))
+    if Strata.of(sidecar, [a.name for a in sidecar.perturbed]).withholds:
+        return _stand_in(sidecar, method)
     if method == "global":
         return None
     if sidecar.class_ is UNSET:
         if method is not None:
-            raise UsageError("the sidecar names no class", "use --method global")
+            raise UsageError(
+                "no-class-named", "the sidecar names no class", f"use {argument('method', 'global')}"
+            )
         return None
     label = sidecar.by_name[sidecar.class_]
     if not label.has_domain:
         if method is not None:
             raise UsageError(
-                f"the sidecar lists no values of the class {quoted(label.name)}", "use --method global"
+                "class-without-values",
+                f"the sidecar lists no values of the class {quoted(label.name)}",
+                f"use {argument('method', 'global')}",
             )
         return None
     return opened(sidecar).through(label.name)
+
+
+def _stand_in(sidecar: Sidecar, method: Method | None) -> Channel:
+    """Return the class by which withheld cells are drawn; the attribute of the fewest values where none is."""
+    if method not in (None, "joint"):
+        raise RefusedError(
+            "method-needs-every-cell",
+            f"{argument('method', method)} deals out what was published, and most of this release is withheld",
+            f"leave out {argument('method')}: what is withheld is drawn from the joint model",
+        )
+    label = class_of(sidecar)
+    known = {c.name for c in usable(sidecar, label)} | {label.name}
+    if large := [a.name for a in sidecar.perturbed if a.name not in known]:
+        raise RefusedError(
+            "withheld-values-too-many",
+            f"{listed(large)} has too many values for the joint model, and most of them are withheld",
+            "ask the owner for fewer bins",
+        )
+    return label
 
 
 def _described(sidecar: Sidecar, how: Reconstruction) -> Sidecar:

@@ -1,4 +1,4 @@
-"""The passes that count, and what they plan: how each attribute that is not drawn is to be dealt.
+"""The passes that count, for reconstruct, and what they plan: how each attribute that is not drawn is dealt.
 
 By class, every label is a table of its own; a label that was perturbed is reconstructed first, by what the
 first pass counted, and the others are then dealt within the labels as they are now.
@@ -7,6 +7,7 @@ first pass counted, and the others are then dealt within the labels as they are 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, scan
 from ppdm_cli.estimating import ESTIMATORS, columns_of, encoded, joint_codes, largest_remainder, matrices_of
-from ppdm_cli.reconstructing.posterior_draws import Drawer
-from ppdm_cli.reconstructing.transport import monotone
-from ppdm_cli.releases import opened
-from ppdm_cli.repeatable import Deal
+from ppdm_cli.releases import axes_of
+from ppdm_cli.repeatable import Deal, Staircase
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
+
+if TYPE_CHECKING:
+    from ppdm_cli.reconstructing.dealer import Drawer
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,12 +81,8 @@ class Planned:
     """What the passes that count found: the labels to deal by, each attribute's deal, and the totals."""
 
     labels: Labels
-    deals: dict[str, Deal]
+    deals: list[tuple[Channel, Deal]]
     totals: dict[str, list[int]]
-
-
-NOTHING = Planned(Labels(None), {}, {})
-"""Where all is drawn."""
 
 
 class Planner:
@@ -99,13 +97,13 @@ class Planner:
         drawn = [] if drawer is None else drawer.names
         others = tuple(
             c
-            for c in opened(self._sidecar).channels
+            for c in axes_of(self._sidecar, [a.name for a in self._sidecar.perturbed])
             if c.name not in drawn and (label is None or c.name != label.name)
         )
         hidden = label is not None and not label.kept
         labels = Labels(label)
         if not others and not (hidden and drawer is None):
-            return Planned(Labels(label, drawer if hidden else None), {}, {})
+            return Planned(Labels(label, drawer if hidden else None), [], {})
         published = self._counted(Counter(labels, others or ((label,) if label else ())))
         wanted = [self._estimate(label, a, c.sum(axis=0)) for a, c in zip(others, published, strict=False)]
         if label is not None and hidden:
@@ -116,7 +114,7 @@ class Planner:
             labels = Labels(label, drawer, deal)
             if others:
                 published = self._counted(Counter(labels, others))
-        deals = {a.name: self._deal(a, c, w) for a, c, w in zip(others, published, wanted, strict=False)}
+        deals = [(a, self._deal(a, c, w)) for a, c, w in zip(others, published, wanted, strict=False)]
         return Planned(labels, deals, self._totals)
 
     def _counted(self, counter: Counter) -> list[np.ndarray]:
@@ -145,3 +143,19 @@ class Planner:
         stairs = [monotone(p, o) for p, o in zip(published, original, strict=True)]
         parts = parts.reshape(len(parts), published.size)
         return Deal.of(parts, stairs, size, [self._sidecar.release, "deal", attribute.name])
+
+
+def monotone(published: np.ndarray, original: np.ndarray) -> Staircase:
+    """Return the plan between counts of one sum, with row sums `published` and column sums `original`.
+
+    Algorithm 2 as a transport plan: sorting the records by the published value and dealing out the estimated
+    counts in order needs no sort. It is the monotone plan between both counts (north-west corner rule,
+    maths 4), a staircase of at most N + N - 1 steps.
+    """
+    ends = np.union1d(np.cumsum(published), np.cumsum(original))
+    ends = ends[ends > 0]
+    starts = np.concatenate([[0], ends])[: len(ends)]
+    # the records from `starts` to `ends` in sorted order share a source and a target
+    source = np.searchsorted(np.cumsum(published), starts, side="right")
+    target = np.searchsorted(np.cumsum(original), starts, side="right")
+    return Staircase(source, target, ends - starts)

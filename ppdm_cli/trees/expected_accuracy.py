@@ -132,7 +132,7 @@ def regions(records: CodedRecords, grown: Grown) -> Iterator[tuple[int, Region]]
 
 def expected_of_leaf(sample: Sample, commonest: float) -> ExpectedAccuracy:
     """Return what to expect of a tree that knows only the classes' shares."""
-    if not sample.records or (sample.recipes is not None and not sample.label.kept):
+    if not sample.records or (sample.varies and not sample.label.kept):
         return ExpectedAccuracy(commonest)  # labels are shown in several ways, some of them by hardly any
     labels = _inverse(sample.label)[:, sample.labels]
     present = labels[: sample.label.domain.ordinary]

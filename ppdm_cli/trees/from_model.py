@@ -19,7 +19,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
-from ppdm_cli.joint import JointTable, Learnt, Model, picked
+from ppdm_cli.joint import Learnt, Model, picked
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.trees.growing import Grown, Options, descended, grow
 from ppdm_cli.trees.pruning import c45, landed, prune
@@ -52,14 +52,14 @@ class ModelTrees:
     @property
     def options(self) -> Options:
         """Return the settings that the tree records about its training."""
-        if self._learnt.model is not None and isinstance(self._learnt.model.within, JointTable):
+        if self._learnt.model is not None and self._learnt.model.table is not None:
             return Options("gain", max(2.0, LEAST_BRANCH * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
         return Options(min_records=max(2.0, 2 * each))
 
     @property
     def _copies(self) -> int:
-        if self._sample.recipes is not None:  # hardly any value is more certain than the model makes it
+        if self._sample.varies:  # hardly any value is more certain than the model makes it
             return 1
         return max(1, min(MOST_DRAWS, MOST_DRAWN // max(self._sample.records, 1)))
 
@@ -74,8 +74,8 @@ class ModelTrees:
 
     def _weights(self, model: Model) -> Floats:
         """Return the weights of records by original class and cell; null is not a class."""
-        assert isinstance(model.within, JointTable)
-        table = model.within.table
+        table = model.table
+        assert table is not None
         totals = model.shares * self._sample.total
         return (table * totals.reshape(-1, *(1,) * (table.ndim - 1)))[: len(self._labels)]
 
@@ -100,7 +100,7 @@ class ModelTrees:
 
     def tree(self, model: Model, without: int | None = None) -> tuple[CodedRecords, Grown]:
         """Return the tree of a model that was learnt from all records, or without a fold."""
-        if isinstance(model.within, JointTable):
+        if model.table is not None:
             return self._table_tree(model)
         return self._drawn_tree(model, without)
 

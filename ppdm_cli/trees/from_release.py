@@ -15,7 +15,7 @@ from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
-from ppdm_cli.joint import CELLS, MOST_CHANNELS, JointTable, Learnt, Model, alone, learn, read
+from ppdm_cli.joint import CELLS, MOST_CHANNELS, Learnt, Model, alone, learn, read
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -161,14 +161,14 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         remarks.append(
             "No test tells the classes apart beyond what the model's own uncertainty does: one leaf."
         )
-    if isinstance(model.within, JointTable):
+    if model.table is not None:
         tree, gap = maker.refined(tree, model)
     told = expected_accuracy(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
     if told.accuracy is not None and told.accuracy < told.commonest and tree.size > 1:
         remarks.append("Held-out records put the tree below the commonest class: one leaf.")
         tree = maker.leaf()
         told = expected_of_leaf(sample, _commonest(tree))
-    if told.accuracy is None and tree.size > 1 and sample.recipes is not None:
+    if told.accuracy is None and tree.size > 1 and sample.varies:
         remarks.append("Most cells are withheld: the tree may be worse than the commonest class alone.")
     return FromRelease(
         tree,
@@ -191,11 +191,11 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap
     """Return what folds that were held back say of trees that were grown without them."""
     sample = learnt.sample
     tested = [sample.channels[p] for p in model.places]
-    table = isinstance(model.within, JointTable)
-    folds = list(learnt.held.items())[: None if table and sample.recipes is None else 1]
+    table = model.table is not None
+    folds = list(learnt.held.items())[: None if table and not sample.varies else 1]
     trees = {fold: maker.tree(held, fold) for fold, held in folds}
     right = []
-    if sample.recipes is None and all(c.kept or c.matrix.invertible for c in tested):
+    if not sample.varies and all(c.kept or c.matrix.invertible for c in tested):
         right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
     fold, held = folds[0]
     judges, own, judged = int((sample.folds == fold).sum()), np.nan, np.nan

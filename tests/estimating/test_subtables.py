@@ -161,7 +161,7 @@ def test_each_step_of_em_over_sub_tables_makes_what_was_published_likelier() -> 
     release = released(3000, publish=2)
     table_, sidecar = open_release(release.frame, release.sidecar, withholding=True)
     sample = read(table_, sidecar, axis_of(sidecar, "ill"))
-    seen = sample.seen([0, 1, 2])
+    seen = sample.sub_tables([0, 1, 2])
     assert {s.axes for s in seen} >= {(0,), (0, 1), (0, 2), (1, 2)}
     parts = [s.part(s.counts.sum(axis=0).astype(float)) for s in seen]
     total = sum(p.observed.sum() for p in parts)
@@ -181,23 +181,23 @@ def test_each_step_of_em_over_sub_tables_makes_what_was_published_likelier() -> 
 
 def posterior(sample: Any, model: Any, rows: np.ndarray) -> np.ndarray:
     """p(class | record) by enumeration of the class and all values of a joint table."""
-    recipes, places = sample.recipes, model.places
+    strata, places = sample.strata, model.places
     grids = list(product(*(range(sample.matrices[p].shape[1]) for p in places)))
     found = np.zeros((len(rows), len(model.shares)))
     for i, row in enumerate(rows):
         number = sample.codes[-1][row]
-        lam, label = recipes.lam[number], recipes.attributes[-1]
+        lam, label = strata.lam[number], strata.exposures[-1]
         for c in range(len(model.shares)):
             for cell in grids:
                 p = model.shares[c] * model.within.table[(c, *cell)]
                 told, noise = (
-                    lam * label.told[sample.labels[row], c],
-                    (1 - lam) * label.blind[sample.labels[row], c],
+                    lam * label.matrix[sample.labels[row], c],
+                    (1 - lam) * label.as_noise[sample.labels[row], c],
                 )
                 for axis, place in enumerate(places):
-                    code, ways = sample.codes[place][row], recipes.attributes[place]
-                    told *= ways.told[code, cell[axis]]
-                    noise *= ways.blind[code, cell[axis]]
+                    code, ways = sample.codes[place][row], strata.exposures[place]
+                    told *= ways.matrix[code, cell[axis]]
+                    noise *= ways.as_noise[code, cell[axis]]
                 found[i, c] += p * (told + noise)
     return found / found.sum(axis=1, keepdims=True)
 

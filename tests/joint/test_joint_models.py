@@ -7,7 +7,6 @@ model made slightly wrong are rejected by the same test.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from itertools import combinations, product
@@ -28,7 +27,7 @@ from ppdm_cli.joint import forest as joint_forest
 from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer, steps_of
 from ppdm_cli.joint.forest import Branch, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import picked
-from ppdm_cli.releases import open_release, open_releases
+from ppdm_cli.releases import axis_of, open_release, open_releases
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
 from tests.conftest import people
@@ -285,8 +284,8 @@ def test_attributes_of_one_matrix_are_learnt_at_once_each_as_alone(keep: list[st
     found = learn_marginals(sample, [])
     matrices = {(m.shape, m.tobytes()) for m in sample.matrices}
     assert len(calls) == len(matrices) and sum(calls) == 5 * len(sample.matrices)
-    for place, channel in enumerate(sample.channels):
-        alone = replace(sample, channels=(channel,), codes=[sample.codes[place]])
+    for place in range(len(sample.channels)):
+        alone = sample.only([place])
         for steps, after in zip(found, learn_marginals(alone, []), strict=True):
             assert all(np.array_equal(steps[out][place], after[out][0]) for out in steps)
 
@@ -301,7 +300,7 @@ def test_a_spike_is_no_dependence() -> None:
     )
     release = perturb(data, gamma=2, class_="y", keep=["y"], rare="publish", keep_order=True, seed=8)
     table, said = open_release(release.frame, release.sidecar)
-    sample = read(table, said, said.axis("y"))
+    sample = read(table, said, axis_of(said, "y"))
     forest, _ = learn_forests(sample, range(4), learn_marginals(sample))
     assert all(branch.parent < 0 for branches in forest.classes for branch in branches)
     own = next(b for b in forest.classes[0] if sample.channels[b.place].name == "spike").chances[0]

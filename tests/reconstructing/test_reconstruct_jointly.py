@@ -17,9 +17,9 @@ import pytest
 
 from ppdm_cli import Release, perturb, reconstruct, running, synthetic
 from ppdm_cli.engine import map_partitions
-from ppdm_cli.joint import JointTable, Model, Published, learn, read
+from ppdm_cli.joint import JointTable, Model, learn, read
 from ppdm_cli.joint.attribute_search import fitted
-from ppdm_cli.reconstructing.posterior_draws import Drawer
+from ppdm_cli.reconstructing.dealer import Drawer
 from ppdm_cli.releases import decode, open_releases
 from ppdm_cli.repeatable import uniform
 from ppdm_cli.tables import base, open_table
@@ -100,8 +100,7 @@ def label_p_value(published: tuple[int, int, int], wrong: bool) -> float:
     both = shares[:, None, None] * true  # p(label, a, b)
     matrices = tuple(learnt.sample.matrices)
     model = Model(shown, shares, JointTable((0, 1), matrices, true))
-    reader = Published([*learnt.sample.channels, label], None)
-    drawer = Drawer(model, learnt.sample.channels, label, "a release", reader)
+    drawer = Drawer(model, learnt.sample.channels, label, "a release", learnt.sample.strata)
     attributes = (*learnt.sample.channels, label)
     one = {a.name: a.domain.decode(np.full(n, v, np.uint8)) for a, v in zip(attributes, published, strict=True)}
     (labels, drawn), *rest = map_partitions(open_table(pl.DataFrame(one)), drawer)
@@ -136,7 +135,7 @@ def test_a_label_of_which_the_sample_has_no_record_is_drawn_too() -> None:
     assert whole is not None and isinstance(whole.within, JointTable) and without is None
     places = whole.places
     start = np.full(whole.within.table.shape, 0.5 / whole.within.table[0].size)
-    table = fitted(gone.seen(places), [gone.counts(places).sum(axis=0)], start, 5)
+    table = fitted(gone.sub_tables(places), [gone.counts(places).sum(axis=0)], start, 5)
     learnt = JointTable(places, whole.within.matrices, table)
     drawn = learnt.draw(sample.codes, np.ones(4_000, np.uint8), lambda p, rows: uniform(rows, np.uint64(p)))
     assert len(np.unique(drawn[0])) > 5

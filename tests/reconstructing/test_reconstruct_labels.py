@@ -15,10 +15,10 @@ from scipy import stats
 
 from ppdm_cli import Release, estimate, perturb, reconstruct, running
 from ppdm_cli.engine import fold
-from ppdm_cli.joint import JointTable, Model, Published, Sample, attribute_search, raking, read
+from ppdm_cli.joint import JointTable, Model, Sample, attribute_search, raking, read
 from ppdm_cli.joint.raking import NEAR, Expected, raked, step, weighted
-from ppdm_cli.reconstructing.posterior_draws import Drawer
-from ppdm_cli.releases import open_releases
+from ppdm_cli.reconstructing.dealer import Drawer
+from ppdm_cli.releases import Strata, open_releases
 from ppdm_cli.tables import base
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL
@@ -53,7 +53,7 @@ def fitted(sample: Sample) -> Model:
     classes = sample.label_matrix.shape[1]
     start = np.full((classes, *(m.shape[1] for m in matrices)), 1.0)
     table = attribute_search.fitted(
-        sample.seen(places), [sample.counts(places).sum(axis=0)], start / start.sum(), 30
+        sample.sub_tables(places), [sample.counts(places).sum(axis=0)], start / start.sum(), 30
     )
     table /= table.sum(axis=(1, 2), keepdims=True)
     return Model(sample.label_matrix, np.full(classes, 1 / classes), JointTable(places, matrices, table))
@@ -65,7 +65,7 @@ def expected(release: Release, mended: bool = True) -> tuple[Expected, np.ndarra
     sample = read(table, said, label_of(said, None))
     wanted = estimate(release.frame, sidecar=release.sidecar, attributes=["y"]).tables[0].estimate
     model = raked(fitted(sample), sample, wanted) if mended else fitted(sample)
-    reader = Published.of(said, [*sample.channels, sample.label])
+    reader = Strata.of_axes(said, [*(sample.channels[p] for p in model.places), sample.label])
     drawer = Drawer(model, sample.channels, sample.label, said.release, reader)
 
     def work(batch: Any) -> np.ndarray:
