@@ -1,10 +1,29 @@
-"""The entry of the command line: `ppdm` and `python -m ppdm_cli`."""
+"""The entry of the command line, as a process of its own: `ppdm` and `python -m ppdm_cli`."""
 
 from __future__ import annotations
 
-from ppdm_cli.commands import main
+import sys
+from typing import Any
+
+from ppdm_cli import commands
 
 __all__ = ["main"]
+
+
+class _WithoutPandas:
+    """Finds no pandas, which pyarrow imports only to ask whether a list is one of its: .15 s of each run."""
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("No module named 'pandas'", name=name)
+
+
+def main() -> None:
+    """Run the command line; Spark alone needs pandas."""
+    if not any("spark" in argument for argument in sys.argv):
+        sys.meta_path.insert(0, _WithoutPandas())
+    commands.main()
+
 
 if __name__ == "__main__":
     main()

@@ -192,7 +192,6 @@ def _show(rows: list[dict[str, Any]], at_least: float | None) -> None:
         f"rho1 {rows[0]['rho1']:g}" if "rho1" in rows[0] else best,
         [_TITLES.get(k, k) for k in shown],
         [[show.promise(r[k]) if k in _PROMISES else r[k] for k in shown] for r in rows],
-        keys=1 if of_release else 2,
     )
 
 

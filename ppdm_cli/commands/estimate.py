@@ -149,7 +149,6 @@ def _show(done: Any, in_file: bool) -> None:
                 [*(r[c] for c in labels), *(None if r[c] is None else round(r[c]) for c in numbers)]
                 for r in shown.to_dicts()
             ],
-            keys=len(labels),
         )
         if len(rows) > _ROWS:
             show.say(out, [f"... and {len(rows) - _ROWS} more; -o FILE or --json has all."])

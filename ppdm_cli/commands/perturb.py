@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,7 +21,14 @@ from ppdm_cli.commands.options import (
     to_option,
     together_settings,
 )
+from ppdm_cli.display import percent
 from ppdm_cli.errors import some
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LEAVES = 20
+"""The most leaves of a tree that are shown."""
 
 
 @click.command(
@@ -301,7 +308,6 @@ def _figures(release: Any) -> dict[str, Any]:
 
 def _done(release: Any) -> list[str]:
     """Return what was dropped, left out, moved and merged."""
-    from ppdm_cli.display import percent
 
     found = [f"Dropped: {some(release.dropped)}."] * bool(release.dropped)
     if release.left_out:
@@ -346,7 +352,7 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
     of_copies = f", in {copy.of} copies" if copy else ""
     title = f"{records} records to {output}{of_copies}"
     if release.noise is not None:
-        show.noise(out, title, release.noise)
+        _show_noise(out, title, release.noise)
     else:
         show.attributes(out, title, [*show.WHAT, *columns, "domain"], rows)
     sentences = inspection.sentences(release.sidecar)
@@ -372,3 +378,23 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
     if release.account is not None:
         sentences += release.account.sentences
     show.say(out, sentences)
+
+
+def _show_noise(out: Console, title: str, report: Any) -> None:
+    """Print what noise that keeps a tree altered, and what each leaf's classes are worth now."""
+    from ppdm_cli.commands import show
+
+    show.say(out, [f"{title}."])
+    rows = [[n, percent(report.changed.get(n, 0) / max(report.records, 1))] for n in report.altered]
+    if rows:
+        show.table(out, "Innocent attributes", ["attribute", "altered"], rows)
+    leaves = sorted(report.leaves, key=lambda leaf: -leaf["records"])[:_LEAVES]
+    if any("wrong" in leaf for leaf in leaves):
+        left = len(report.leaves) - len(leaves)
+        shown = [
+            [f"{leaf['rule']}: {leaf['class']}", leaf["records"], leaf["others"],
+             percent(leaf["wrong"][str(leaf["class"])]), percent(max(leaf["wrong"].values()))]
+            for leaf in leaves
+        ]  # fmt: skip
+        show.table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], shown)
+        show.say(out, [f"{left} more leaves; --json has all."] * (left > 0))

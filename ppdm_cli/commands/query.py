@@ -120,7 +120,7 @@ def _show(done: Any, in_file: bool) -> None:
         numbers = [c for c in done.columns if c not in keys and (c != "std_error" or done.against is None)]
         titles = ["clean records" if n == "worth" else n.replace("_", " ") for n in numbers]
         rows = [[*(r[k] for k in keys), *(_rounded(r, n) for n in numbers)] for r in _rows(done)]
-        show.table(out, "Answers", [*keys, *titles], rows, keys=len(keys))
+        show.table(out, "Answers", [*keys, *titles], rows)
     show.say(out, done.remarks)
 
 

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from operator import itemgetter
 from threading import Timer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -21,10 +20,13 @@ from ppdm_cli.display import percent, up
 from ppdm_cli.engine import running
 from ppdm_cli.errors import counted, one_line
 
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
 _WIDE = 120
 """The width of output that does not go to a terminal."""
 
-MOST_ROWS, _LEAVES = 1000, 20
+MOST_ROWS = 1000
 """The most rows of a table that are shown."""
 
 MOST_COLUMNS = 40
@@ -43,14 +45,11 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, width=width, quiet=stderr and is_quiet())
 
 
-def table(
-    out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], keys: int = 1
-) -> None:
+def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a table; text to the left, numbers to the right.
 
-    Where it is too wide, titles are broken and the gaps narrowed, but no cell. A terminal that is narrower
-    still gets several tables, each with the first columns, the `keys`; where not even one column fits
-    beside them, it gets one line per cell.
+    Where it is too wide, titles are broken and the gaps narrowed; no cell is ever broken or cut: what a
+    terminal has no room for goes on in its next line.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
     cells = [[Text(cell_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
@@ -58,61 +57,18 @@ def table(
         say(out, [f"The first {MOST_ROWS} of {len(rows)} rows; --json has all."])
     titles, gap = [one_line(name) for name in columns], 2
     widest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(titles))]
-    if sum(_widths(titles, widest, gap)) - gap > out.width:
-        titles, gap = [_broken(t, w) for t, w in zip(titles, widest, strict=True)], 1
-    widths = _widths(titles, widest, gap)
-    out.print(Text(one_line(title)))
-    has = out.width
-    if not out.is_terminal:
-        out.width = max(has, sum(widths))
-    for place, block in enumerate(_blocks(widths, keys, out.width + gap)):
-        if place:
-            out.print()
-        if not block:
-            _records(out, columns, cells)
-            continue
-        shown = Table(header_style="bold", box=None, padding=(0, gap, 0, 0), pad_edge=False)
-        for i in block:
-            shown.add_column(Text(titles[i]), justify="left" if i in texts else "right", overflow="fold")
-        for row in cells:
-            shown.add_row(*(row[i] for i in block))
-        out.print(shown)
-    out.width = has
-
-
-def _widths(titles: Sequence[str], widest: Sequence[int], gap: int) -> list[int]:
-    """Return the width of each column, whose cells are so wide, with the gap after it."""
-    lines = [max(Text(line).cell_len for line in t.split("\n")) for t in titles]
-    return [max(line, cells) + gap for line, cells in zip(lines, widest, strict=True)]
-
-
-def _blocks(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """Return the columns of each table; an empty list where a column does not fit beside the keys."""
-    first, used = list(range(keys)), sum(widths[:keys])
-    blocks, left = [first], room - used
-    for i, width in enumerate(widths[keys:], keys):
-        if width > left and len(blocks[-1]) > keys:
-            blocks.append(first)
-            left = room - used
-        if width > left:
-            return [[]]
-        blocks[-1] = [*blocks[-1], i]
-        left -= width
-    return blocks
-
-
-def _records(out: Console, titles: Sequence[str], cells: Sequence[Sequence[Text]]) -> None:
-    """Print one line per cell, with its title before it, and an empty line after each row."""
+    if sum(max(len(t), w) + gap for t, w in zip(titles, widest, strict=True)) - gap > out.width:
+        fits = zip(titles, widest, strict=True)
+        titles, gap = [t if len(t) <= w else t.replace(" ", "\n") for t, w in fits], 1
+    shown = Table(header_style="bold", box=None, padding=(0, gap, 0, 0), pad_edge=False)
+    for i, name in enumerate(titles):
+        shown.add_column(Text(name), justify="left" if i in texts else "right", no_wrap=True)
     for row in cells:
-        shown = Table.grid(padding=(0, 1))
-        for name, cell in zip(titles, row, strict=True):
-            shown.add_row(Text(one_line(name)), cell)
-        out.print(shown, Text(""))
-
-
-def _broken(title: str, width: int) -> str:
-    """Return a title with its words on lines of their own, where it is wider than its cells."""
-    return title if Text(title).cell_len <= width else title.replace(" ", "\n")
+        shown.add_row(*row)
+    out.print(Text(one_line(title)))
+    has, out.width = out.width, max(out.width, sum(widest) + sum(map(len, titles)) + gap * len(titles))
+    out.print(shown, crop=False)
+    out.width = has
 
 
 def cell_text(cell: Any) -> str:
@@ -169,7 +125,7 @@ def of_columns(
     """
     names = list(dict.fromkeys(row[keys - 1] for row in rows))
     first = set(names[:MOST_COLUMNS])
-    table(out, title, columns, [r for r in rows if r[keys - 1] in first], keys)
+    table(out, title, columns, [r for r in rows if r[keys - 1] in first])
     rest = [r for r in rows if r[keys - 1] not in first]
     if rest:
         figures = [f"{c} {_range([r[i] for r in rest])}" for i, c in enumerate(columns) if i >= keys]
@@ -187,41 +143,9 @@ def _range(cells: Sequence[Any]) -> str:
     return ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
 
 
-def noise(out: Console, title: str, report: Any) -> None:
-    """Print what noise that keeps a tree altered, and what each leaf's classes are worth now."""
-    say(out, [f"{title}."])
-    rows = [[n, percent(report.changed.get(n, 0) / max(report.records, 1))] for n in report.altered]
-    if rows:
-        table(out, "Innocent attributes", ["attribute", "altered"], rows)
-    leaves = sorted(report.leaves, key=lambda leaf: -leaf["records"])[:_LEAVES]
-    if any("wrong" in leaf for leaf in leaves):
-        left = len(report.leaves) - len(leaves)
-        shown = [
-            [f"{leaf['rule']}: {leaf['class']}", leaf["records"], leaf["others"],
-             percent(leaf["wrong"][str(leaf["class"])]), percent(max(leaf["wrong"].values()))]
-            for leaf in leaves
-        ]  # fmt: skip
-        table(out, "Leaves", ["rule", "records", "others", "class wrong", "another wrong"], shown)
-        say(out, [f"{left} more leaves; --json has all."] * (left > 0))
-
-
 def say(out: Console, sentences: Sequence[str]) -> None:
     for sentence in sentences:
         out.print(Text(one_line(sentence)), crop=False)  # cropping takes the square of its length
-
-
-class _Figures(ProgressColumn):
-    """The share done, the rate and the remaining time, as far as they are known."""
-
-    def __init__(self, rate: bool) -> None:
-        super().__init__()
-        self._rate = rate
-
-    def render(self, task: Task) -> Text:
-        done = f"{task.percentage:.0f}%" if task.total is not None else f"{_short(task.completed)} rows"
-        rate = f"{_short(task.speed)} rows/s" if self._rate and task.speed else ""
-        left = f"{timedelta(seconds=task.time_remaining)} left" if task.time_remaining else ""
-        return Text(", ".join(filter(None, [done if task.completed else "", rate, left])), no_wrap=True)
 
 
 def _short(number: float) -> str:
@@ -229,6 +153,20 @@ def _short(number: float) -> str:
     if number < 1e4:
         return f"{number:.0f}"
     return f"{number / 1e3:.0f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
+
+
+def _figures(rate: bool) -> Any:
+    """Return the column of a progress bar that shows the share done, the rate and the remaining time."""
+    from rich.progress import ProgressColumn, Task
+
+    class Figures(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            done = f"{task.percentage:.0f}%" if task.total is not None else f"{_short(task.completed)} rows"
+            speed = f"{_short(task.speed)} rows/s" if rate and task.speed else ""
+            left = f"{timedelta(seconds=task.time_remaining)} left" if task.time_remaining else ""
+            return Text(", ".join(filter(None, [done if task.completed else "", speed, left])), no_wrap=True)
+
+    return Figures()
 
 
 class Steps:
@@ -240,9 +178,11 @@ class Steps:
         self._waiting: Timer | None = None
 
     def begin(self, doing: str, total: int | None) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
         self.end()
         bar = max(0, min(30, self._out.width - 50))  # the rest is for words, and for ^C: no line may break
-        columns = [TextColumn("{task.description}"), *[BarColumn(bar)] * (bar > 0), _Figures(bar > 0)]
+        columns = [TextColumn("{task.description}"), *[BarColumn(bar)] * (bar > 0), _figures(bar > 0)]
         self._shown = Progress(
             *columns, console=self._out, transient=True, redirect_stdout=False, redirect_stderr=False
         )

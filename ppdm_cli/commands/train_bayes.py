@@ -155,9 +155,7 @@ def _show(done: Any, files: Sequence[Path], in_file: bool) -> None:
     shown = done.frame.head(_ROWS) if not in_file else done.frame.head(0)
     if not in_file:
         columns = ["node", "parents", "state", "parameter", "std_error", "low", "high"]
-        show.table(
-            out, "Parameters", [c.replace("_", " ") for c in columns], shown.select(columns).rows(), keys=3
-        )
+        show.table(out, "Parameters", [c.replace("_", " ") for c in columns], shown.select(columns).rows())
     if not in_file and len(done.frame) > _ROWS:
         show.say(out, [f"... and {len(done.frame) - _ROWS} more; -o FILE or --json has all."])
     if nodes:
