@@ -24,7 +24,7 @@ from ppdm_cli.attacks.report import Attacked, described, evaluated, of_whole_rec
 from ppdm_cli.attacks.scoring import Tally, expected
 from ppdm_cli.engine import Batch, fold, map_partitions, step
 from ppdm_cli.errors import DataError, MismatchError, UsageError, listed, quoted
-from ppdm_cli.estimating import Coverage, Showing, estimates
+from ppdm_cli.estimating import Coverage, Showing, estimated_tables
 from ppdm_cli.joint import Model, Sample, class_of, learn, read, unseeing
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import OWN, opened
@@ -101,7 +101,7 @@ class Withheld:
         self._recipes = self._reader.recipes
         self.gamma = exp(max(d.epsilon for d in opened(sidecar).recipes))
         perturbed = [c.name for c in self._axes if not c.kept]
-        done, self.records = estimates(table, sidecar, [(n,) for n in perturbed], "ml", Coverage())
+        done, self.records = estimated_tables(table, sidecar, [(n,) for n in perturbed], "ml", Coverage())
         priors = {n: np.maximum(d.estimate, 0) + 1e-9 for n, d in zip(perturbed, done, strict=True)}
         self._targets = {
             place: Target(c, priors[c.name] / priors[c.name].sum())

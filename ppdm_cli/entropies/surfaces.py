@@ -15,7 +15,7 @@ from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Matrix, Request,
 from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
-from ppdm_cli.estimating import Coverage, count, estimates, maximum_likelihood
+from ppdm_cli.estimating import Coverage, count, estimated_tables, maximum_likelihood
 from ppdm_cli.privacy import believed_after, epsilon, worst_posterior
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
@@ -119,7 +119,7 @@ def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[st
     """Yield the rows; gamma is of all attributes that share a coin, and rho2 of the whole record."""
     names = [a.name for a in sidecar.perturbed]
     whole = believed_after(sidecar.times * max(d.epsilon for d in opened(sidecar).recipes), rho1)
-    done, records = estimates(table, sidecar, [(n,) for n in names], DEFAULT_ESTIMATOR, Coverage())
+    done, records = estimated_tables(table, sidecar, [(n,) for n in names], DEFAULT_ESTIMATOR, Coverage())
     total = sum(d.weight for d in opened(sidecar).recipes)
     for name, found in zip(names, done, strict=True):
         prior = np.maximum(found.estimate, 0) + 1e-12

@@ -1,135 +1,72 @@
-"""The miner's first half: original distributions, with honest error bars, from a release alone.
+"""Estimates for the miner: original distributions, with honest error bars, from a release alone.
 
-Dowd et al. 3.2 and 3.3, and past them: the counts of any combination of attributes, by class, with
-intervals that cover what they say.
+Dowd et al. 3.2 and 3.3, and past them: the counts of any combination of attributes, by class, with intervals
+that cover what they say. `joint`, `querying`, `reconstructing`, `networks` and `attacks` build on its laws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from ppdm_cli.arrays import Z
 from ppdm_cli.display import Displayed
-from ppdm_cli.domain import Domain
-from ppdm_cli.errors import counted, quoted, unknown
-from ppdm_cli.estimating.counts import (
-    MOST_CELLS,
-    columns_of,
-    count,
-    encoded,
-    joint_codes,
-    kept_codes,
-    tabulated,
-)
-from ppdm_cli.estimating.effective import estimates
+from ppdm_cli.errors import counted, unknown
+from ppdm_cli.estimating.em import TINY, Part, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.estimators import (
     DEFAULT,
     ESTIMATORS,
-    Matrices,
     largest_remainder,
     maximum_likelihood,
     project,
 )
-from ppdm_cli.estimating.expectation import TINY, Part, Steps, Stop, Tables, forward, shares
-from ppdm_cli.estimating.groups import Group, check_names, groups_of, with_kept
-from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval, intervals, no_intervals
-from ppdm_cli.estimating.mixture import Mixture, check_work
-from ppdm_cli.estimating.recipes import Kind, Recipes, Way, Ways, fair, never_together
-from ppdm_cli.estimating.remarks import against_truth, remarks, shown_by
-from ppdm_cli.estimating.results import as_frame, fill
-from ppdm_cli.estimating.several import axes_of, by_attribute, summed
-from ppdm_cli.estimating.shown import Showing, axis_of
+from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval
+from ppdm_cli.estimating.laws import MOST_WEIGHED, PooledLaw, StratumLaw, by_attribute, check_work
+from ppdm_cli.estimating.questions import check_names, groups_of, with_kept
+from ppdm_cli.estimating.recipes import Kind, Recipes, Way, Ways  # until joint and attacks know strata
+from ppdm_cli.estimating.results import against_truth, as_frame, fill, remarks
+from ppdm_cli.estimating.shown import Showing
+from ppdm_cli.estimating.tables import (
+    MOST_CELLS,
+    EstimatedTable,
+    Group,
+    columns_of,
+    count,
+    estimated_tables,
+    joint_codes,
+    tabulated,
+)
 from ppdm_cli.files import one_run
-from ppdm_cli.releases import OWN, open_original, open_releases, opened, other_rows
-from ppdm_cli.sidecar import Attribute, Sidecar
-from ppdm_cli.tables import CsvOptions, Groups, Table
+from ppdm_cli.releases import OWN, axes_of, axis_of, encoded, open_original, open_releases, other_rows
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import CsvOptions, Groups
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "TINY", "Coverage", "Estimate", "Estimated", "Group",
-    "Kind", "Mixture", "Part", "Recipes", "Showing", "Steps", "Stop", "Tables", "Way", "Ways", "as_frame",
-    "axes_of", "axis_of", "by_attribute", "check_work", "columns_of", "count", "encoded", "estimate",
-    "estimates", "fair", "fill", "forward", "joint_codes", "kept_codes", "largest_remainder", "matrices_of",
-    "maximum_likelihood", "never_together", "project", "shares", "tabulated", "with_kept",
+    "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "Coverage", "Estimate",
+    "EstimatedTable", "Group", "Interval", "Kind", "Part", "PooledLaw", "Recipes", "Showing", "Steps",
+    "Stop", "StratumLaw", "Tables", "Way", "Ways", "as_frame", "axes_of", "axis_of", "by_attribute",
+    "check_work", "columns_of", "count", "encoded", "estimate", "estimated_tables", "fill", "forward",
+    "joint_codes", "kept_codes", "largest_remainder", "matrices_of", "maximum_likelihood", "project",
+    "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
-
-Original = Callable[[Sequence[Attribute]], Table] | None
-"""What opens the original with some of its columns, where there is one."""
+kept_codes = encoded
 
 
-@dataclass(frozen=True, repr=False)
-class Estimated(Displayed):
-    """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
-
-    group: Group
-    """The axes of what was observed."""
-    names: tuple[str, ...]
-    """The attributes that it is of: some share an axis."""
-    by: bool
-    """Whether the first axis is the class."""
-    observed: np.ndarray
-    estimate: np.ndarray
-    interval: Interval
-    truth: np.ndarray | None = None
-    records: np.ndarray | None = None
-    """Where records differ in their recipes, how many each count is estimated from, and all together."""
-    all_records: int = 0
-
-    @property
-    def unchanged(self) -> np.ndarray:
-        """Return the published counts of each value itself; what lies beyond the domain is left out."""
-        seen = self.observed
-        if self.records is not None:
-            return seen
-        for axis, channel in enumerate(self.group):
-            if channel.law is not None:
-                seen = channel.law.seen(seen, axis)
-        return by_attribute(seen, self.group, self.names)
-
-    @property
-    def domains(self) -> list[Domain]:
-        known = {n: p for c in self.group for n, p in c.each()}
-        return [known[n] for n in self.names]
-
-    def _words(self) -> list[str]:
-        by = [f"by {quoted(self.names[0])}"] if self.by else []
-        return [self.name, *by, counted(self.estimate.size, "count")]
-
-    @property
-    def name(self) -> str:
-        return " x ".join(self.names[self.by :])
-
-    @property
-    def error(self) -> float | None:
-        """Return the paper's E: sum |Xhat - X| / sum X."""
-        if self.truth is None or not self.truth.any():
-            return None
-        return float(np.abs(self.estimate - self.truth).sum() / self.truth.sum())
-
-    @property
-    def says_nothing(self) -> bool:
-        """Return whether the intervals are wider than the counts that they are about."""
-        # by their standard errors: cut to [0, n], an interval of two values could never be so wide
-        known = self.interval.std_error[~np.isnan(self.interval.std_error)]
-        seen = self.observed if self.records is None else self.estimate
-        return known.size > 0 and Z * float(known.mean()) > float(seen.sum()) / self.estimate.size
+def matrices_of(group: Group) -> list[Any]:
+    return [channel.law for channel in group]
 
 
 @dataclass(frozen=True, repr=False)
 class Estimate(Displayed):
     """What `estimate` gives."""
 
-    tables: list[Estimated]
+    tables: list[EstimatedTable]
     sidecar: Sidecar
     estimator: str
     coverage: Coverage
@@ -171,97 +108,57 @@ def estimate(
 ) -> Estimate:
     """Estimate the original counts of a release, or of several with the same plan.
 
-    `attributes` picks some; `by` names a class or another column, perturbed or kept; `joint` asks for the
-    combinations of two or three. `bins` is for kept numbers that are crossed so. Intervals cover with a
-    probability of `level`: each, or all of a table together (`simultaneous`); these records' counts, or those
-    of a sample's `population`. `truth` is the original, where one has it, to measure the error.
+    Intervals are always of the unbiased estimate, whichever `estimator` gives the counts.
+
+    Parameters
+    ----------
+    data : path, table or list of paths
+        The release, or several releases made with the same plan.
+    sidecar : Sidecar, path or None, default None
+        What goes with a table in memory, or with a file that has another's name beside it.
+    attributes : sequence of str, default all that were perturbed
+        The attributes to estimate, each by itself.
+    by : str or None, default None
+        A class or another column, perturbed or kept, by whose values each attribute is estimated.
+    joint : sequence of str, default ()
+        Two or three attributes whose combinations are estimated, instead of each by itself.
+    bins : int or None, default None
+        In how many bins kept numbers are crossed with others; None takes them value by value.
+    estimator : {"ml", "inverse", "set-scale", "simplex"}, default "ml"
+        How counts are estimated: the most likely, the unbiased, the paper's, or the nearest possible ones.
+    level : float, default 0.95
+        With which probability intervals cover.
+    simultaneous : bool, default False
+        Whether all intervals of a table cover together.
+    population : bool, default False
+        Whether the records are a sample, and intervals are about its population.
+    truth : path, table or None, default None
+        The original, to measure the error against.
+    csv : CsvOptions or None, default None
+        How a CSV file of the original is read.
+    mappings : sequence of Groups, default ()
+        The files by which text was grouped before it was perturbed, for the original.
+    from_ : {"arrow", "csv"} or None, default None
+        The format of a release on standard input.
     """
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
-    coverage, original = Coverage(level, simultaneous, population), None
-    if truth is not None:
-        original = partial(open_original, truth, csv=csv, mappings=mappings)
+    coverage = Coverage(level, simultaneous, population)
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         check_names(sidecar, attributes, by, joint)
         crossed = [*joint, *([by, *attributes] if by else [])]
         table, sidecar = with_kept(table, sidecar, crossed, bins, stack)
         asked = groups_of(sidecar, attributes, by, joint)
-        if opened(sidecar).withholding:
-            return _of_several(table, sidecar, asked, by is not None, estimator, coverage, original)
-        groups = [axes_of(sidecar, names) for names in asked]
-        observed = count(table, groups)
-    records = int(observed[0].sum())
-    true = _true_counts(original, sidecar, groups, records)
-    tables = [
-        _estimated(g, names, by is not None, y, estimator, coverage, x)
-        for g, names, y, x in zip(groups, asked, observed, true, strict=True)
-    ]
+        tables, records = estimated_tables(table, sidecar, asked, estimator, coverage)
+    tables = [replace(t, by=by is not None) for t in tables]
+    if truth is not None:
+        names = dict.fromkeys(n for t in tables for n in columns_of(t.axes))
+        original = open_original(truth, [sidecar.by_name[n] for n in names], csv, mappings)
+        counts = count(original, [t.axes for t in tables], original=True, outside=OWN)
+        if (rows := int(counts[0].sum())) != records:
+            raise other_rows(rows, records)
+        each = zip(tables, counts, strict=True)
+        tables = [replace(t, truth=by_attribute(c, t.axes, t.names)) for t, c in each]
     said = [*remarks(tables, estimator), *against_truth(tables, coverage.population)]
     return Estimate(tables, sidecar, estimator, coverage, records, said)
-
-
-def _of_several(
-    table: Table,
-    sidecar: Sidecar,
-    asked: Sequence[tuple[str, ...]],
-    by: bool,
-    estimator: str,
-    coverage: Coverage,
-    original: Original,
-) -> Estimate:
-    """Estimate tables of a release with several recipes."""
-    done, records = estimates(table, sidecar, asked, estimator, coverage)
-    groups = [tuple(axis_of(sidecar, n) for n in names) for names in asked]
-    true = _true_counts(original, sidecar, groups, records)
-    tables = [
-        Estimated(g, names, by, d.observed, d.estimate, d.interval, x, d.records, d.all_records)
-        for g, names, d, x in zip(groups, asked, done, true, strict=True)
-    ]
-    said = [*shown_by(tables, records), *remarks(tables, estimator)]
-    said += against_truth(tables, coverage.population)
-    return Estimate(tables, sidecar, estimator, coverage, records, said)
-
-
-def matrices_of(group: Group) -> Matrices:
-    """Return the matrices along the axes of a table; a kept attribute has none."""
-    return [channel.law for channel in group]
-
-
-def _estimated(
-    group: Group,
-    names: tuple[str, ...],
-    by: bool,
-    observed: np.ndarray,
-    estimator: str,
-    coverage: Coverage,
-    truth: np.ndarray | None,
-) -> Estimated:
-    matrices = matrices_of(group)
-    estimate = ESTIMATORS[estimator](observed, matrices)
-    likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
-    laws, counts = summed(group, names, likeliest)
-    interval = intervals(observed, laws, coverage, counts)
-    if any(c.noise is not None for c in group):
-        # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
-        # likeliest counts show it whichever estimator is asked for
-        usual = intervals(observed, matrices, Coverage(), likeliest)
-        if usual.without(likeliest) or usual.without(np.maximum(estimate, 0.0)):
-            interval = no_intervals(estimate.shape)
-    turned = [by_attribute(part, group, names, names) for part in interval.parts]
-    true = None if truth is None else by_attribute(truth, group, names)
-    return Estimated(group, names, by, observed, by_attribute(estimate, group, names), Interval(*turned), true)
-
-
-def _true_counts(
-    original: Original, sidecar: Sidecar, groups: Sequence[Group], records: int
-) -> Sequence[np.ndarray | None]:
-    if original is None:
-        return [None] * len(groups)
-    names = dict.fromkeys(n for g in groups for c in g for n, _ in c.each())
-    table = original([sidecar.by_name[n] for n in names])
-    counts = count(table, groups, original=True, outside=OWN)
-    rows = int(counts[0].sum())
-    if rows != records:
-        raise other_rows(rows, records)
-    return counts

@@ -13,7 +13,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Law
-from ppdm_cli.estimating.expectation import better
+from ppdm_cli.estimating.em import better
 
 Matrices = Sequence[Law | None]
 EM_STEPS = 20_000

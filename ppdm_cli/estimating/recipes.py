@@ -15,46 +15,21 @@ from functools import cached_property
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels import Blur, Channel, Law, Matrix
-from ppdm_cli.errors import RefusedError, listed
-
-
-@dataclass(frozen=True)
-class Same(Law):
-    """The law of what was kept: each code is published as itself."""
-
-    size: int
-
-    @property
-    def inputs(self) -> int:
-        return self.size
-
-    @property
-    def outputs(self) -> int:
-        return self.size
-
-    @property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.size)
-
-    def forward(self, original: Floats, axis: int = 0) -> Floats:
-        return original
-
-    def backward(self, values: Floats, axis: int = 0) -> Floats:
-        return values
+from ppdm_cli.channels import Blur, Channel, Matrix
+from ppdm_cli.releases import Unchanged
 
 
 @dataclass(frozen=True, eq=False)
 class Way:
     """A way to show an attribute: the law between its codes, alone or where the record's coin tells."""
 
-    law: Blur | Same | Matrix
+    law: Blur | Unchanged | Matrix
     """A blur is under the record's coin, and what is published where it says noise is its own."""
 
     @classmethod
     def of(cls, channel: Channel) -> Way:
         """Return the way in which all records show what goes through a channel."""
-        return cls(Same(channel.domain.size) if channel.law is None else channel.law)
+        return cls(Unchanged(channel.domain.size) if channel.law is None else channel.law)
 
     @cached_property
     def key(self) -> object:
@@ -87,7 +62,7 @@ class Way:
     @property
     def plain(self) -> bool:
         """Return whether each value is published as itself where the coin tells."""
-        return self.law.plain if isinstance(self.law, Blur) else isinstance(self.law, Same)
+        return self.law.plain if isinstance(self.law, Blur) else isinstance(self.law, Unchanged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,28 +128,6 @@ class Kind:
         for axis, first, size in zip(self.axes, self.first, self.shape, strict=True):
             start = start * size + (columns[axis] - first)
         return start
-
-
-def fair(kinds: Sequence[Kind], attributes: int) -> list[int]:
-    """Return the kinds that show all attributes value by value, of the last round that has any.
-
-    Earlier rounds had a say in what the last one shows: given them, it is a fair sample. What all records show,
-    as they do a class inside the budget, nothing had a say in: then all kinds are.
-    """
-    whole = [i for i, k in enumerate(kinds) if len(k.axes) == attributes]
-    if len(whole) == len(kinds):
-        return whole
-    last = max((kinds[i].round for i in whole), default=0)
-    return [i for i in whole if kinds[i].round == last]
-
-
-def never_together(names: Sequence[str]) -> RefusedError:
-    """Return the error of a question about attributes that no record shows together."""
-    what = f"{listed(names)} were never published together in one record, each value by value"
-    return RefusedError(
-        what if len(names) > 1 else f"{listed(names)} was never published value by value",
-        "ask for fewer of them together, or ask the owner for recipes that show them so",
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,37 +1,41 @@
-"""Estimates as a table: one row a value, or a combination of values."""
+"""Results for `estimate` and its callers: tables as a frame, one row a value, and the remarks beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log, pi, prod
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
 
 from ppdm_cli import sidecar as sidecars
+from ppdm_cli.arrays import RARELY
+from ppdm_cli.domain import Bins
+from ppdm_cli.errors import MismatchError, argument, some
+from ppdm_cli.estimating.estimators import inverse
+from ppdm_cli.estimating.laws import by_attribute
+from ppdm_cli.estimating.tables import EstimatedTable
+from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Output
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ppdm_cli.estimating import Estimated
 
-
-def as_frame(tables: Sequence[Estimated]) -> pl.DataFrame:
+def as_frame(tables: Sequence[EstimatedTable]) -> pl.DataFrame:
     """Return all tables below each other; jointly estimated attributes have a column of their own."""
     import polars as pl
 
-    frames = [pl.DataFrame(_columns(t)) for t in tables]
-    return pl.concat(frames, how="vertical_relaxed")
+    return pl.concat([pl.DataFrame(_columns(t)) for t in tables], how="vertical_relaxed")
 
 
-def _columns(table: Estimated) -> dict[str, Any]:
+def _columns(table: EstimatedTable) -> dict[str, Any]:
     import polars as pl
 
     domains = table.domains
-    shape = table.estimate.shape
-    places = [p.ravel() for p in np.indices(shape)]
+    places = [p.ravel() for p in np.indices(table.estimate.shape)]
     labels = [np.array(d.labels(), object)[p] for d, p in zip(domains, places, strict=True)]
     columns: dict[str, Any] = {}
     if len(table.names) > 1 + table.by:
@@ -47,12 +51,11 @@ def _columns(table: Estimated) -> dict[str, Any]:
             "lower": lower[places[-1]],
             "upper": upper[places[-1]],
         }
-    interval = table.interval
-    columns |= {"observed": table.unchanged.ravel(), "estimate": table.estimate.ravel()}
+    columns |= {"observed": table.published.ravel(), "estimate": table.estimate.ravel()}
     for name in ("std_error", "low", "high"):  # null where there is no interval
-        columns[name] = pl.Series(getattr(interval, name).ravel(), nan_to_null=True)
-    if table.records is not None:
-        columns["records"] = table.records.ravel().astype(np.int64)
+        columns[name] = pl.Series(getattr(table.interval, name).ravel(), nan_to_null=True)
+    if table.sampled is not None:
+        columns["records"] = table.sampled.ravel().astype(np.int64)
     if table.truth is not None:
         columns["true"] = table.truth.ravel()
     return columns
@@ -84,3 +87,111 @@ def fill(done: Result, output: Output) -> None:
         history=past if past is not msgspec.UNSET else [sidecars.Past.of(done.sidecar)],
     )
     output.fill_frame(done.frame, sidecar)
+
+
+# -- remarks
+
+
+def remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]:
+    """Return what is to be said of the tables: where there are no intervals, and where they mislead."""
+    remarks = sampled(tables)
+    channels = {c.name: c for t in tables for c in t.axes if not c.kept}
+    blind = [n for n, c in channels.items() if not c.matrix.invertible]
+    if blind:
+        remarks.append(
+            f"No intervals where {', '.join(blind)} takes part: the noise is too wide for an unbiased estimate "
+            "(inspect shows the condition number), so only the EM estimate is given."
+        )
+    rest = [t for t in tables if not {a.name for a in t.axes} & set(blind)]
+    under_noise = [t for t in rest if any(c.noise is not None for c in t.axes)]
+    heaped = [t.name for t in under_noise if t.interval.missing == t.estimate.size]
+    if heaped:
+        remarks.append(
+            f"No intervals for {', '.join(heaped)}: some would exclude their own estimate, so none can be "
+            "trusted. With additive noise they assume that originals are spread evenly within their bins."
+        )
+    binned = [t for t in under_noise if any(isinstance(a.domain, Bins) for a in t.axes)]
+    even = [t.name for t in binned if t.name not in heaped]
+    if even:
+        remarks.append(
+            f"The intervals for {', '.join(even)} hold if the originals are spread evenly within their bins. "
+            "If they are heaped, as ages or hours are, most intervals may be wrong without any sign of it."
+        )
+    some = [t for t in rest if t.interval.missing and t.name not in heaped]
+    if some:
+        which = ", ".join(f"{t.name} ({t.interval.missing} of {t.estimate.size} counts)" for t in some)
+        remarks.append(
+            f"No intervals for {which}: too few records were changed there for an interval that covers what it "
+            "says. Combine fewer attributes, or use more records."
+        )
+    outside = {t.name: t.interval.without(t.estimate) for t in rest if t not in under_noise}
+    if any(outside.values()):
+        which = ", ".join(f"{n} ({count})" for n, count in outside.items() if count)
+        unbiased = argument("estimator", "inverse")
+        why = f"Intervals belong to the unbiased estimate, which {unbiased} shows."
+        if estimator == "inverse":
+            why = "Unbiased estimates may be below 0, and intervals are cut to what is possible."
+        remarks.append(f"Estimates outside their interval: {which}. {why}")
+    vague = [t.name for t in tables if t.says_nothing]
+    if vague:
+        remarks.append(
+            f"The intervals for {', '.join(vague)} are wider than the counts: there are too few records for so "
+            "many values at this gamma or noise. Combine fewer attributes, or use more records."
+        )
+    return remarks
+
+
+def sampled(tables: Sequence[EstimatedTable]) -> list[str]:
+    """Return how many records the estimates are from, where records withhold attributes."""
+    if tables[0].sampled is None:
+        return []
+    by_number = sorted((t.all_records, t.name) for t in tables)
+    least, most = by_number[0][0], by_number[-1][0]
+    number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    what = by_number[0][1] if len(tables) == 1 else "Each of these"
+    return [
+        f"{what} was published by {number} of {tables[0].records:,} records. Estimates are from these; "
+        "intervals are about all of them, as far as a sample tells."
+    ]
+
+
+def against_truth(tables: Sequence[EstimatedTable], population: bool) -> list[str]:
+    """Return what is wrong with an original that fits a release too well, or too badly; refuse a copy of it.
+
+    Counts equal to the published ones may be chance where few values change. Those of a reconstruction lie
+    nearer to the estimates than chance has it, if none of these is below 0, and those of other records further
+    away.
+    """
+    rows = [(t, t.truth) for t in tables if t.truth is not None and not all(c.kept for c in t.axes)]
+    if rows and all(np.array_equal(t.published, truth) for t, truth in rows):
+        chance = sum(_unlikely(t, truth) for t, truth in rows)
+        if chance < log(RARELY):
+            what = f"{argument('truth')} names the release itself: its counts are the published ones"
+            raise MismatchError("truth-is-the-release", what, OWN)
+        said = "The true counts equal the published ones: the original may be the release itself."
+        return [said] if chance < log(0.05) else []
+    rows = [(t, truth) for t, truth in rows if not t.interval.missing and all(c.noise is None for c in t.axes)]
+    if not population and sum(_nearness(t, truth) for t, truth in rows) < log(RARELY):
+        return ["The true counts fit the estimates better than chance allows: they may be a reconstruction's."]
+    far = [t.name for t, truth in rows if t.interval.far_from(truth)]
+    return [f"The true counts of {some(far)} don't fit the release: they may be another table's."] * bool(far)
+
+
+def _nearness(table: EstimatedTable, truth: np.ndarray) -> float:
+    """Return the logarithm of the chance that unbiased estimates are all as near to the true counts, about."""
+    if table.observed is None or table.observed.size != truth.size:
+        return 0.0
+    unbiased = by_attribute(inverse(table.observed, [c.law for c in table.axes]), table.axes, table.names)
+    largest = float(
+        (np.maximum(np.abs(truth - unbiased), 0.5) / np.maximum(table.interval.std_error, 0.5)).max()
+    )
+    free = prod(c.domain.size - (not c.kept) for c in table.axes)
+    return free * log(min(0.8 * largest, 1.0))
+
+
+def _unlikely(table: EstimatedTable, truth: np.ndarray) -> float:
+    """Return the logarithm of the chance that counts are published as they are, by how many values change."""
+    cells, records = int(np.count_nonzero(truth)), float(truth.sum())
+    stays: float = np.prod([1.0 if c.kept else float(c.matrix.stays().mean()) for c in table.axes]).item()
+    each = 2 * records * (1 - stays) / max(cells, 1)
+    return -0.5 * max(cells - 1, 0) * log(max(2 * pi * each, 1.0))

@@ -11,9 +11,8 @@ from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.estimating.counts import kept_codes
 from ppdm_cli.estimating.recipes import Recipes, Way, Ways
-from ppdm_cli.releases import RecipeInUse, opened, published
+from ppdm_cli.releases import RecipeInUse, encoded, opened, published
 from ppdm_cli.sidecar import COLUMN, Sidecar
 
 
@@ -68,20 +67,10 @@ class Showing:
         found = []
         for place, axis in enumerate(self.axes):
             if axis.kept:
-                found.append(kept_codes(batch, axis))
+                found.append(encoded(batch, axis))
                 continue
             found.append(self.own[place][self.recipes.ways[seen.recipes, place], seen.codes[axis.name]])
         return seen.recipes, found
-
-
-def axis_of(sidecar: Sidecar, name: str) -> Channel:
-    """Return the axis of an attribute; of several recipes that of the first which shows it."""
-    if not opened(sidecar).withholding or sidecar.by_name[name].role == "kept":
-        return opened(sidecar).axis(name)
-    axis = next(d for d in opened(sidecar).recipes if name in d.through).marginal([name])
-    if axis is None:
-        raise _together(name)
-    return axis
 
 
 def _together(what: object) -> RefusedError:

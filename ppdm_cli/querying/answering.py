@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import hypot, prod, sqrt
 
@@ -18,12 +18,7 @@ from ppdm_cli.errors import RefusedError, UsageError, quoted, unknown_column
 from ppdm_cli.estimating import (
     FEWEST,
     Coverage,
-    Showing,
-    axes_of,
-    axis_of,
     check_work,
-    fair,
-    never_together,
     with_kept,
 )
 from ppdm_cli.querying.asked import (
@@ -38,7 +33,7 @@ from ppdm_cli.querying.asked import (
     parts,
 )
 from ppdm_cli.querying.conditions import resolved
-from ppdm_cli.querying.counting import Reading, Shown, Tally, merged
+from ppdm_cli.querying.counting import Reading, Tally, merged
 from ppdm_cli.querying.functions import Compiler, Computed, possible
 from ppdm_cli.querying.moments import Moments, moments
 from ppdm_cli.querying.quantiles import Quantile
@@ -46,7 +41,7 @@ from ppdm_cli.querying.regression import regressed
 from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, too_large
 from ppdm_cli.querying.testing import Test
 from ppdm_cli.querying.told import corrected
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import Exposure, Strata, axes_of, never_together, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -57,7 +52,7 @@ MOST_GROUPS = 1 << 10
 MOST_ROWS = 1 << 16
 """Answers in all groups together."""
 ALIKE = 1.02
-"""Records of several recipes whose lam differs by no more than this factor count as one kind."""
+"""Records whose lam differs by no more than this factor are of one stratum."""
 
 _BY_VALUE = ("quantile", "independent", "same", "fits")
 """The functions that take columns value by value."""
@@ -116,10 +111,10 @@ def answered(
         if regression := _regression(question):
             return _coefficients(table, sidecar, question, regression, coverage), sidecar, sidecar.records or 0
         kept = [b.name for b in question.by if isinstance(b, Column) and _kept(sidecar, b.name)]
-        strata = tuple(opened(sidecar).axis(n) for n in kept)
+        outer = tuple(opened(sidecar).axis(n) for n in kept)
         records = float(sidecar.records) if sidecar.records is not None else np.inf
-        asked = _asked(sidecar, question, records)
-        tally = Tally(strata, tuple(a.reading for a in asked))
+        asked, strata = _asked(sidecar, question, records)
+        tally = Tally(strata, outer, tuple(a.reading for a in asked))
         _check_size(tally, asked)
         columns = tally.columns or table.schema.names[:1]  # rows are counted by some column
         found = fold(table, tally, merged, columns=columns)
@@ -127,9 +122,8 @@ def answered(
     rows: list[Row] = []
     z = normal_quantile((1 + coverage.level) / 2)
     known = [moments(a.scope, a.groups, a.reading, c, sizes) for a, c in zip(asked, counted, strict=True)]
-    outer = [list(each) for each in product(*(c.domain.labels() for c in strata))]
-    for place, own in enumerate(outer):
-        if strata and not sizes[place]:
+    for place, own in enumerate(product(*(c.domain.labels() for c in outer))):
+        if outer and not sizes[place]:
             continue
         for inner in range(len(asked[0].groups)):
             group = _group(question, kept, own, asked[0].labels[inner])
@@ -186,7 +180,7 @@ def _check(sidecar: Sidecar, question: Question) -> None:
             if name not in sidecar.by_name:
                 raise unknown_column(name, sidecar.by_name, "the question")
             channel = None if _kept(sidecar, name) else opened(sidecar).spec(name)
-            if channel is None or opened(sidecar).withholding:
+            if channel is None:
                 continue
             through = opened(sidecar).through(name)
             if through.noise is not None or not through.matrix.invertible:
@@ -218,8 +212,8 @@ def _quantiles(items: Iterable[Item]) -> list[str]:
     ]
 
 
-def _asked(sidecar: Sidecar, question: Question, records: float) -> list[Asked]:
-    """Return the scopes of a question: one for all answers that touch the same columns."""
+def _asked(sidecar: Sidecar, question: Question, records: float) -> tuple[list[Asked], Strata]:
+    """Return the scopes of a question, one for all answers that touch the same columns, and their strata."""
     together: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
     shared = [n for part in (question.where, *question.by) for n in named(part)]
     for number, item in enumerate(question.items):
@@ -227,7 +221,10 @@ def _asked(sidecar: Sidecar, question: Question, records: float) -> list[Asked]:
         own += [n for n in _quantiles([item]) if _kept(sidecar, n)]
         names = tuple(dict.fromkeys(own))
         together.setdefault((_plain(sidecar, item, shared, names), names), []).append(number)
-    return [_scoped(sidecar, question, *key, numbers, records) for key, numbers in together.items()]
+    axes = {a.name: a for _, names in together for a in axes_of(sidecar, names)}
+    strata = Strata.of_axes(sidecar, list(axes.values()))
+    each = together.items()
+    return [_scoped(sidecar, strata, question, *key, numbers, records) for key, numbers in each], strata
 
 
 def _plain(sidecar: Sidecar, item: Item, shared: Sequence[str], names: Sequence[str]) -> bool:
@@ -237,17 +234,20 @@ def _plain(sidecar: Sidecar, item: Item, shared: Sequence[str], names: Sequence[
     nulls, which are left out, would have to be known, and so would conditions on what was perturbed.
     """
     answer = item.answer
-    if not isinstance(answer, Aggregate) or answer.function != "independent" or opened(sidecar).withholding:
+    if not isinstance(answer, Aggregate) or answer.function != "independent":
         return False
-    conditions = [*shared, *named(answer.where)]
-    axes = axes_of(sidecar, names)
-    return all(_kept(sidecar, n) for n in conditions) and all(
-        a.kept or (len(a.attributes) == 1 and a.domain.size == a.domain.ordinary) for a in axes
+    conditions, strata = [*shared, *named(answer.where)], Strata.of(sidecar, names)
+    axes = strata.axes
+    return (
+        not (strata.withholds or strata.noisy)
+        and all(_kept(sidecar, n) for n in conditions)
+        and all(a.kept or (len(a.attributes) == 1 and a.domain.size == a.domain.ordinary) for a in axes)
     )
 
 
 def _scoped(
     sidecar: Sidecar,
+    strata: Strata,
     question: Question,
     plain: bool,
     names: Sequence[str],
@@ -255,10 +255,20 @@ def _scoped(
     records: float,
 ) -> Asked:
     items = [question.items[i] for i in numbers]
-    axes, shown = _axes(sidecar, names)
+    axes = axes_of(sidecar, names)
+    known = [a.name for a in strata.axes]
+    places = tuple(known.index(a.name) for a in axes)
+    grouped = strata.grouped(places, ALIKE, by_round=True)
+    whole = grouped.complete(len(axes))
+    if not whole:
+        raise never_together(names)
+    which = np.full(len(grouped.strata), -1)
+    which[whole] = np.arange(len(whole))
+    revealed = tuple(grouped.strata[i] for i in whole)
     published = {a.name: a for a in axes} if plain else {}
     if plain:
         axes = tuple(Channel(a.name, a.published, a.published) for a in axes)
+        revealed = (replace(revealed[0], exposures=tuple(Exposure.of(a) for a in axes)),)
     atoms = _atoms(sidecar, [question.where, *question.by, *(i.answer for i in items)])
     kinds = {a.name: a.kind for a in sidecar.attributes}
     _check_cells(axes, atoms, question)
@@ -271,7 +281,7 @@ def _scoped(
     groups, labels = groups_over(scope, over)
     factors = {f for f, _ in scope.sums} | {()}
     products = {tuple(sorted(a + b)) for a in factors for b in factors}
-    reading = Reading(axes, tuple(atoms), tuple(sorted(products)), shown)
+    reading = Reading(axes, places, revealed, which[grouped.which], tuple(atoms), tuple(sorted(products)))
     return Asked(scope, computed, groups, labels, reading)
 
 
@@ -286,21 +296,6 @@ def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
             names = [p.name for p in numbers if isinstance(p, Column) and _kept(sidecar, p.name)]
             found |= {Predicate(n, "null"): None for n in names}
     return list(found)
-
-
-def _axes(sidecar: Sidecar, names: Sequence[str]) -> tuple[tuple[Channel, ...], Shown | None]:
-    """Return the axes of the tables, and of several recipes the kinds of records that show all of them."""
-    if not opened(sidecar).withholding or all(_kept(sidecar, n) for n in names):
-        return axes_of(sidecar, names), None
-    axes = tuple(axis_of(sidecar, n) for n in names)
-    showing = Showing.of(sidecar, axes)
-    kinds, which = showing.recipes.kinds(range(len(axes)), ALIKE, by_round=True)
-    whole = fair(kinds, len(axes))
-    if not whole:
-        raise never_together(names)
-    places = np.full(len(kinds), -1)
-    places[whole] = np.arange(len(whole))
-    return axes, Shown(showing, tuple(kinds[i] for i in whole), places[which])
 
 
 def _check_cells(axes: Sequence[Channel], atoms: Sequence[Predicate], question: Question) -> None:
@@ -328,8 +323,7 @@ def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
             what = f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}"
         raise too_large(what)
     for reading in tally.readings:
-        if reading.shown is not None:
-            check_work([a.name for a in reading.axes], [reading.shown.kinds])
+        check_work([a.name for a in reading.axes], [reading.strata])
 
 
 def _group(

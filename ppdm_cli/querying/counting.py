@@ -1,12 +1,12 @@
 """One pass over a release: how many records published each combination of codes, for each group of kept values.
 
-Where kept numbers take part, the sums of their products too. Records of several recipes are counted by what
-they show; those that withhold a column which a table touches do not count in it, but in its groups' sizes.
+Where kept numbers take part, the sums of their products too. Records are counted by stratum; those that
+withhold a column which a table touches do not count in it, but in its groups' sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -18,20 +18,11 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch
-from ppdm_cli.estimating import Kind, Showing, columns_of, encoded, joint_codes
+from ppdm_cli.estimating import columns_of, joint_codes
 from ppdm_cli.querying.asked import Predicate
 from ppdm_cli.querying.conditions import nulls, over_column
 from ppdm_cli.querying.scope import OUTCOMES, Factors
-
-
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """The kinds of records that show all columns of a table, where records differ in that."""
-
-    showing: Showing
-    kinds: tuple[Kind, ...]
-    which: np.ndarray
-    """By recipe the place of its kind among `kinds`; -1 where it withholds one of the columns."""
+from ppdm_cli.releases import Strata, Stratum, encoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,33 +30,35 @@ class Reading:
     """What is counted for one table."""
 
     axes: tuple[Channel, ...]
+    places: tuple[int, ...]
+    """Which of the axes that are read they are."""
+    strata: tuple[Stratum, ...]
+    """Those that reveal all columns of the table."""
+    which: np.ndarray
+    """By recipe the place of its stratum among them; -1 where it withholds one of the columns."""
     atoms: tuple[Predicate, ...]
     factors: tuple[Factors, ...]
-    shown: Shown | None = None
 
     @property
     def outputs(self) -> list[int]:
-        """Return how many combinations each kind publishes."""
-        if self.shown is not None:
-            return [prod(k.shape) for k in self.shown.kinds]
-        return [prod(a.published.size for a in self.axes)]
+        """Return how many combinations each stratum publishes."""
+        return [prod(s.shape) for s in self.strata]
 
-    def cells(self, strata: int) -> int:
-        return strata * OUTCOMES ** len(self.atoms) * sum(self.outputs) * len(self.factors)
+    def cells(self, groups: int) -> int:
+        return groups * OUTCOMES ** len(self.atoms) * sum(self.outputs) * len(self.factors)
 
-    @property
-    def columns(self) -> list[str]:
-        kept = [a.column for a in self.atoms] + [n for f in self.factors for n in f]
-        return [*kept, *(self.shown.showing.columns if self.shown is not None else columns_of(self.axes))]
+    def rows(self, recipes: np.ndarray, stratum: int) -> slice | np.ndarray:
+        """Return the records of a stratum, of records of these recipes."""
+        return slice(None) if not self.which.any() else np.flatnonzero(self.which[recipes] == stratum)
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What was counted for a table: for each kind by factors, group of kept values, outcomes and codes."""
+    """What was counted for a table: for each stratum by factors, group of kept values, outcomes and codes."""
 
     cells: list[Floats]
     lam: Floats
-    """The sum over each kind's records of the chance that their coin tells."""
+    """The sum of lam over each stratum's records."""
 
     def __add__(self, other: Counted) -> Counted:
         cells = [a + b for a, b in zip(self.cells, other.cells, strict=True)]
@@ -76,71 +69,62 @@ class Counted:
 class Tally:
     """The task: count for each table, and the records of each group of kept values."""
 
-    strata: tuple[Channel, ...]
+    strata: Strata
+    """Of all axes that are read."""
+    by: tuple[Channel, ...]
+    """The kept columns that answers are grouped by."""
     readings: tuple[Reading, ...]
 
     @property
     def columns(self) -> list[str]:
-        return list(dict.fromkeys([*columns_of(self.strata), *(n for r in self.readings for n in r.columns)]))
+        kept = [
+            n for r in self.readings for n in (*(a.column for a in r.atoms), *(n for f in r.factors for n in f))
+        ]
+        return list(dict.fromkeys([*kept, *self.strata.columns, *columns_of(self.by)]))
 
     @property
     def groups(self) -> int:
-        return prod(c.domain.size for c in self.strata)
+        return prod(c.domain.size for c in self.by)
 
     def __call__(self, batch: Batch | None) -> tuple[np.ndarray, list[Counted]]:
         if batch is None:  # of no records
-            found = [_counted(r, self.groups, {}, None, None) for r in self.readings]
-            return np.zeros(self.groups), found
-        names = {c.name: c for c in [*self.strata, *(a for r in self.readings if not r.shown for a in r.axes)]}
-        codes = {name: encoded(batch, channel) for name, channel in names.items()}
+            return np.zeros(self.groups), [self._none(r) for r in self.readings]
         group: Codes | None = None
-        if self.strata:
-            group = joint_codes([codes[c.name] for c in self.strata], [c.domain.size for c in self.strata])
+        if self.by:
+            group = joint_codes([encoded(batch, c) for c in self.by], [c.domain.size for c in self.by])
         sizes = np.full(1, float(batch.rows)) if group is None else np.bincount(group, minlength=self.groups)
-        return sizes, [_counted(r, self.groups, codes, group, batch) for r in self.readings]
+        read = self.strata.read(batch)
+        return sizes, [self._counted(r, *read, group, batch) for r in self.readings]
+
+    def _none(self, reading: Reading) -> Counted:
+        outcomes, factors = OUTCOMES ** len(reading.atoms), len(reading.factors)
+        cells = [np.zeros((factors, self.groups, outcomes, size)) for size in reading.outputs]
+        return Counted(cells, np.zeros(len(cells)))
+
+    def _counted(
+        self, reading: Reading, recipes: np.ndarray, codes: Sequence[Codes], group: Codes | None, batch: Batch
+    ) -> Counted:
+        lead = [] if group is None else [group]
+        lead += [over_column(a, batch.column(a.column)) for a in reading.atoms]
+        sizes = [self.groups] * (group is not None) + [OUTCOMES] * len(reading.atoms)
+        weights, found = [_product(f, batch) for f in reading.factors], self._none(reading)
+        for number, stratum in enumerate(reading.strata):
+            rows = reading.rows(recipes, number)
+            of_rows = recipes[rows]
+            own = [*(c[rows] for c in lead), *stratum.codes([codes[p] for p in reading.places], rows)]
+            joint = joint_codes(own, [*sizes, *stratum.shape]) if own else np.zeros(len(of_rows), np.uint8)
+            for cells, weight in zip(found.cells[number], weights, strict=True):
+                cells += np.bincount(joint, None if weight is None else weight[rows], cells.size).reshape(
+                    cells.shape
+                )
+            found.lam[number] = self.strata.lam[of_rows].sum() if stratum.noisy else len(of_rows)
+        return found
 
 
 def merged(
     a: tuple[np.ndarray, list[Counted]], b: tuple[np.ndarray, list[Counted]]
 ) -> tuple[np.ndarray, list[Counted]]:
     return a[0] + b[0], [x + y for x, y in zip(a[1], b[1], strict=True)]
-
-
-def _counted(
-    reading: Reading, groups: int, codes: Mapping[str, Codes], group: Codes | None, batch: Batch | None
-) -> Counted:
-    outcomes = OUTCOMES ** len(reading.atoms)
-    shapes = [(len(reading.factors), groups, outcomes, size) for size in reading.outputs]
-    if batch is None:
-        return Counted([np.zeros(s) for s in shapes], np.zeros(len(shapes)))
-    lead = [] if group is None else [group]
-    lead += [over_column(a, batch.column(a.column)) for a in reading.atoms]
-    sizes = [groups] * (group is not None) + [OUTCOMES] * len(reading.atoms)
-    weights = [_product(f, batch) for f in reading.factors]
-    if reading.shown is None:
-        own = [codes[a.name] for a in reading.axes]
-        over = [*sizes, *(a.published.size for a in reading.axes)]
-        cells = _tables([*lead, *own], over, weights, batch.rows).reshape(shapes[0])
-        return Counted([cells], np.full(1, float(batch.rows)))
-    numbers, columns = reading.shown.showing(batch)
-    of_record, found = reading.shown.which[numbers], []
-    for place, (kind, shape) in enumerate(zip(reading.shown.kinds, shapes, strict=True)):
-        rows = np.flatnonzero(of_record == place)
-        before = [c[rows] for c in lead]
-        start = joint_codes(before, sizes) if before else np.zeros(len(rows), np.int64)
-        joint = kind.codes([c[rows] for c in columns], start.astype(np.int64))
-        own_weights = [None if w is None else w[rows] for w in weights]
-        found.append(_tables([joint], [prod(shape[1:])], own_weights, len(rows)).reshape(shape))
-    lam = np.bincount(of_record + 1, reading.shown.showing.recipes.lam[numbers], len(found) + 1)
-    return Counted(found, np.asarray(lam[1:], np.float64))
-
-
-def _tables(
-    codes: Sequence[Codes], shape: Sequence[int], weights: Sequence[Floats | None], rows: int
-) -> Floats:
-    joint = joint_codes(codes, shape) if codes else np.zeros(rows, np.uint8)
-    size = prod(shape)
-    return np.stack([np.bincount(joint, w, size).astype(np.float64) for w in weights])
 
 
 def _product(factors: Factors, batch: Batch) -> Floats | None:

@@ -4,13 +4,13 @@ A sum T = sum of m h(x), m a product of kept numbers and h a table over what was
 sum of m g(y), g = A^T h, which is unbiased as A M = I. Of n records that are a sample of a population
 Cov = sum m m' g g' - T T'/n; of these records alone it is less by what a sample of originals would vary by,
 sum m m' h h' - T T'/n, which is estimated without bias too. Where only r of them show what a table touches,
-T is n/r of their sum, in each group of kept values by itself; several kinds of them are weighted by how certain
-each makes equal counts (docs/method.md, "Answers").
+T is n/r of their sum, in each group of kept values by itself; several strata are weighted by how certain each
+makes equal counts (docs/method.md, "Answers").
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -18,88 +18,15 @@ from math import prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel, Matrix, applied, left_inverse, likeliest
-from ppdm_cli.estimating import Kind, Mixture
+from ppdm_cli.channels import likeliest
+from ppdm_cli.estimating import MOST_WEIGHED, StratumLaw
 from ppdm_cli.querying.counting import Counted, Reading
 from ppdm_cli.querying.scope import Factors, Scope
 
-MOST_WEIGHED = 1 << 20
-"""The most entries of a law whose outputs are weighed as they were published."""
-LEAST = 0.01
-"""What of the shares that kinds of records are weighed by is even, so that nothing has none."""
+LEAST_SHARE = 0.01
+"""What of the shares that strata are weighed by is even, so that nothing has none."""
 ROUNDING = 1e-10
 """What of a sum's covariance may be rounding alone."""
-
-
-@dataclass(frozen=True, eq=False)
-class Independent:
-    """The law of records that show all axes, each through a channel of its own."""
-
-    axes: tuple[Channel, ...]
-    inverses: tuple[Floats | None, ...]
-    """Of least variance as each axis is published, where it has more outputs than inputs."""
-
-    @classmethod
-    def of(cls, axes: tuple[Channel, ...], observed: Floats) -> Independent:
-        """Return it for what was published, flat after any leading axes."""
-        shape = tuple(a.published.size for a in axes)
-        table, inverses = observed.reshape(-1, *shape).sum(axis=0), list[Floats | None]()
-        for place, axis in enumerate(axes):
-            law, others = axis.law, tuple(i for i in range(len(axes)) if i != place)
-            if law is None or law.outputs == law.inputs or law.outputs * law.inputs > MOST_WEIGHED:
-                inverses.append(None)
-                continue
-            M = law.dense()
-            inverses.append(left_inverse(M, M @ likeliest(M, table.sum(axis=others))))
-        return cls(axes, tuple(inverses))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(a.domain.size for a in self.axes)
-
-    def scores(self, values: Floats) -> Floats:
-        """Return A^T v for tables of the attributes' values, flat after any leading axes."""
-        table = values.reshape(*values.shape[:-1], *self.sizes)
-        for place, axis, inverse in self._each(values.ndim - 1):
-            table = axis.scores(table, place) if inverse is None else applied(inverse.T, table, place)
-        return np.asarray(table.reshape(*values.shape[:-1], -1))
-
-    def solve(self, observed: Floats) -> Floats:
-        """Return A y for published tables, flat after any leading axes."""
-        table = observed.reshape(*observed.shape[:-1], *(a.published.size for a in self.axes))
-        for place, axis, inverse in self._each(observed.ndim - 1):
-            table = axis.solve(table, place) if inverse is None else applied(inverse, table, place)
-        return np.asarray(table.reshape(*observed.shape[:-1], -1))
-
-    def _each(self, lead: int) -> Iterator[tuple[int, Matrix, Floats | None]]:
-        for place, (axis, inverse) in enumerate(zip(self.axes, self.inverses, strict=True)):
-            if axis.law is not None:
-                yield lead + place, axis.law, inverse
-
-
-@dataclass(frozen=True, eq=False)
-class OfKind:
-    """The law of one kind of records, of several."""
-
-    one: Mixture
-
-    @classmethod
-    def of(cls, sizes: tuple[int, ...], kind: Kind, lam: float, observed: Floats) -> OfKind:
-        return cls(Mixture.weighed(sizes, kind, lam, observed))
-
-    def scores(self, values: Floats) -> Floats:
-        return self.one.scores(values)
-
-    def solve(self, observed: Floats) -> Floats:
-        flat = observed.reshape(-1, observed.shape[-1])
-        found = np.stack([self.one.solve_power(y, 1) for y in flat])
-        return found.reshape(*observed.shape[:-1], -1)
-
-    @property
-    def certainty(self) -> float:
-        """Return how much a record tells, where all counts are equal."""
-        equal = np.full(prod(self.one.sizes), 1 / prod(self.one.sizes))
-        return 1 / float(self.one.solve_power(self.one.forward(equal), 2).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +78,11 @@ def moments(
     masks = [np.broadcast_to(g, scope.shape).reshape(cells) for g in groups]
     tables = np.stack([np.where(mask, table, 0.0) for mask in masks for _, table in scope.sums])
     factors = [f for _ in masks for f, _ in scope.sums]
-    laws = _laws(scope, reading, counted)
+    laws = _laws(reading, counted)
     scores = [law.scores(tables) for law in laws]
-    kinds = [law.one for law in laws if isinstance(law, OfKind)]
-    shares, best = _together(kinds, [c[reading.factors.index(())] for c in counted.cells])
+    shares, best = _together(laws, [c[reading.factors.index(())] for c in counted.cells])
     together = [tables @ G.T for G in best]
-    told = np.array([law.certainty if isinstance(law, OfKind) else 1.0 for law in laws])
+    certainty = np.array([1 / law.variance for law in laws]) if len(laws) > 1 else np.ones(1)
     J = len(tables)
     found = Moments(
         *(np.zeros((len(records), J)), np.zeros((len(records), J, J)), np.zeros((len(records), J, J))),
@@ -172,7 +98,7 @@ def moments(
         if not shown.any():
             found.sums[group] = np.nan if n else 0.0
             continue
-        even = weights = told * n / (told @ shown)  # of a record of each kind, for all n
+        even = weights = certainty * n / (certainty @ shown)  # of a record of each stratum, for all n
         own_scores, fourth = scores, np.zeros(J)
         if together and shown.all():
             own_scores, weights = together, shares * n / shown
@@ -191,37 +117,34 @@ def moments(
     return found
 
 
-def _laws(scope: Scope, reading: Reading, counted: Counted) -> list[Independent | OfKind]:
-    unit = reading.factors.index(())
-    if reading.shown is None:
-        return [Independent.of(reading.axes, counted.cells[0][unit])]
-    numbers = [max(c[unit].sum(), 1.0) for c in counted.cells]
-    return [
-        OfKind.of(scope.sizes, kind, float(lam / number) or 1.0, cells[unit])
-        for kind, lam, number, cells in zip(
-            reading.shown.kinds, counted.lam, numbers, counted.cells, strict=True
-        )
-    ]
+def _laws(reading: Reading, counted: Counted) -> list[StratumLaw]:
+    unit, found = reading.factors.index(()), []
+    for stratum, lam, cells in zip(reading.strata, counted.lam, counted.cells, strict=True):
+        sizes = tuple(e.inputs for e in stratum.exposures)
+        mean = float(lam / max(cells[unit].sum(), 1.0)) or 1.0
+        found.append(StratumLaw.weighed(sizes, stratum, mean, cells[unit]))
+    return found
 
 
-def _together(kinds: Sequence[Mixture], cells: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
-    """Return the shares of several kinds of records, and by kind G with scores G h of least variance together.
+def _together(laws: Sequence[StratumLaw], cells: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+    """Return the shares of several strata, and by stratum G with scores G h of least variance together.
 
-    With M_k the law of a kind, of the share s_k, D_k = diag(M_k X) and J = sum s_k M_k' D_k^-1 M_k they are
-    G_k = D_k^-1 M_k J^-1, as the sum of s_k M_k' G_k is I: kinds that blur tell of ranges, others of values.
+    With M_k the law of a stratum, of the share s_k, D_k = diag(M_k X) and J = sum s_k M_k' D_k^-1 M_k they are
+    G_k = D_k^-1 M_k J^-1, as the sum of s_k M_k' G_k is I: strata that blur tell of ranges, others of values.
     """
-    inputs = prod(kinds[0].sizes) if kinds else 0
-    if len(kinds) < 2 or inputs * sum(k.outputs for k in kinds) > MOST_WEIGHED:
-        return np.ones(1), []
-    seen = [c.reshape(-1, k.outputs).sum(axis=0) for k, c in zip(kinds, cells, strict=True)]
-    if not any(y.any() for y in seen):
+    inputs, seen = (
+        laws[0].inputs,
+        [c.reshape(-1, k.outputs).sum(axis=0) for k, c in zip(laws, cells, strict=True)],
+    )
+    known = len(laws) > 1 and any(y.any() for y in seen)
+    if not known or inputs * sum(k.outputs for k in laws) > MOST_WEIGHED:
         return np.ones(1), []
     shares = np.array([y.sum() for y in seen]) / sum(y.sum() for y in seen)
-    laws = [k.dense() for k in kinds]
-    x = likeliest(np.concatenate([M * s for M, s in zip(laws, shares, strict=True)]), np.concatenate(seen))
-    x = (1 - LEAST) * x + LEAST / inputs
-    weighed = [M / (M @ x)[:, None] for M in laws]
-    J = sum(s * (M.T @ W) for s, M, W in zip(shares, laws, weighed, strict=True))
+    each = [k.dense() for k in laws]
+    x = likeliest(np.concatenate([M * s for M, s in zip(each, shares, strict=True)]), np.concatenate(seen))
+    x = (1 - LEAST_SHARE) * x + LEAST_SHARE / inputs
+    weighed = [M / (M @ x)[:, None] for M in each]
+    J = sum(s * (M.T @ W) for s, M, W in zip(shares, each, weighed, strict=True))
     try:
         solved = np.linalg.inv(J)
     except np.linalg.LinAlgError:  # together they do not tell all values apart

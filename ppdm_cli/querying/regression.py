@@ -2,12 +2,12 @@
 
 Each record has for each channel scores z = A'x of its columns' numbers, E z = x, and Q = A'(x x'), E Q = x x'.
 Channels are independent given the originals, so a record's matrix M, with Q in the block of each channel and
-z z' in the others, has E M = x x'. Of two columns under one coin, which makes them noise with the scores k on
-average, the block is z z' - (1-lam) (z - k)(z - k)'. Of several recipes M has the blocks that the record shows,
-with weights that make up for the other records. Its sums are unbiased for X'X and X'y. Coefficients b solve
-H b = X'y, and have the sandwich error H^-1 (sum u u') H^-1, u the record's part of X'y - H b, as ones of a
-population. A ridge raises the eigenvalues of the columns' covariance, each column scaled to a variance of 1 for
-equal shares of its values, to what they must be at least; what the release shows well is not shrunk.
+z z' in the others, has E M = x x'. Of two columns that are noise together, with the scores k on average, the
+block is z z' - (1-lam) (z - k)(z - k)'. M has the blocks that the record reveals, with weights that make up for
+the other records. Its sums are unbiased for X'X and X'y. Coefficients b solve H b = X'y, and have the sandwich
+error H^-1 (sum u u') H^-1, u the record's part of X'y - H b, as ones of a population. A ridge raises the
+eigenvalues of the columns' covariance, each column scaled to a variance of 1 for equal shares of its values, to
+what they must be at least; what the release shows well is not shrunk.
 """
 
 from __future__ import annotations
@@ -23,32 +23,23 @@ import numpy as np
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels import Channel, Matrix, left_inverse
+from ppdm_cli.channels import Channel, left_inverse
 from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted
-from ppdm_cli.estimating import (
-    Showing,
-    Way,
-    axes_of,
-    axis_of,
-    check_work,
-    columns_of,
-    encoded,
-    never_together,
-)
+from ppdm_cli.estimating import check_work
 from ppdm_cli.querying.asked import Aggregate, Column, Condition, named
 from ppdm_cli.querying.conditions import nulls
 from ppdm_cli.querying.scope import Scope, numeric
 from ppdm_cli.querying.told import SURE
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import Exposure, Grouped, Strata, never_together
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 ROWS = 1 << 14
 """Rows of a block, whose scores fit a cache."""
 MOST, MOST_PRODUCTS = 500, 1 << 24
-"""The most coefficients, and products of two numbers by code and kind of records."""
+"""The most coefficients, and products of two numbers by code and stratum."""
 SAME = 1 + 1e-9
 """Recipes whose lam differs by more than this factor have weights of their own."""
 NULLS = "name a column without nulls, or a word column, whose nulls are a value"
@@ -88,43 +79,42 @@ class Scores:
         return cls(single, products.reshape(-1, m, m), None if noise is None else noise @ single)
 
     @classmethod
-    def shown(cls, source: Source, way: Way, lam: float) -> Scores:
-        """Return the scores of one of several ways to show it, by itself or under a coin."""
-        noise = way.noise
-        if noise is None:
-            return cls.of(source, _undone(way.law))
-        if way.plain:
+    def exposed(cls, source: Source, exposure: Exposure, lam: float) -> Scores:
+        """Return the scores of one exposure."""
+        noise, law = exposure.noise, exposure.alone
+        if law is not None:
+            return cls.of(source, law.scores)
+        assert noise is not None
+        if exposure.plain:
             return cls.of(source, lambda h: (h - (1 - lam) * (noise @ h)) / lam, noise)
-        A = left_inverse(lam * way.told + (1 - lam) * noise[:, None])
+        A = left_inverse(exposure.mixed(lam))
         return cls.of(source, lambda h: A.T @ h, noise)
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
-    """Records that show the same sources in the same ways: what they score, None where one is withheld."""
+class ScoredStratum:
+    """A stratum with what its records score of each source, None where they withhold it."""
 
     lam: float
     round: int
     scores: list[Scores | None]
     first: list[int]
-    """The first code of each source among all ways to show it."""
+    """The first code of each source's exposure."""
 
 
 @dataclass(frozen=True, eq=False)
-class Reader:
-    """What makes of a batch the scores of its records, kind by kind."""
+class ScoreReader:
+    """What makes of a batch the scores of its records, stratum by stratum."""
 
     sources: list[Source]
-    kinds: list[Kind]
-    showing: Showing | None = None
-    which: np.ndarray | None = None
-    """The kind of each recipe."""
+    strata: Strata
+    grouped: Grouped
+    scored: list[ScoredStratum]
+    """The strata, in the same order."""
 
     @property
     def columns(self) -> list[str]:
-        own = [s.name for s in self.sources if s.axis is None and s.name]
-        axes = columns_of(s.axis for s in self.sources if s.axis is not None)
-        return [*own, *(self.showing.columns if self.showing else axes)]
+        return [*(s.name for s in self.sources if s.axis is None and s.name), *self.strata.columns]
 
     @property
     def places(self) -> list[slice]:
@@ -132,30 +122,25 @@ class Reader:
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def __call__(self, batch: Batch) -> Iterator[tuple[int, Floats, Floats, list[Floats]]]:
-        """Yield blocks of one kind's records: its number, z, (z - k) sqrt(1-lam), and each source's Q."""
+        """Yield blocks of a stratum's records: its number, z, (z - k) sqrt(1-lam), and each source's Q."""
         for start in range(0, batch.rows, ROWS):
             part = replace(batch, columns=batch.columns.slice(start, ROWS))
             plain = {i: _numbers_of(s, part) for i, s in enumerate(self.sources) if s.axis is None}
             coded = [i for i, s in enumerate(self.sources) if s.axis is not None]
-            if self.showing is None or self.which is None:
-                codes: list[Codes] = [encoded(part, s.axis) for s in self.sources if s.axis is not None]
-                of_kind = np.zeros(part.rows, np.int64)
-            else:
-                recipes, codes = self.showing(part)
-                of_kind = self.which[recipes]
-            for number, kind in enumerate(self.kinds):
-                rows = np.flatnonzero(of_kind == number)
-                if len(rows):
-                    own = {i: c[rows] - kind.first[i] for i, c in zip(coded, codes, strict=True)}
-                    yield number, *self._scored(kind, own, {i: v[rows] for i, v in plain.items()}, len(rows))
+            recipes, codes = self.strata.read(part)
+            for number, stratum in enumerate(self.scored):
+                rows = self.grouped.rows(recipes, number)
+                if size := len(recipes[rows]):
+                    own = {i: c[rows] - stratum.first[i] for i, c in zip(coded, codes, strict=True)}
+                    yield number, *self._scored(stratum, own, {i: v[rows] for i, v in plain.items()}, size)
 
     def _scored(
-        self, kind: Kind, codes: dict[int, Codes], plain: dict[int, Floats], rows: int
+        self, stratum: ScoredStratum, codes: dict[int, Codes], plain: dict[int, Floats], rows: int
     ) -> tuple[Floats, Floats, list[Floats]]:
         size = sum(len(s.labels) for s in self.sources)
         z, t, products = np.zeros((rows, size)), np.zeros((rows, size)), []
         for i, place in enumerate(self.places):
-            scores = kind.scores[i]
+            scores = stratum.scores[i]
             if i in plain:
                 z[:, place] = plain[i]
                 products.append((plain[i] ** 2)[:, :, None])
@@ -165,22 +150,22 @@ class Reader:
                 z[:, place] = scores.single[codes[i]]
                 products.append(scores.squares[codes[i]])
                 if scores.noise is not None:
-                    t[:, place] = (z[:, place] - scores.noise) * sqrt(1 - kind.lam)
+                    t[:, place] = (z[:, place] - scores.noise) * sqrt(1 - stratum.lam)
         return z, t, products
 
     def weights(self, records: Floats) -> Floats:
-        """Return by kind how much a record counts in the sums of each two sources, so that all records do."""
-        shows = np.array([[s is not None for s in k.scores] for k in self.kinds])
+        """Return by stratum how much a record counts in the sums of each two sources, to make up for others."""
+        shows = np.array([[s is not None for s in k.scores] for k in self.scored])
         shows |= np.array([s.axis is None for s in self.sources])
         free = [i for i, s in enumerate(self.sources) if s.axis is None or s.axis.kept]
         pairs = shows[:, :, None] & shows[:, None, :] & (records[:, None, None] > 0)
-        rounds = np.array([k.round for k in self.kinds])[:, None, None]
+        rounds = np.array([k.round for k in self.scored])[:, None, None]
         # earlier rounds had a say in what the last one shows: given them, it is a fair sample
         last = np.where(pairs, rounds, -1).max(axis=0)
         pairs &= rounds == last
-        pairs[np.ix_(range(len(self.kinds)), free, free)] = True
-        told = np.repeat(np.array([k.lam**2 for k in self.kinds])[:, None, None], len(self.sources), 1) * pairs
-        told[np.ix_(range(len(self.kinds)), free, free)] = 1.0
+        pairs[np.ix_(range(len(self.scored)), free, free)] = True
+        told = np.repeat(np.array([k.lam**2 for k in self.scored])[:, None, None], len(self.sources), 1) * pairs
+        told[np.ix_(range(len(self.scored)), free, free)] = 1.0
         sums = np.tensordot(records, told, 1)
         if not (sums > 0).all():
             one, other = (self.sources[i] for i in np.argwhere(sums <= 0)[0])
@@ -242,7 +227,9 @@ def _column_of(label: str, columns: Sequence[str]) -> str:
     return next(n for n in columns if label in (n, f"condition on {n}") or label.startswith(f"{n} = "))
 
 
-def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[Column | Condition]) -> Reader:
+def _reader(
+    sidecar: Sidecar, target: Column | Condition, predictors: Sequence[Column | Condition]
+) -> ScoreReader:
     """Return what reads all numbers, a constant one's first."""
     own = {n: (a, a is target) for a in (target, *predictors) for n in named(a)}
     if len(own) != 1 + len(predictors):
@@ -251,41 +238,31 @@ def _reader(sidecar: Sidecar, target: Column | Condition, predictors: Sequence[C
     plain = [Source("", ("intercept",), np.ones(1))]
     plain += [Source(n, ("" if own[n][1] else n,), np.full(1, np.nan)) for n in kept]
     coded = [n for n in own if n not in kept]
-    if not opened(sidecar).withholding:
-        axes = axes_of(sidecar, coded)
-        sources = [*plain, *(_through(axis, own, sidecar) for axis in axes)]
-        _check_products(sources, 1)
-        scores = [None if s.axis is None else Scores.of(s, _undone(s.axis.law)) for s in sources]
-        return Reader(sources, [Kind(1.0, 0, scores, [0] * len(sources))])
-    showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in coded])
-    sources = [*plain, *(_through(axis, own, sidecar) for axis in showing.axes)]
-    kinds, which = showing.recipes.kinds(range(len(showing.axes)), SAME, by_round=True)
-    check_work(coded, [kinds])
-    _check_products(sources, len(kinds))
-    found = []
-    for number, kind in enumerate(kinds):
-        lam = float(showing.recipes.lam[np.argmax(which == number)])
-        shown: list[Scores | None] = [None] * len(sources)
+    strata = Strata.of(sidecar, coded)
+    sources = [*plain, *(_through(axis, own, sidecar) for axis in strata.axes)]
+    grouped = strata.grouped(range(len(strata.axes)), SAME, by_round=True)
+    check_work(coded, [grouped.strata])
+    _check_products(sources, len(grouped.strata))
+    scored = []
+    for number, stratum in enumerate(grouped.strata):
+        lam = float(strata.lam[np.argmax(grouped.which == number)])
+        scores: list[Scores | None] = [None] * len(sources)
         first = [0] * len(sources)
-        for axis, way, start in zip(kind.axes, kind.ways, kind.first, strict=True):
+        for axis, exposure, start in zip(stratum.axes, stratum.exposures, stratum.first, strict=True):
             place = len(plain) + axis
-            shown[place], first[place] = Scores.shown(sources[place], way, lam), start
-        found.append(Kind(lam, kind.round, shown, first))
-    return Reader(sources, found, showing, which)
+            scores[place], first[place] = Scores.exposed(sources[place], exposure, lam), start
+        scored.append(ScoredStratum(lam, stratum.round, scores, first))
+    return ScoreReader(sources, strata, grouped, scored)
 
 
-def _check_products(sources: Sequence[Source], kinds: int) -> None:
+def _check_products(sources: Sequence[Source], strata: int) -> None:
     """Refuse columns whose products, of each two of their numbers, would not fit the memory."""
-    products = kinds * sum(s.numbers.size * len(s.labels) for s in sources if s.numbers is not None)
+    products = strata * sum(s.numbers.size * len(s.labels) for s in sources if s.numbers is not None)
     if products > MOST_PRODUCTS:
         raise UsageError(
             f"the regression needs {products:,} products, more than {MOST_PRODUCTS:,}",
             "name fewer columns, or columns of fewer values",
         )
-
-
-def _undone(law: object) -> Callable[[Floats], Floats]:
-    return law.scores if isinstance(law, Matrix) else lambda h: h
 
 
 def _plain(sidecar: Sidecar, name: str) -> bool:
@@ -341,29 +318,29 @@ def _added(a: list[Floats], b: list[Floats]) -> list[Floats]:
     return [x + y for x, y in zip(a, b, strict=True)]
 
 
-def _moments(reader: Reader, batch: Batch) -> list[Floats]:
-    """Return by kind the sum of the records' M, and how many records there are."""
+def _moments(reader: ScoreReader, batch: Batch) -> list[Floats]:
+    """Return by stratum the sum of the records' M, and how many records there are."""
     size = reader.places[-1].stop
-    total, records = np.zeros((len(reader.kinds), size, size)), np.zeros(len(reader.kinds))
-    for kind, z, t, products in reader(batch):
+    total, records = np.zeros((len(reader.scored), size, size)), np.zeros(len(reader.scored))
+    for number, z, t, products in reader(batch):
         own = z.T @ z - t.T @ t
         for place, q in zip(reader.places, products, strict=True):
             own[place, place] = q.sum(axis=0)
-        total[kind] += own
-        records[kind] += len(z)
+        total[number] += own
+        records[number] += len(z)
     return [total, records]
 
 
-def _errors(reader: Reader, weights: Floats, told: Floats, way: Floats, batch: Batch) -> list[Floats]:
-    """Return the sum of u u', by kind of u, and of way' M way and its square; u = M told."""
-    size, kinds = len(told), len(reader.kinds)
-    meat, one, sizes = np.zeros((size, size)), np.zeros((kinds, size)), np.zeros((kinds, 2))
-    for kind, z, t, products in reader(batch):
-        u, along = (_times(reader.places, weights[kind], v, z, t, products) for v in (told, way))
+def _errors(reader: ScoreReader, weights: Floats, told: Floats, way: Floats, batch: Batch) -> list[Floats]:
+    """Return the sum of u u', by stratum of u, and of way' M way and its square; u = M told."""
+    size, strata = len(told), len(reader.scored)
+    meat, one, sizes = np.zeros((size, size)), np.zeros((strata, size)), np.zeros((strata, 2))
+    for number, z, t, products in reader(batch):
+        u, along = (_times(reader.places, weights[number], v, z, t, products) for v in (told, way))
         along = along @ way
         meat += u.T @ u
-        one[kind] += u.sum(axis=0)
-        sizes[kind] += along.sum(), (along**2).sum()
+        one[number] += u.sum(axis=0)
+        sizes[number] += along.sum(), (along**2).sum()
     return [meat, one, sizes]
 
 

@@ -110,6 +110,11 @@ class Exposure:
         return self.law.dense()
 
     @property
+    def alone(self) -> Unchanged | Matrix | None:
+        """Return the law of cells that are published by themselves; None where the record's lam counts."""
+        return None if isinstance(self.law, Blur) else self.law
+
+    @property
     def noise(self) -> Floats | None:
         """Return the noise, p(published code); None where cells are published by themselves."""
         return self.law.noise if isinstance(self.law, Blur) else None
@@ -363,9 +368,12 @@ class Strata:
         return bool(self.numbers[:, list(places)].all(axis=1).any())
 
     def grouped(self, places: Sequence[int], alike: float, by_round: bool = False) -> Grouped:
-        """Return the strata of some axes; the lam in one of them differ by less than the factor `alike`."""
-        rounds = self.rounds if by_round else 0 * self.rounds
-        near = np.floor(np.log(np.maximum(self.lam, 1e-30)) / np.log(alike)).astype(np.int64)
+        """Return the strata of some axes; lam that count differ by less than `alike` in one of them."""
+        rounds, noisy = self.rounds if by_round else 0 * self.rounds, np.zeros(len(self.lam), bool)
+        for place in places:
+            of_exposure = [False, *(e.noise is not None for e in self.exposures[place].each)]
+            noisy |= np.array(of_exposure)[self.numbers[:, place]]
+        near = np.floor(np.log(np.maximum(self.lam, 1e-30)) / np.log(alike)).astype(np.int64) * noisy
         which = np.zeros(len(self.lam), np.int64)
         for column in (*self.numbers[:, list(places)].T, rounds, near):  # rows as such take ten times as long
             own, code = np.unique(column, return_inverse=True)

@@ -18,8 +18,7 @@ from ppdm_cli.arrays import Floats, Z, wilson
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood
-from ppdm_cli.estimating.intervals import Coverage, Error, intervals
-from ppdm_cli.estimating.simultaneous import largest_error
+from ppdm_cli.estimating.intervals import Coverage, Error, intervals, largest_error
 from tests.estimating.test_intervals import holds, uncut
 from tests.estimating.test_intervals import releases as of_one_attribute
 from tests.experiments.intervals import BAND, GD, KEPT, Case, covered, releases

@@ -15,12 +15,10 @@ import pytest
 
 from ppdm_cli import estimate, perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.estimating import Part, Steps, axis_of
-from ppdm_cli.estimating.effective import Wanted
-from ppdm_cli.estimating.mixture import Mixture, Several
-from ppdm_cli.estimating.shown import Showing
+from ppdm_cli.estimating import Part, PooledLaw, Steps, StratumLaw
+from ppdm_cli.estimating.tables import ALIKE
 from ppdm_cli.joint import COIN, learn, read
-from ppdm_cli.releases import open_release, opened
+from ppdm_cli.releases import Strata, axis_of, open_release
 from tests.conftest import Run
 
 DOMAINS: dict[str, Any] = {
@@ -61,21 +59,19 @@ def released(rows: int = 6000, seed: int = 1, **given: Any) -> Any:
     return perturb(table(rows), **{**asked, **given})
 
 
-def law(names: list[str], **given: Any) -> tuple[Several, Several]:
-    """The law of a table of these attributes: by the records that show all, and by those that show any."""
-    release = released(50, **given)
-    _, sidecar = open_release(release.frame, release.sidecar, withholding=True)
-    showing = Showing.of(sidecar, [axis_of(sidecar, n) for n in names])
-    wanted = Wanted.of(showing, names)
-    weights = np.array([d.weight for d in opened(sidecar).recipes], float)
-    kinds = [wanted.kinds[i] for i in wanted.used]
-    shares = [weights[wanted.which == i].sum() for i in wanted.used]
-    lam = [float(showing.recipes.lam[wanted.which == i].mean()) for i in wanted.used]
-    laws = [Mixture(wanted.sizes, k, float(x)) for k, x in zip(kinds, lam, strict=True)]
-    whole = [i for i, one in enumerate(laws) if one.whole]
-    return Several([laws[i] for i in whole], np.array([shares[i] for i in whole])), Several(
-        laws, np.array(shares)
+def law(names: list[str], **given: Any) -> tuple[PooledLaw, PooledLaw]:
+    """The law of a table of these attributes: by the strata that reveal all, and by those that reveal any."""
+    strata = Strata.of(released(50, **given).sidecar, names)
+    grouped = strata.grouped(range(len(names)), ALIKE)
+    own = [grouped.which == i for i in range(len(grouped.strata))]
+    sizes = tuple(a.domain.size for a in strata.axes)
+    laws = [StratumLaw(sizes, s, float(strata.lam[o].mean())) for s, o in zip(grouped.strata, own, strict=True)]
+    shares, some = (
+        np.array([1e6 * strata.shares[o].sum() for o in own]),
+        [i for i, s in enumerate(grouped.strata) if s.axes],
     )
+    whole = grouped.complete(len(names))
+    return tuple(PooledLaw([laws[i] for i in of], shares[of]) for of in (whole, some))  # type: ignore[return-value]
 
 
 NAMES = (["pay"], ["age", "pay"], ["town", "pay"], ["age", "town", "level"])

@@ -223,8 +223,9 @@ def answers(release: Path, large: Path) -> None:
     command = [*PPDM, "query", release, question, "-q"]
     ratio, ours, theirs = compare(command, grouped)
     line(
-        "... as a command, start included", "-", f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s); "
-        f"{run(command)[1]:.0f} MiB",
+        "... as a command, start included",
+        "-",
+        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s); {run(command)[1]:.0f} MiB",
     )
     seconds, memory = run([*PPDM, "query", large, question, "-q"])
     line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
@@ -263,7 +264,14 @@ def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
             found: dict[str, list[dict[str, Any]]] = {name: [] for name in LEARNERS}
             for _ in range(3):
                 for name, runs in found.items():
-                    command = [sys.executable, "-m", "tests.experiments.bench_trees", name, str(train), str(test)]
+                    command = [
+                        sys.executable,
+                        "-m",
+                        "tests.experiments.bench_trees",
+                        name,
+                        str(train),
+                        str(test),
+                    ]
                     runs.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
             cold = {k: statistics.median(r["times"][0] for r in v) for k, v in found.items()}
             best = {k: min(t for r in v for t in r["times"][1:]) for k, v in found.items()}

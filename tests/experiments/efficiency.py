@@ -16,8 +16,8 @@ import polars as pl
 
 from ppdm_cli.channels import left_inverse, likeliest
 from ppdm_cli.channels.band import Band, best_half_width
-from ppdm_cli.estimating import Mixture
-from ppdm_cli.querying.moments import OfKind, _together
+from ppdm_cli.estimating import StratumLaw
+from ppdm_cli.querying.moments import _together
 from tests.experiments.testing import GAMMAS, RECORDS, Simulated, independent, released
 
 Floats = np.ndarray
@@ -66,28 +66,27 @@ def recipes() -> None:
 
 def of_kinds(one: Simulated, p: Floats) -> Floats:
     """Return the efficiency of a mean and of an upper half, or of each value's share."""
-    sizes, shown = one.asked.scope.sizes, one.asked.reading.shown
-    assert shown is not None
+    sizes = one.asked.scope.sizes
     low, high = np.ones(1), np.ones(1)
     for size in sizes:
         low = np.multiply.outer(low, np.arange(size)).ravel()
         high = np.multiply.outer(high, np.arange(size) >= size // 2).ravel()
     asked = np.eye(len(p)) if one.columns == ["b"] else np.stack([low, high]).astype(float)
     flat, rng = p.ravel(), np.random.default_rng(SEED)
-    information, kinds, cells = np.zeros((flat.size, flat.size)), [], []
-    for kind, lam, share in zip(shown.kinds, one.lam, one.shares, strict=True):
-        M = Mixture(sizes, kind, lam).dense()
+    information, laws, cells = np.zeros((flat.size, flat.size)), [], []
+    for stratum, lam, share in zip(one.asked.reading.strata, one.lam, one.shares, strict=True):
+        M = StratumLaw(sizes, stratum, lam).dense()
         y = M @ flat
         cells.append(rng.multinomial(round(RECORDS * share), y / y.sum()).astype(float))
-        kinds.append(Mixture.weighed(sizes, kind, lam, cells[-1]))
+        laws.append(StratumLaw.weighed(sizes, stratum, lam, cells[-1]))
         information += share * (M.T / y) @ M
     best = np.einsum("ij,jk,ik->i", asked, np.linalg.inv(information), asked)
     best = best - (asked @ flat) ** 2 / one.shares.sum()
-    shares, told = _together(kinds, cells)
-    scores = [asked @ G.T for G in told] or [OfKind(kinds[0]).scores(asked)]
+    shares, told = _together(laws, cells)
+    scores = [asked @ G.T for G in told] or [laws[0].scores(asked)]
     own = 0.0
-    for kind, g, share, weight in zip(kinds, scores, one.shares, shares, strict=True):
-        y = kind.forward(flat)
+    for law, g, share, weight in zip(laws, scores, one.shares, shares, strict=True):
+        y = law.forward(flat)
         own = own + weight**2 / share * (g**2 @ y - (g @ y) ** 2)
     return np.asarray(best / own)
 

@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SEVERAL = re.compile(r"\b(if|elif|while|and|or|not|else|assert)\b[^#]*(\bwithholding\b|\.several\b|recipes is (not )?None)")
+SEVERAL = re.compile(
+    r"\b(if|elif|while|and|or|not|else|assert)\b[^#]*(\bwithholding\b|\.several\b|recipes is (not )?None)"
+)
 ON_THE_WAY = """
 import sys, threading
 from contextlib import suppress
@@ -64,7 +66,11 @@ def any_types(trees: dict[str, ast.Module]) -> int:
 def docstring_lines(tree: ast.Module) -> Iterator[int]:
     """Yield the number of lines of each docstring, and of each text below a field."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             yield (node.end_lineno or node.lineno) - node.lineno + 1
 
 
@@ -80,7 +86,9 @@ def measures(root: Path) -> dict[str, object]:
     trees = modules(root)
     texts = {p: (root / p).read_text("utf-8") for p in trees}
     lines = sum(len(t.splitlines()) for t in texts.values())
-    functions = [n for t in trees.values() for n in ast.walk(t) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    functions = [
+        n for t in trees.values() for n in ast.walk(t) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
     statements = sum(isinstance(n, ast.stmt) for t in trees.values() for n in ast.walk(t))
     docs = sum(n for t in trees.values() for n in docstring_lines(t))
     tests = [p.read_text("utf-8") for p in (root / "tests").rglob("*.py")]

@@ -26,9 +26,7 @@ USUAL = 0.99
 """Cells that have an interval in so many releases are looked at one by one."""
 
 
-def counted(
-    whole: pl.DataFrame, plan: Any, k: int, epsilon: int, seeds: range
-) -> dict[str, np.ndarray]:
+def counted(whole: pl.DataFrame, plan: Any, k: int, epsilon: int, seeds: range) -> dict[str, np.ndarray]:
     """Return for each cell of each table how many intervals hold its count, how many there were, and it."""
     found: dict[str, np.ndarray] = {}
     for seed in seeds:

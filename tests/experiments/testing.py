@@ -17,7 +17,7 @@ import polars as pl
 from scipy.stats import ncx2
 
 from ppdm_cli import perturb
-from ppdm_cli.estimating import Mixture, with_kept
+from ppdm_cli.estimating import StratumLaw, with_kept
 from ppdm_cli.perturbing import Release
 from ppdm_cli.querying import answering, grammar
 from ppdm_cli.querying.counting import Counted
@@ -70,19 +70,18 @@ class Simulated:
         with ExitStack() as stack:
             table, sidecar = open_releases(release.frame, release.sidecar, None, withholding=True)
             table, sidecar = with_kept(table, sidecar, answering._listed(sidecar, question), None, stack)
-            (self.asked,) = answering._asked(sidecar, question, RECORDS)
-        shown = self.asked.reading.shown
-        self.columns = [n for a in self.asked.reading.axes for n in a.attributes]
-        self._laws = [_independent(sidecar, self.asked.reading.axes)]
-        self.shares, self.lam = np.ones(1), np.ones(1)
-        if shown is not None:
-            recipes = shown.showing.recipes
-            dealt = np.bincount(release.frame["ppdm_recipe"], minlength=len(recipes.lam)) / len(release.frame)
-            own = [shown.which == i for i in range(len(shown.kinds))]
-            self.shares = np.array([dealt[o].sum() for o in own])
-            self.lam = np.array([dealt[o] @ recipes.lam[o] for o in own]) / self.shares
-            sizes = self.asked.scope.sizes
-            self._laws = [Mixture(sizes, k, m).forward for k, m in zip(shown.kinds, self.lam, strict=True)]
+            (self.asked,), strata = answering._asked(sidecar, question, RECORDS)
+        reading = self.asked.reading
+        self.columns = [n for a in reading.axes for n in a.attributes]
+        column = release.frame["ppdm_recipe"] if len(strata.lam) > 1 else np.zeros(len(release.frame), int)
+        recipes = np.bincount(column, minlength=len(strata.lam)) / len(release.frame)
+        own = [reading.which == i for i in range(len(reading.strata))]
+        self.shares = np.array([recipes[o].sum() for o in own])
+        self.lam = np.array([recipes[o] @ strata.lam[o] for o in own]) / self.shares
+        sizes, each = self.asked.scope.sizes, zip(reading.strata, self.lam, strict=True)
+        self._laws = [StratumLaw(sizes, s, m).forward for s, m in each]
+        if len(strata.lam) == 1:
+            self._laws = [_independent(sidecar, reading.axes)]
 
     def __call__(self, shares: Floats, records: int, releases: int, rng: np.random.Generator) -> list[Any]:
         """Return the rows of so many releases of records with these shares, as a table over the columns."""

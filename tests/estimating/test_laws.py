@@ -1,4 +1,4 @@
-"""The laws of records that show a few attributes: closed forms are what dense matrices give, at no cost."""
+"""The laws of strata: closed forms are what dense matrices give, at no cost."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ import pytest
 
 from ppdm_cli import attack, estimate, train_tree
 from ppdm_cli.channels import Blur, GammaDiagonal, Marginal
-from ppdm_cli.errors import PpdmError, UsageError
-from ppdm_cli.estimating import Kind, Mixture, Way, check_work
-from ppdm_cli.estimating.recipes import Same
-from ppdm_cli.releases import opened
+from ppdm_cli.errors import PpdmError
+from ppdm_cli.estimating import StratumLaw, check_work
+from ppdm_cli.releases import Exposure, Stratum, Unchanged, opened
 from ppdm_cli.sidecar import COLUMN
 from tests.perturbing.test_recipes import RELEASE
+from tests.vocabulary import raises
 
 
 @pytest.mark.parametrize("width", [0, 1])
-@pytest.mark.parametrize("coin", [True, False])
-def test_laws_of_kinds_are_what_their_entries_give(width: int, coin: bool) -> None:
+@pytest.mark.parametrize("noisy", [True, False])
+def test_the_law_of_a_stratum_is_what_its_entries_give(width: int, noisy: bool) -> None:
     """Products by running sums, and inverses in closed form, against dense matrices."""
     rng, lam = np.random.default_rng(3), 0.4
     first = Blur(6, width, True)
-    ways = (Way(first), Way(Blur(4)) if coin else Way(GammaDiagonal(Decimal(3), 4)), Way(Same(2)))
-    kind = Kind((0, 1, 2), ways, (0, 0, 0))
-    law = Mixture((7, 4, 2), kind, lam)
-    told, blind = np.ones((1, 1)), np.ones((1, 1))
-    for way in ways:
-        told = np.kron(told, way.told)
-        blind = np.kron(blind, way.told if way.noise is None else np.tile(way.noise[:, None], way.inputs))
-    M = lam * told + (1 - lam) * blind
+    second = Exposure(Blur(4)) if noisy else Exposure(GammaDiagonal(Decimal(3), 4))
+    exposures = (Exposure(first), second, Exposure(Unchanged(2)))
+    law = StratumLaw((7, 4, 2), Stratum((0, 1, 2), exposures, (0, 0, 0)), lam)
+    own, noise = np.ones((1, 1)), np.ones((1, 1))
+    for one in exposures:
+        own = np.kron(own, one.matrix)
+        noise = np.kron(noise, one.matrix if one.noise is None else np.tile(one.noise[:, None], one.inputs))
+    M = lam * own + (1 - lam) * noise
     np.testing.assert_allclose(law.dense(), M, atol=1e-12)
     X, y = rng.random(M.shape[1]), rng.random(M.shape[0])
     np.testing.assert_allclose(law.forward(X), M @ X, atol=1e-12)
     np.testing.assert_allclose(law.backward(y), M.T @ y, atol=1e-12)
-    A = np.stack([law.solve_power(unit, 1) for unit in np.eye(len(y))], axis=1)
+    A = law.solve(np.eye(len(y))).T
     np.testing.assert_allclose(A @ M, np.eye(len(X)), atol=1e-9)
     for power in (2, 3):
         np.testing.assert_allclose(law.solve_power(y, power), A**power @ y, rtol=1e-9, atol=1e-9)
@@ -59,17 +59,21 @@ def test_a_box_that_blurs_nothing_has_closed_forms(sides: tuple[Blur, ...]) -> N
 
 
 def test_laws_too_large_to_undo_are_refused_with_their_size() -> None:
-    kinds = [Kind((0,), (Way(Blur(2048, width)),), (0,)) for width in range(1, 20)]
-    with pytest.raises(UsageError, match=r"estimates of 'a' need \d\.\de\+11 multiplications, more than"):
-        check_work(["a"], [kinds])
-    check_work(["a"], [[Kind((0,), (Way(Blur(60_000)),), (0,))]] * 4000)
-    with pytest.raises(UsageError, match="records show 'a' in 257 ways, more than 256"):
-        check_work(["a"], [[Kind((0,), (Way(Blur(3)),), (0,))] * 257])
-    check_work(["a"], [kinds[:3]])
+    def of(*blurs: Blur) -> list[Stratum]:
+        return [Stratum((0,), (Exposure(b),), (0,)) for b in blurs]
+
+    wide = of(*(Blur(2048, width) for width in range(1, 20)))
+    with raises("laws-too-large") as error:
+        check_work(["a"], [wide])
+    assert "e+11 multiplications" in str(error.value)
+    check_work(["a"], [of(Blur(60_000))] * 4000)
+    with raises("too-many-strata"):
+        check_work(["a"], [of(Blur(3)) * 257])
+    check_work(["a"], [wide[:3]])
 
 
-def test_an_attribute_that_no_record_shows_takes_part() -> None:
-    """Of few records and many recipes some attributes are never shown."""
+def test_an_attribute_that_no_record_reveals_takes_part() -> None:
+    """With few records and many recipes some attributes are never revealed."""
     sidecar, frame = RELEASE.sidecar, RELEASE.frame
     lacking = [d.number for d in opened(sidecar).recipes if "town" in d.attributes]
     part = frame.filter(~pl.col(COLUMN).is_in(lacking))

@@ -1,4 +1,4 @@
-"""Which tables of counts are asked for: the attributes of each, kept columns among them."""
+"""Questions for `estimate` and `query`: the attributes of each table that is asked for, and what was kept."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from contextlib import ExitStack
 import msgspec
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories, nice_edges
 from ppdm_cli.engine import Facts, facts_of
-from ppdm_cli.errors import UsageError, quoted, unknown_column
+from ppdm_cli.errors import UsageError, argument, quoted, unknown_column
 from ppdm_cli.releases import spooled
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import Table
 
-Group = tuple[Channel, ...]
 MOST_KEPT = 1000
 """The most values of a kept column that are crossed with others one by one."""
 
@@ -28,17 +26,17 @@ def check_names(sidecar: Sidecar, names: Sequence[str], by: str | None, joint: S
             if name not in sidecar.by_name:
                 raise unknown_column(name, sidecar.by_name, option)
     if joint and (names or by):
-        raise UsageError("--joint goes with neither --attribute nor --by", "name the class in --joint")
+        what = f"{argument('joint')} goes with neither {argument('attributes')} nor {argument('by')}"
+        raise UsageError("joint-with-others", what, f"name the class in {argument('joint')}")
     if joint and (len(set(joint)) != len(joint) or not 2 <= len(joint) <= 3):
-        raise UsageError("--joint takes two or three different attributes", "such as --joint age,salary")
+        what = f"{argument('joint')} takes two or three different attributes"
+        raise UsageError("joint-of-two-or-three", what, f"such as {argument('joint', ['age', 'salary'])}")
     kept = [n for n in (*names, *joint) if sidecar.by_name[n].role == "kept"]
     if kept and (
         (not by and not joint) or len(kept) == len(joint) or (by and sidecar.by_name[by].role == "kept")
     ):
-        raise UsageError(
-            f"{quoted(kept[0])} was published unchanged: there is nothing to estimate",
-            "name a perturbed attribute",
-        )
+        what = f"{quoted(kept[0])} was published unchanged: there is nothing to estimate"
+        raise UsageError("nothing-to-estimate", what, "name a perturbed attribute")
 
 
 def groups_of(
@@ -52,7 +50,8 @@ def groups_of(
         return [(n,) for n in chosen]
     rest = [n for n in chosen if n != by]
     if not rest:
-        raise UsageError("nothing is left to estimate by class", "name an attribute besides the class")
+        what = "nothing is left to estimate by class"
+        raise UsageError("nothing-to-estimate", what, "name an attribute besides the class")
     return [(by, n) for n in rest]
 
 
@@ -66,10 +65,8 @@ def with_kept(
     """
     unlisted = [a for n in dict.fromkeys(crossed) if not (a := sidecar.by_name[n]).has_domain]
     if bins is not None and (bins < 2 or all(dtypes.is_discrete(a.kind) for a in unlisted)):
-        raise UsageError(
-            "--bins takes 2 or more, for kept columns of numbers that others are crossed with",
-            "such as --by age --bins 10",
-        )
+        what = f"{argument('bins')} takes 2 or more, for kept columns of numbers that others are crossed with"
+        raise UsageError("bins-not-usable", what, f"such as {argument('by', 'age')} {argument('bins', 10)}")
     if not unlisted:
         return table, sidecar
     table = spooled(table, stack)
@@ -85,14 +82,14 @@ def _listed(attribute: Attribute, facts: Facts | None, bins: int | None) -> Attr
     """Return a kept attribute with the domain that its column shows."""
     name, kind = attribute.name, attribute.kind
     if facts is None or (facts.values is not None and not facts.values):
-        raise UsageError(f"the kept column {quoted(name)} has no values", "cross another column")
+        raise UsageError("no-values", f"the kept column {quoted(name)} has no values", "cross another column")
     nulls = facts.nulls > 0
     if facts.values is not None:
         return msgspec.structs.replace(attribute, **Categories(kind, sorted(facts.values), nulls).written())
     if bins is None or dtypes.is_discrete(kind):
-        raise UsageError(
-            f"the kept column {quoted(name)} has more than {MOST_KEPT} values, too many to cross with others",
-            "cross another column" if dtypes.is_discrete(kind) else "say in how many bins, such as --bins 10",
-        )
+        what = f"the kept column {quoted(name)} has more than {MOST_KEPT} values, too many to cross with others"
+        bins_step = f"say in how many bins, such as {argument('bins', 10)}"
+        step = "cross another column" if dtypes.is_discrete(kind) else bins_step
+        raise UsageError("too-many-kept-values", what, step)
     cut = Bins(kind, nice_edges(facts.low, facts.high, bins, kind), nulls)
     return msgspec.structs.replace(attribute, **cut.written())

@@ -1,0 +1,343 @@
+"""Tables of counts for `estimate`, and for attacks, reports and networks: counted in one pass, and estimated.
+
+The records of a stratum make a table of what they reveal. Where all records reveal the same, and none are
+noise, the laws act along the axes of one table, and closed forms hold (Dowd 3.2 and 3.3). Else each table is
+estimated from the strata that reveal its attributes. How many records these are does not depend on their
+values, so it is taken as given: what is estimated of these m records holds for all n, with the error of a
+sample, f(1-f)(1/m - 1/n). The likeliest counts also use records that reveal only some of the attributes.
+
+Where there are rounds this is so of the last that reveals a table, given what earlier rounds published: its
+recipes were chosen by that, and records that chose them are no fair sample any more. So intervals and unbiased
+estimates are from that round alone; the likelihood is that of all records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats, Z
+from ppdm_cli.channels import Channel
+from ppdm_cli.display import Displayed
+from ppdm_cli.domain import Domain
+from ppdm_cli.engine import Batch, fold
+from ppdm_cli.errors import UsageError, counted, listed, quoted
+from ppdm_cli.estimating.estimators import ESTIMATORS, Matrices, expectation_maximisation, maximum_likelihood
+from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
+from ppdm_cli.estimating.laws import PooledLaw, StratumLaw, by_attribute, check_work, summed
+from ppdm_cli.releases import Grouped, Strata, axes_of, encoded, never_together
+from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import Table
+
+ALIKE = 1.02
+"""Records whose lam differs by no more than this factor are of one stratum."""
+MOST_CELLS = 1 << 21
+"""Cells of all tables of several attributes: estimates take 150 bytes each, and would be noise long before."""
+
+FETCH_AGAIN = "the data or the sidecar was changed: fetch both again"
+Group = tuple[Channel, ...]
+"""The axes of a table."""
+
+
+@dataclass(frozen=True, repr=False)
+class EstimatedTable(Displayed):
+    """The estimate of one table of counts: of an attribute, by class, or of several jointly."""
+
+    axes: Group
+    names: tuple[str, ...]
+    """The attributes that it is of: some may share an axis."""
+    published: np.ndarray
+    """How many records were published as each value itself; what lies beyond the domain is left out."""
+    estimate: np.ndarray
+    interval: Interval
+    records: int
+    """How many the release has."""
+    all_records: int
+    """From how many of them the table is estimated."""
+    sampled: np.ndarray | None = None
+    """From how many each count is estimated, where records withhold attributes."""
+    observed: np.ndarray | None = None
+    """The counts by published code where the laws act along the axes; None where strata are pooled."""
+    by: bool = False
+    """Whether the first attribute is the class."""
+    truth: np.ndarray | None = None
+
+    @property
+    def domains(self) -> list[Domain]:
+        known = {n: p for c in self.axes for n, p in c.each()}
+        return [known[n] for n in self.names]
+
+    def _words(self) -> list[str]:
+        by = [f"by {quoted(self.names[0])}"] if self.by else []
+        return [self.name, *by, counted(self.estimate.size, "count")]
+
+    @property
+    def name(self) -> str:
+        return " x ".join(self.names[self.by :])
+
+    @property
+    def error(self) -> float | None:
+        """Return the paper's E: sum |Xhat - X| / sum X."""
+        if self.truth is None or not self.truth.any():
+            return None
+        return float(np.abs(self.estimate - self.truth).sum() / self.truth.sum())
+
+    @property
+    def says_nothing(self) -> bool:
+        """Return whether the intervals are wider than the counts that they are about."""
+        # by their standard errors: cut to [0, n], an interval of two values could never be so wide
+        known = self.interval.std_error[~np.isnan(self.interval.std_error)]
+        return known.size > 0 and Z * float(known.mean()) > self.records / self.estimate.size
+
+
+# -- counting
+
+
+def count(
+    table: Table, groups: Sequence[Group], *, original: bool = False, outside: str = FETCH_AGAIN
+) -> list[Floats]:
+    """Return a table of counts for each group of channels, an axis a channel.
+
+    Of a release, so by what was published, or of `original` data. `outside` is the next step where a value is
+    outside its domain.
+    """
+    channels = {a.name: a for group in groups for a in group}
+    shapes = [tuple((a.domain if original else a.published).size for a in group) for group in groups]
+    check_cells(channels, shapes)
+    names = [[a.name for a in group] for group in groups]
+    task = partial(_count, channels, original, names, shapes, outside)
+    found = fold(table, task, _added, columns=columns_of(channels.values()))
+    return [np.zeros(s) for s in shapes] if found is None else [counts.astype(np.float64) for counts in found]
+
+
+def check_cells(names: Iterable[str], shapes: Iterable[Sequence[int]]) -> None:
+    """Refuse tables of several attributes that have too many cells together."""
+    cells = sum(prod(shape) for shape in shapes if len(shape) > 1)
+    if cells > MOST_CELLS:
+        raise UsageError(
+            "too-many-cells",
+            f"the values of {listed(names)} together make {cells} cells, more than {MOST_CELLS}",
+            "name fewer attributes, or ones of fewer values",
+        )
+
+
+def columns_of(channels: Iterable[Channel]) -> list[str]:
+    """Return the columns that have these channels' codes, each once."""
+    return list(dict.fromkeys(n for c in channels for n in c.attributes))
+
+
+def _count(
+    channels: Mapping[str, Channel],
+    original: bool,
+    groups: Sequence[Sequence[str]],
+    shapes: Sequence[tuple[int, ...]],
+    outside: str,
+    batch: Batch,
+) -> list[np.ndarray]:
+    codes = {n: encoded(batch, c, outside, original=original) for n, c in channels.items()}
+    return [tabulated([codes[n] for n in group], shape) for group, shape in zip(groups, shapes, strict=True)]
+
+
+def _added(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    for ours, theirs in zip(a, b, strict=True):
+        ours += theirs
+    return a
+
+
+def tabulated(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
+    """Return how many rows have each combination of codes, with an axis for each."""
+    return np.bincount(joint_codes(codes, shape), minlength=int(np.prod(shape))).reshape(shape)
+
+
+def joint_codes(codes: Sequence[Codes], shape: Sequence[int]) -> np.ndarray:
+    """Return one code for each combination, in the narrowest type that holds them."""
+    joint: np.ndarray = codes[0]
+    if len(codes) > 1:
+        cells = int(np.prod(shape))
+        joint = codes[0].astype(np.uint16 if cells < 1 << 16 else np.uint32)
+        for more, size in zip(codes[1:], shape[1:], strict=True):
+            joint *= joint.dtype.type(size)
+            joint += more
+    return joint
+
+
+# -- estimating
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """A table that is wanted: its attributes, and the strata of their axes."""
+
+    names: tuple[str, ...]
+    axes: Group
+    """What was kept first."""
+    places: tuple[int, ...]
+    """Which of the axes that are read they are."""
+    grouped: Grouped
+
+    @classmethod
+    def of(cls, strata: Strata, sidecar: Sidecar, names: Sequence[str]) -> Wanted:
+        axes = tuple(sorted(axes_of(sidecar, names), key=lambda a: not a.kept))
+        known = [a.name for a in strata.axes]
+        places = tuple(known.index(a.name) for a in axes)
+        grouped = strata.grouped(places, ALIKE, by_round=True)
+        if not grouped.complete(len(axes)):
+            raise never_together([n for n in names if sidecar.by_name[n].role != "kept"])
+        return cls(tuple(names), axes, places, grouped)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Return how many values each axis has that was kept."""
+        return tuple(a.domain.size for a in self.axes if a.kept)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Return how many values each other axis has."""
+        return tuple(a.domain.size for a in self.axes if not a.kept)
+
+    @property
+    def along_axes(self) -> bool:
+        """Return whether all records reveal the same, each axis by a law of its own."""
+        return len(self.grouped.strata) == 1 and not self.grouped.strata[0].noisy
+
+
+def estimated_tables(
+    table: Table, sidecar: Sidecar, asked: Sequence[Sequence[str]], estimator: str, coverage: Coverage
+) -> tuple[list[EstimatedTable], int]:
+    """Return the estimates of the tables asked for, in one pass, and how many records there are."""
+    axes = {a.name: a for names in asked for a in axes_of(sidecar, names)}
+    strata = Strata.of_axes(sidecar, list(axes.values()))
+    wanted = [Wanted.of(strata, sidecar, names) for names in asked]
+    check_cells(columns_of(axes.values()), [s.shape for w in wanted for s in w.grouped.strata])
+    check_work(columns_of(axes.values()), [w.grouped.strata for w in wanted])
+    found = fold(table, partial(_by_stratum, strata, wanted), _added, columns=strata.columns)
+    if found is None:
+        found = [np.zeros(len(strata.lam)), *(np.zeros(s.shape) for w in wanted for s in w.grouped.strata)]
+    recipes, cells = found[0], iter(found[1:])
+    done = []
+    for w in wanted:
+        own = [next(cells).astype(np.float64) for _ in w.grouped.strata]
+        if w.along_axes:
+            done.append(_along_axes(w, own[0], estimator, coverage))
+            if strata.withholds:  # others of the tables have fewer records
+                done[-1] = replace(done[-1], sampled=_by_slice(w, own[0]))
+            continue
+        sums, lam = (np.bincount(w.grouped.which, recipes * x, len(own)) for x in (1.0, strata.lam))
+        done.append(_pooled(w, own, lam / np.maximum(sums, 1), estimator, coverage))
+    return done, int(recipes.sum())
+
+
+def _by_stratum(strata: Strata, wanted: Sequence[Wanted], batch: Batch) -> list[np.ndarray]:
+    """Return how many records have each recipe, and by table and stratum each combination of codes."""
+    recipes, codes = strata.read(batch)
+    found = [np.bincount(recipes, minlength=len(strata.lam))]
+    for w in wanted:
+        columns = [codes[p] for p in w.places]
+        for number, stratum in enumerate(w.grouped.strata):
+            rows = w.grouped.rows(recipes, number)
+            own = stratum.codes(columns, rows)
+            found.append(tabulated(own, stratum.shape) if own else np.array(len(recipes[rows])))
+    return found
+
+
+def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage) -> EstimatedTable:
+    """Estimate a table that laws along its axes make; slices of what was kept are tables of their own."""
+    matrices: Matrices = [a.law for a in w.axes]
+    names = w.names
+    estimate = ESTIMATORS[estimator](observed, matrices)
+    likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
+    laws, counts = matrices, likeliest
+    if any(a.several for a in w.axes):
+        each = (np.moveaxis(likeliest, i, 0).reshape(a.domain.size, -1) for i, a in enumerate(w.axes))
+        laws = [summed(a, names, t.sum(axis=1)) for a, t in zip(w.axes, each, strict=True)]
+        known = [n for a in w.axes for n in a.attributes if n in names]
+        shape = [prod(p.size for n, p in a.each() if n in names) for a in w.axes]
+        counts = by_attribute(likeliest, w.axes, known).reshape(shape)
+    interval = intervals(observed, laws, coverage, counts)
+    if any(a.noise is not None for a in w.axes):
+        # where originals are heaped in their bins all intervals are wrong, not only those that show it; the
+        # likeliest counts show it whichever estimator is asked for
+        usual = intervals(observed, matrices, Coverage(), likeliest)
+        if usual.without(likeliest) or usual.without(np.maximum(estimate, 0.0)):
+            interval = no_intervals(estimate.shape)
+    parts = [by_attribute(part, w.axes, names, names) for part in interval.parts]
+    published = observed
+    for axis, channel in enumerate(w.axes):
+        if channel.law is not None:
+            published = channel.law.seen(published, axis)
+    estimate, published = (by_attribute(t, w.axes, names) for t in (estimate, published))
+    n = int(observed.sum())
+    return EstimatedTable(w.axes, names, published, estimate, Interval(*parts), n, n, None, observed)
+
+
+def _by_slice(w: Wanted, observed: Floats) -> Floats:
+    """Return how many records the slice of each cell has."""
+    own = observed.sum(axis=tuple(range(len(w.kept), observed.ndim)), keepdims=True)
+    return by_attribute(np.broadcast_to(own, (*w.kept, *w.sizes)), w.axes, w.names)
+
+
+def _pooled(
+    w: Wanted, cells: Sequence[Floats], lam: Floats, estimator: str, coverage: Coverage
+) -> EstimatedTable:
+    """Estimate a table from the strata that reveal it, slice by slice of what was kept."""
+    slices, kept = prod(w.kept), len(w.kept)
+    own = [c.reshape(slices, -1) for c in cells]
+    records = np.sum([c.sum(axis=1) for c in own], axis=0)
+    there = [i for i, s in enumerate(w.grouped.strata) if len(s.axes) > kept]
+    whole = [there.index(i) for i in w.grouped.complete(len(w.axes))]
+    laws = []
+    for number in there:
+        one = w.grouped.strata[number]
+        left = tuple(a - kept for a in one.axes[kept:])
+        one = replace(one, axes=left, exposures=one.exposures[kept:], first=one.first[kept:])
+        laws.append(StratumLaw(w.sizes, one, float(lam[number])))
+    each = (([own[i][place] for i in there], float(n)) for place, n in enumerate(records))
+    done = [_slice(cells, laws, whole, n, estimator, coverage) for cells, n in each]
+    published, estimate, *parts, sampled = (
+        by_attribute(np.stack(of), w.axes, w.names) for of in zip(*done, strict=True)
+    )
+    m, n = int(sum(d[-1][0] for d in done)), int(records.sum())
+    return EstimatedTable(w.axes, w.names, published, estimate, Interval(*parts), n, m, sampled)
+
+
+def _slice(
+    cells: Sequence[Floats],
+    laws: list[StratumLaw],
+    whole: Sequence[int],
+    n: float,
+    estimator: str,
+    coverage: Coverage,
+) -> list[Floats]:
+    """Return what was published, the estimate, its interval, and from how many of n records: each flat."""
+    law = PooledLaw([laws[i] for i in whole], np.array([cells[i].sum() for i in whole]))
+    observed = np.concatenate([cells[i] for i in whole])
+    m = float(observed.sum())
+    likeliest = np.full(law.inputs, m / law.inputs)
+    if m:
+        likeliest = _likeliest(PooledLaw(laws, np.array([y.sum() for y in cells])), np.concatenate(cells))
+        likeliest *= m / max(likeliest.sum(), 1e-300)
+    estimate = likeliest if estimator == "ml" else ESTIMATORS[estimator](observed, [law])
+    interval = intervals(observed, [law], coverage, likeliest, m / max(n, 1.0))
+    published = np.sum([laws[i].seen(cells[i]) for i in whole], axis=0)
+    scale = n / max(m, 1.0)
+    return [published, estimate * scale, *(part * scale for part in interval.parts), np.full(law.inputs, m)]
+
+
+def _likeliest(law: PooledLaw, observed: Floats) -> Floats:
+    """Return the likeliest counts; of several attributes from those of each, as if they were independent.
+
+    Records that reveal one attribute alone tell no more of it than that: what the likeliest table says beyond
+    comes from those that reveal several.
+    """
+    sizes, start = law.strata[0].sizes, np.full(1, float(observed.sum()))
+    if len(sizes) == 1:
+        return expectation_maximisation(observed, [law])
+    for axis in range(len(sizes)):
+        single, counts = law.alone(axis, observed)
+        own = np.maximum(expectation_maximisation(counts, [single]), 1e-9)
+        start = np.multiply.outer(start, own / own.sum())
+    return expectation_maximisation(observed, [law], start.ravel())
