@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
@@ -193,7 +194,8 @@ def of_attacks(made: Made) -> Digests:
 def _attacked(made: Made, way: Mapping[str, Any]) -> str:
     done = attack(made.path, **way)
     names = ("record", "rows", "kept", "repeat", "order", "audit", "coins", "unseen", "honest", "sentences")
-    return of_data({n: getattr(done, n) for n in names}, ITERATED)
+    figures = {n: getattr(done, n) for n in names} | {"unseen": done.unseen or {}}
+    return of_data(msgspec.to_builtins(figures), ITERATED)
 
 
 def of_every_result(made: Made) -> Digests:

@@ -234,7 +234,7 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     sidecar, data = release.sidecar, release.frame
     assert len(ppdm_cli.estimate(data, sidecar=sidecar, attributes="age").tables) == 1
     attacked = ppdm_cli.attack(data, sidecar=sidecar, attacks="posterior")
-    assert {r["attack"] for r in attacked.rows} == {"posterior"}
+    assert {r.attack for r in attacked.rows} == {"posterior"}
     fitted = ppdm_cli.train_tree(people(), "group", drop="since", nominal="age")
     assert [f.name for f in fitted.tree.features if not f.numeric] == ["age", "region", "member"]
     with pytest.raises(UsageError, match="joint= takes two or three"):

@@ -12,21 +12,44 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
-from ppdm_cli.attacks.audit import OF_RECIPES, TESTED
+from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
+from ppdm_cli.attacks.audit import TESTED, Audit
+from ppdm_cli.attacks.known import Known
+from ppdm_cli.attacks.linear import BayesLinear, Pca, Spectral
 from ppdm_cli.attacks.pairing import Paired
-from ppdm_cli.attacks.report import Attacked, fill, sentences
-from ppdm_cli.attacks.run import ATTACKS, Passes
-from ppdm_cli.attacks.withheld import Withheld
-from ppdm_cli.errors import UsageError, unknown
+from ppdm_cli.attacks.posterior import Posterior
+from ppdm_cli.attacks.repeat import Repeat
+from ppdm_cli.attacks.report import (
+    Attacked,
+    Belief,
+    ClassFigures,
+    CoinVerdict,
+    GuessFigures,
+    LawVerdict,
+    OrderFigures,
+    RepeatFigures,
+    Unseen,
+    fill,
+    sentences,
+)
+from ppdm_cli.attacks.row_order import Order
+from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register
+from ppdm_cli.attacks.scoring import Beliefs, Measures, expected
+from ppdm_cli.attacks.whole_record import Record
+from ppdm_cli.errors import UsageError, argument, unknown
 from ppdm_cli.files import one_run
-from ppdm_cli.releases import open_original, open_releases, opened, spooled
+from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, is_stream
 
-__all__ = ["EVERY", "OF_RECIPES", "TESTED", "Attacked", "attack", "fill", "sentences"]
+__all__ = [
+    "ATTACKS", "TESTED", "Adversary", "Attack", "Attacked", "AttackedAttribute", "Belief", "Beliefs",
+    "ClassFigures", "CoinVerdict", "Guess", "GuessFigures", "LawVerdict", "Measures", "OrderFigures", "Records",
+    "RepeatFigures", "Unseen", "attack", "expected", "fill", "register", "sentences",
+]  # fmt: skip
 
-EVERY = (*ATTACKS[: ATTACKS.index("repeat")], "known", *ATTACKS[ATTACKS.index("repeat") :])
-"""All attacks; `known` is for releases with several recipes."""
+for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, Known, Repeat, Order, Audit):
+    register(_attack)
 
 
 @one_run()
@@ -49,36 +72,43 @@ def attack(
     for a frame of them.
     """
     for name in attacks:
-        if name not in EVERY:
-            raise unknown("attack", name, EVERY)
-    if "audit" in attacks and truth is None:
-        raise UsageError("the audit compares the release with the original", "give it with --truth ORIGINAL")
+        if name not in ATTACKS:
+            raise unknown("attack", name, tuple(ATTACKS))
+    for name in attacks if truth is None else ():
+        if ATTACKS[name].needs_original:
+            raise UsageError(
+                "attack-needs-original",
+                f"the attack {name} compares the release with the original",
+                f"give it with {argument('truth', 'ORIGINAL')}",
+            )
     if truth is not None and is_stream(truth):
         raise UsageError(
-            "the original is read more than once, and private data is never spooled", "give it as a file"
+            "original-from-stream",
+            "the original is read more than once, and private data is never spooled",
+            "give it as a file",
         )
     if OPENING.get() is not None:
-        raise UsageError("attack does not run on Spark", "call it outside of running(engine=...)")
+        raise UsageError(
+            "attack-on-spark", "attack does not run on Spark", "call it outside of running(engine=...)"
+        )
     with ExitStack() as stack:
         table, sidecar = open_releases(data, sidecar, from_, withholding=True)
         if not sidecar.perturbed:
             raise UsageError(
-                "the release has no perturbed attribute: there is nothing to attack", "perturb one"
+                "nothing-perturbed",
+                "the release has no perturbed attribute: there is nothing to attack",
+                "perturb one",
             )
         original = None if truth is None else open_original(truth, sidecar.attributes, csv, mappings)
         target = None
         if recovered is not False:
             target = Output(stack, None if recovered is True else recovered, force=force)
         table = spooled(table, stack)
-        asked = tuple(n for n in EVERY if n in attacks or not attacks)
-        passes: Passes | Withheld
-        if opened(sidecar).withholding:
-            passes = Withheld(table, original, sidecar, asked, attacks)
-        else:
-            asked = tuple(n for n in ATTACKS if n in asked)
-            passes = Passes(table, Paired(table, original, sidecar), sidecar, asked, original is not None)
-        done = passes.run()
+        asked = tuple(n for n in ATTACKS if n in attacks or not attacks)
+        adversary = Adversary(table, sidecar, asked, attacks, original is not None)
+        run = AttackRun(adversary, Paired(table, original, sidecar), asked)
+        done = run.run()
         if target is not None:
-            passes.write_recovered(target)
+            run.write_recovered(target)
             done.recovered = target.frame
     return done

@@ -1,7 +1,7 @@
 """Tests with the original whether values were perturbed as the sidecar says, and coins independent of all else.
 
 Each published cell has a place in its declared law, and so have the coin of several cells and the recipe of a
-record (`law`, `recipes_law`). In an honest release places are uniform and independent of the original, of each
+record (`positions`). In an honest release places are uniform and independent of the original, of each
 other, of the other rows and of their own row's number. Families of tests look whether they are; each has an
 equal share of `LEVEL`, which its tests share equally (Bonferroni). The p-values hold for every shape of data
 (`evidence`). What the records cannot show follows from the same levels.
@@ -9,21 +9,23 @@ equal share of `LEVEL`, which its tests share equally (Bonferroni). The p-values
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import log
 from operator import itemgetter
-from typing import Any
+from typing import Self
 
 import numpy as np
 
-from ppdm_cli.arrays import RARELY, Floats
+from ppdm_cli.arrays import Floats
 from ppdm_cli.attacks import evidence
-from ppdm_cli.attacks.attacked_attribute import Rows, Target
-from ppdm_cli.attacks.law import Placed, Places
-from ppdm_cli.channels import Channel
+from ppdm_cli.attacks.adversary import Adversary, Records
+from ppdm_cli.attacks.positions import PlacedRecords, Positions
+from ppdm_cli.attacks.report import Attacked, CoinVerdict, LawVerdict, Unseen
+from ppdm_cli.attacks.run import Attack
 from ppdm_cli.errors import listed
+from ppdm_cli.joint import LARGEST_DOMAIN, kept_channels
+from ppdm_cli.repeatable import hashed
 
 LEVEL = 1e-4
 """The probability that an honest release is rejected, over all tests together."""
@@ -34,10 +36,9 @@ TESTED = {
     "others": "records of two original values",
     "place": "stretches of the file",
     "rows": "two rows of the file, and periods",
+    "recipes": "which recipe a record has",
 }
 """The families of tests besides that of the attributes' own laws, and what each looks at."""
-OF_RECIPES = {"recipes": "which recipe a record has"}
-"""A family more where there are several recipes."""
 _BLOCKS = 1 << 10
 """The most blocks into which the rows are divided; stretches consist of them."""
 _OF_RECIPES = 1 << 6
@@ -59,7 +60,7 @@ Tests = list[tuple[str, np.ndarray]]
 
 
 @dataclass
-class State:
+class AuditCounts:
     """What was counted of some rows in a run."""
 
     sums: dict[str, list[np.ndarray]]
@@ -69,13 +70,13 @@ class State:
     last: np.ndarray
     window: list[np.ndarray]
 
-    def __add__(self, after: State) -> State:
+    def __add__(self, after: AuditCounts) -> AuditCounts:
         sums, lagged = merged(self.sums, after.sums), self.lagged + after.lagged
         if len(self.last) and len(after.first):
             lagged = lagged + _lagged(self.last, after.first)
         first = self.first if len(self.first) else after.first
         last = after.last if len(after.last) else self.last
-        return State(sums, lagged, first, last, [*self.window, *after.window])
+        return AuditCounts(sums, lagged, first, last, [*self.window, *after.window])
 
 
 def _lagged(before: np.ndarray, after: np.ndarray) -> np.ndarray:
@@ -85,10 +86,14 @@ def _lagged(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return np.stack([a.conj().T @ b, numbers])
 
 
-class Audit:
-    """The audit of a release of `records` rows, as a fold."""
+class Audit(Attack):
+    """The audit of a release of `records` rows."""
 
-    def __init__(self, places: Places, records: int, seed: int) -> None:
+    name = "audit"
+    about = "Whether the release was perturbed as its sidecar says, as far as that many records can show."
+    needs_original = True
+
+    def __init__(self, places: Positions, records: int, seed: int) -> None:
         self.places, self._records, self._seed = places, records, seed
         self._columns = len(places.names)
         self._blocks = 1 << max(min(_BLOCKS, records // 16), 1).bit_length() - 1
@@ -101,11 +106,29 @@ class Audit:
         each = places.numbers.law.size + 3 * CELLS
         most = int(np.clip((_LARGEST / (max(len(pairs), 1) * each)) ** 0.5, 4, _MOST_GROUPS))
         self._coarse = [min(rows, most) for _, rows, _ in places.groups]
-        self.share = LEVEL / (1 + len(TESTED) + (len(places.recipes) > 0))
-        """The level of each family."""
+        self.share = LEVEL / (len(TESTED) + (len(places.recipes) > 0))
+        """The level of each family; the attributes' own laws are one more, recipes one less without any."""
 
-    def counted(self, placed: Placed) -> State:
-        """Return the counts of a batch."""
+    @classmethod
+    def learn(cls, adversary: Adversary) -> Self:
+        sidecar, targets = adversary.sidecar, list(adversary.targets.values())
+        names = [a.name for a in sidecar.kept]
+        kept = kept_channels(adversary.table, names, LARGEST_DOMAIN)
+        adversary.kept += tuple(kept)
+        if left := sorted({*names} - {c.name for c in kept}):
+            adversary.remarks.append(f"The audit leaves out {listed(left)}: too many values, or only one.")
+        positions = Positions(targets, adversary.reader().strata, kept, sidecar.release)
+        return cls(positions, adversary.records, int(hashed(sidecar.release)))
+
+    def counted(self, records: Records) -> AuditCounts:
+        return self.counts(self.places.placed(records))
+
+    def conclude(self, counted: object, done: Attacked) -> None:
+        assert isinstance(counted, AuditCounts)
+        done.audit, done.coins, done.unseen = self.verdicts(counted)
+
+    def counts(self, placed: PlacedRecords) -> AuditCounts:
+        """Return the counts of some records."""
         places, n, d = self.places, len(placed.kinds), self._columns
         coarse = np.full((n, d), evidence.ABSENT, np.uint8)
         present = ~np.isnan(placed.own)
@@ -134,13 +157,13 @@ class Audit:
         }
         window = coarse[: max(0, _WINDOW - placed.first_row)]
         lagged = _lagged(coarse[:-1], coarse[1:])
-        return State(sums, lagged, coarse[:1].copy(), coarse[-1:].copy(), [window] if len(window) else [])
+        return AuditCounts(sums, lagged, coarse[:1].copy(), coarse[-1:].copy(), [window] if len(window) else [])
 
-    def _levels(self, placed: Placed) -> tuple[np.ndarray, int]:
+    def _levels(self, placed: PlacedRecords) -> tuple[np.ndarray, int]:
         kinds, numbers = self.places.numbers.law.shape
         return placed.kinds * numbers + placed.numbers, kinds * numbers
 
-    def _transitions(self, column: int, placed: Placed) -> np.ndarray:
+    def _transitions(self, column: int, placed: PlacedRecords) -> np.ndarray:
         rows, law = self.places.tables[column]
         places = placed.own[:, column]
         some = np.flatnonzero(~np.isnan(places))
@@ -148,7 +171,7 @@ class Audit:
         cells = np.where(moved < 0, 0, 1 + np.clip(moved.astype(np.int64), 0, len(law) - 2))
         return _table(placed.rows[column][some], cells, rows, len(law))
 
-    def _by_two(self, placed: Placed, level: np.ndarray, levels: int) -> Iterator[np.ndarray]:
+    def _by_two(self, placed: PlacedRecords, level: np.ndarray, levels: int) -> Iterator[np.ndarray]:
         """Yield for each pair of original values the levels, places and recipes of their records."""
         groups = [
             g if rows == few else g * few // rows
@@ -172,7 +195,7 @@ class Audit:
         columns = [self.places.groups[g][2] for g in (a, b)]
         return sorted({c for c in columns if c is not None})
 
-    def verdicts(self, state: State) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]:
+    def verdicts(self, state: AuditCounts) -> tuple[list[LawVerdict], list[CoinVerdict], Unseen]:
         """Return a row an attribute, a row a family of further tests, and what they could not have seen."""
         recipes = len(self.places.recipes) > 0
         *values, place = state.sums["numbers"]
@@ -192,18 +215,14 @@ class Audit:
         ]
         self._two_values(state.sums["others"], found["others"], found["recipes"])
         families = [self._family(name, tests) for name, tests in found.items()]
-        return self.laws(state), [f for f in families if f["tests"]], self._unseen(state)
+        return self.laws(state), [f for f in families if f.tests], self._unseen(state)
 
     # -- the families
 
-    def laws(self, state: State) -> list[dict[str, Any]]:
+    def laws(self, state: AuditCounts) -> list[LawVerdict]:
         """Return a row an attribute: its transitions against its own law."""
-        level = self.share / len(self.places.tables)
-        rows = [
-            self.places.attribute(j, table, state.sums["extra"], level)
-            for j, table in enumerate(state.sums["laws"])
-        ]
-        return [row | {"honest": row["p"] >= level} for row in rows]
+        level, tables = self.share / len(self.places.tables), enumerate(state.sums["laws"])
+        return [self.places.verdict(j, table, state.sums["extra"], level) for j, table in tables]
 
     def _record(self, counts: np.ndarray) -> Floats:
         numbers = self.places.numbers
@@ -243,7 +262,7 @@ class Audit:
         names = self.places.names
         return [(f"{names[i]}, {names[j]}", p) for i, j, p in zip(a, b, found, strict=True)]
 
-    def _rows(self, state: State) -> Tests:
+    def _rows(self, state: AuditCounts) -> Tests:
         window, (sums, numbers) = np.concatenate(state.window), state.lagged
         next_p = evidence.circle_p(sums, np.real(numbers))
         each = enumerate(self.places.names)
@@ -266,28 +285,31 @@ class Audit:
                 chances = np.bincount(group, self.places.recipes).astype(np.float64)
                 crossed.append((name, np.array([evidence.table_p(next(left), chances)])))
 
-    def _family(self, name: str, found: Tests) -> dict[str, Any]:
+    def _family(self, name: str, found: Tests) -> CoinVerdict:
         """Return the least p-value of a family, by which all its tests are judged, and where it was."""
         some = [(float(p.min()), n) for n, p in found if p.size]
         (least, where), tests = min(some, key=itemgetter(0), default=(1.0, "")), sum(p.size for _, p in found)
         p = min(1.0, tests * least)
-        return {"test": name, "tests": tests, "where": where, "p": p, "honest": p >= self.share}
+        return CoinVerdict(name, tests, where, p, p >= self.share)
 
     # -- what they could not have seen
 
-    def _unseen(self, state: State) -> dict[str, Any]:
+    def _unseen(self, state: AuditCounts) -> Unseen:
         """Return the largest share of unperturbed records, and factor on all gammas, that stay unseen."""
         n, level, numbers = self._records, self.share / 2, self.places.numbers
         exposed = float(state.sums["exposed"][0].sum()) / max(n, 1)
-        own = [r["gamma_unseen"] / r["declared_gamma"] for r in self.laws(state) if "gamma_unseen" in r]
-        return {
-            "records": n,
-            "power": evidence.POWER,
-            "unperturbed": numbers.share_unseen(n, exposed, level),
-            "gamma_factor": min([numbers.factor_unseen(n, level), *own]),
-            "pairs": len(self._pairs),
-            "all_pairs": self._all_pairs,
-        }
+        laws = [(r.gamma_unseen, r.declared_gamma) for r in self.laws(state)]
+        factors = [
+            unseen / declared for unseen, declared in laws if unseen is not None and declared is not None
+        ]
+        return Unseen(
+            n,
+            evidence.POWER,
+            numbers.share_unseen(n, exposed, level),
+            min([numbers.factor_unseen(n, level), *factors]),
+            len(self._pairs),
+            self._all_pairs,
+        )
 
 
 def _products(places: Floats, kept: np.ndarray) -> list[np.ndarray]:
@@ -304,56 +326,6 @@ def _table(rows: np.ndarray, cells: np.ndarray, height: int, width: int) -> np.n
     return np.bincount(rows * width + cells, minlength=height * width).reshape(height, width)
 
 
-def untested(kept: Sequence[str], tested: Sequence[Channel]) -> list[str]:
-    """Return a remark on kept columns that nothing is tested against."""
-    left = sorted({*kept} - {c.name for c in tested})
-    return [f"The audit leaves out {listed(left)}: too many values, or only one."] if left else []
-
-
-class Agreement:
-    """Whether release and original look as if their rows belonged together, as a fold."""
-
-    def __init__(self, targets: Sequence[Target]) -> None:
-        self._targets = [t for t in targets if t.channel.noise is None]
-
-    def counted(self, rows: Rows) -> dict[str, list[np.ndarray]]:
-        """Return how many values were published as they were, and how many records each code has."""
-        found = {}
-        for target in self._targets:
-            original = rows.known[target.name].codes
-            stayed = np.count_nonzero(rows.codes[target.name] == target.matrix.unchanged[original])
-            found[target.name] = [np.array(stayed), np.bincount(original, minlength=target.matrix.inputs)]
-        return found
-
-    def identical(self, states: Mapping[str, list[np.ndarray]]) -> bool:
-        """Return whether every value was published as it was, where chance hardly ever has that."""
-        chance = 0.0
-        for target in self._targets:
-            stayed, originals = states[target.name]
-            if stayed < originals.sum():
-                return False
-            chance += float(originals @ np.log(np.maximum(target.matrix.stays(), 1e-300)))
-        return chance < log(RARELY)
-
-    def pairs(self, states: Mapping[str, list[np.ndarray]], counts: Mapping[str, Floats]) -> bool:
-        """Return whether the rows pair, or there are too few to tell.
-
-        Rows that do not pair agree as often as chance has it; that much is only told of a release in which
-        many more were to agree.
-        """
-        seen = wanted = variance = stays = 0.0
-        for target in self._targets:
-            stayed, originals = states[target.name]
-            published = counts[target.name] / max(counts[target.name].sum(), 1.0)
-            n, alone = max(float(originals.sum()), 1.0), float(originals @ published[target.matrix.unchanged])
-            seen += float(stayed) - alone
-            stays += (own := float(originals @ target.matrix.stays()))
-            wanted += own - alone
-            variance += alone * (1 - alone / n)
-        spread = max(variance, 1.0) ** 0.5
-        return wanted < 4 * spread + 6 * stays**0.5 or seen > 4 * spread
-
-
-def merged(a: Mapping[str, list[np.ndarray]], b: Mapping[str, list[np.ndarray]]) -> dict[str, list[np.ndarray]]:
+def merged(a: dict[str, list[np.ndarray]], b: dict[str, list[np.ndarray]]) -> dict[str, list[np.ndarray]]:
     """Add up two states, array by array."""
     return {n: [x + y for x, y in zip(a[n], b[n], strict=True)] for n in a}

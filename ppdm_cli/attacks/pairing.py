@@ -1,29 +1,40 @@
-"""A release beside its original, row by row, whatever files and partitions the two have.
+"""A release beside its original, row by row, for attacks that are measured, whatever partitions the two have.
 
-Rows pair by position. Columns are named "published:..." and "original:..." in the paired table, so that
-no two can have one name.
+Rows pair by position; that they belong together is checked. Columns are named "published:..." and
+"original:..." in the paired table, so that no two can have one name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from math import log
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import MismatchError, quoted
-from ppdm_cli.releases import opened, other_rows
+from ppdm_cli.arrays import RARELY, Floats
+from ppdm_cli.errors import MismatchError, argument, quoted
+from ppdm_cli.releases import OWN, opened, other_rows
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Partition, Table, loaded
 
+if TYPE_CHECKING:
+    from ppdm_cli.attacks.adversary import AttackedAttribute, Records
+
 PUBLISHED, ORIGINAL = "published:", "original:"
-UNPAIRED = (
-    "a release made with --shuffle cannot be paired: leave out --truth, give its own original, or shuffle "
-    "the original first and perturb that"
-)
+
+
+def unpaired() -> str:
+    """Return the next step where the rows of a release and its original do not belong together."""
+    return (
+        f"a shuffled release cannot be paired: leave out {argument('truth')}, give its own original, or "
+        "shuffle the original first and perturb that"
+    )
 
 
 class Paired(Table):
@@ -72,9 +83,10 @@ class Paired(Table):
             ours, theirs = batch.column(attribute.name), other.column(attribute.name).combine_chunks()
             if not dtypes.plain(ours).equals(dtypes.plain(theirs)):
                 raise MismatchError(
+                    "rows-do-not-pair",
                     f"the kept column {quoted(attribute.name)} is not the original's within rows "
                     f"{first_row + 1} to {first_row + batch.num_rows}: the rows do not pair",
-                    UNPAIRED,
+                    unpaired(),
                 )
 
 
@@ -111,3 +123,76 @@ class _Rows:
 def _renamed(part: Partition) -> pa.RecordBatch:
     batch = part.load()
     return pa.RecordBatch.from_arrays(batch.columns, names=[PUBLISHED + n for n in batch.schema.names])
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Whether release and original look as if their rows belonged together; adds up over partitions."""
+
+    cells: Floats
+    """Of how many cells show their value: so many do, would by chance, should; and the variance by chance."""
+    together: int
+    """The most cells that one coin decides."""
+    moved: int
+    """The cells of separate attributes that do not show their value."""
+    staying: float
+    """The logarithm of the chance that none of them moves."""
+
+    @classmethod
+    def of(cls, targets: Iterable[AttackedAttribute], records: Records) -> Agreement:
+        cells, shown, moved, staying = np.zeros(4), np.zeros(records.count, np.int64), 0, 0.0
+        for target in targets:
+            original, codes = records.known[target.name].codes, records.codes[target.name]
+            if target.channel.noise is not None:
+                continue
+            if target.separate:
+                counts, stays = np.bincount(original, minlength=target.matrix.inputs), target.matrix.stays()
+                stayed = int(np.count_nonzero(codes == target.matrix.unchanged[original]))
+                chance = float(counts @ (target.matrix.forward(target.prior)[target.matrix.unchanged]))
+                wanted = float(counts @ stays)
+                moved += len(codes) - stayed
+                staying += float(counts @ np.log(np.maximum(stays, 1e-300)))
+                cells += stayed, chance, wanted, chance * (1 - chance / max(len(codes), 1))
+                continue
+            rows = np.flatnonzero(codes < target.exposures.withheld)
+            shown[rows] += 1
+            cells += _near(target, codes[rows], records.lam[rows], original[rows])
+        return cls(cells, int(shown.max(initial=1)), moved, staying)
+
+    def __add__(self, other: Agreement) -> Agreement:
+        return Agreement(
+            self.cells + other.cells,
+            max(self.together, other.together),
+            self.moved + other.moved,
+            self.staying + other.staying,
+        )
+
+    def check(self) -> None:
+        """Check that the rows pair, or are too few to tell; others would look like perfect privacy.
+
+        Rows that do not pair agree as often as chance has it; that much is only told of a release in which
+        many more were to agree.
+        """
+        if not self.moved and self.staying < log(RARELY):
+            raise MismatchError(
+                "original-is-release",
+                f"{argument('truth')} names the release itself: its values are the published ones",
+                OWN,
+            )
+        shown, chance, wanted, variance = map(float, self.cells)
+        spread, honest = 4 * max(variance, 1.0) ** 0.5, 6 * (self.together * wanted) ** 0.5
+        if wanted - chance >= spread + honest and shown - chance <= spread:
+            raise MismatchError(
+                "rows-do-not-pair",
+                "the release agrees with the original's rows no more than by chance",
+                unpaired(),
+            )
+
+
+def _near(target: AttackedAttribute, codes: np.ndarray, lam: Floats, original: np.ndarray) -> Floats:
+    """Return the sums of `Agreement.cells` where values are shown, or others near them."""
+    law = target.exposures.matrix
+    near = law > law.min(axis=1, keepdims=True)
+    chance, kept = near[codes] @ target.prior, (law * near)[: target.exposures.withheld].sum(axis=0)
+    wanted = lam * np.minimum(kept / len(target.exposures.each), 1)[original] + (1 - lam) * chance
+    return np.array([np.count_nonzero(near[codes, original]), chance.sum(), wanted.sum(), chance.sum()])

@@ -6,16 +6,18 @@ it is a sum over answers. No posterior exceeds gamma p / (gamma p + 1 - p) (math
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Self
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks.attacked_attribute import BELIEFS_AT_ONCE, Guess, Rows, Target
-from ppdm_cli.attacks.expectation import crossed, tellable
-from ppdm_cli.attacks.scoring import expected
+from ppdm_cli.attacks.adversary import BELIEFS_AT_ONCE, Adversary, AttackedAttribute, Guess, Records
+from ppdm_cli.attacks.report import Belief, ClassFigures
+from ppdm_cli.attacks.run import Attack
+from ppdm_cli.attacks.scoring import Beliefs, Measures, crossed, expected, tellable
+from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.privacy import worst_posterior
 
 
@@ -23,7 +25,7 @@ from ppdm_cli.privacy import worst_posterior
 class Answers:
     """The best guesses for each published code of an attribute, and what they are worth."""
 
-    target: Target
+    target: AttackedAttribute
     guess: Guess
     """The guess for each published code."""
     exact: float
@@ -34,22 +36,21 @@ class Answers:
     before: float
     """The prior of the code that has the largest posterior."""
 
-    @property
-    def bound(self) -> float:
-        """Return what a belief in that code may become by the attribute's own published value."""
-        return worst_posterior(self.target.matrix.amplification, self.before)
+    def bound(self, gamma: float) -> float:
+        """Return what a belief in that code may become by a gamma."""
+        return worst_posterior(gamma, self.before)
 
     def guesses(self, codes: Codes) -> Guess:
-        return Guess(*(np.asarray(part)[codes] for part in self.guess))
+        return self.guess.of(codes)
 
-    def figures(self, counts: Floats) -> dict[str, Any]:
+    def figures(self, counts: Floats) -> Measures:
         """Return what to expect of so many published codes: unbiased, or else as the adversary believes."""
         if tellable(self.target):
             return crossed(self.target, counts).figures(self.target)
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
 
 
-def answers(target: Target, prior: Floats | None = None) -> Answers:
+def answers(target: AttackedAttribute, prior: Floats | None = None) -> Answers:
     """Apply Bayes' rule to every published code."""
     p = target.prior if prior is None else prior
     diagonal = target.matrix.diagonal
@@ -62,19 +63,19 @@ def answers(target: Target, prior: Floats | None = None) -> Answers:
     return Answers(target, guess, exact, near_, error / share if share else np.nan, float(belief[top]), before)
 
 
-def _of_rows(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
+def _of_rows(target: AttackedAttribute, p: Floats) -> tuple[Guess, Floats, Floats]:
     """Return the guesses and the chance of each answer, of any original and of an ordered one, by blocks."""
     outputs, step = target.matrix.outputs, max(1, BELIEFS_AT_ONCE // len(p))
     parts: list[tuple[Floats, ...]] = []
     for start in range(0, outputs, step):
         joint = target.rows(start, min(start + step, outputs)) * p
         sums = joint.sum(axis=1), joint[:, : target.ordered].sum(axis=1)
-        parts.append((*target.guessed(joint), *sums))  # type: ignore[arg-type]
+        parts.append((*target.guessed(joint)[:6], *sums))  # type: ignore[arg-type]
     *guess, chance, ordinary = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Guess(*guess), chance, ordinary
 
 
-def _of_diagonal(target: Target, p: Floats) -> tuple[Guess, Floats, Floats]:
+def _of_diagonal(target: AttackedAttribute, p: Floats) -> tuple[Guess, Floats, Floats]:
     """Return the guesses for a gamma-diagonal matrix in closed form: the own code weighs gamma times."""
     matrix, ordered = target.matrix, target.ordered
     gamma, codes = matrix.amplification, np.arange(len(p))
@@ -113,22 +114,57 @@ def _nearest_windows(windows: Floats, more: Floats, ordered: int) -> tuple[np.nd
     return np.where(own > windows[top], around[best, codes], top), np.maximum(own, windows[top])
 
 
-class Posterior:
-    """The attack on every perturbed attribute."""
+class Posterior(Attack):
+    """The attack on every perturbed attribute by itself."""
 
     name = "posterior"
+    about = "Bayes' rule on one attribute."
 
-    def __init__(self, targets: list[Target], counts: Mapping[str, Floats]) -> None:
-        self.answers, self._counts = {t.name: answers(t) for t in targets}, counts
-        self._expected: dict[str, dict[str, Any]] = {}
+    def __init__(self, adversary: Adversary) -> None:
+        self._targets, self._counts = adversary.targets, adversary.counts
+        self.answers = {n: answers(t) for n, t in adversary.targets.items() if n in adversary.counts}
+        self.closed = self.answers.keys()
+        self.strength = 1 if adversary.noisy else 6
+        self._expected = dict[str, Measures]()
 
-    def guesses(self, rows: Rows) -> dict[str, Guess]:
-        return {n: a.guesses(rows.codes[n]) for n, a in self.answers.items()}
+    @classmethod
+    def learn(cls, adversary: Adversary) -> Self:
+        adversary.once(learn_kept)
+        return adversary.once(cls)
 
-    def expected(self, _: object = None) -> dict[str, dict[str, Any]]:
+    def guesses(self, records: Records) -> dict[str, Guess]:
+        return {n: self.guess(n, records) for n in self._targets}
+
+    def guess(self, name: str, records: Records) -> Guess:
+        """Return the guesses for one attribute."""
+        codes, target = records.codes[name], self._targets[name]
+        if name in self.answers:
+            return self.answers[name].guesses(codes)
+        return target.guessed_by(codes, records.lam)
+
+    def before(self, records: Records, names: Sequence[str]) -> dict[str, Floats]:
+        """Return the priors."""
+        return {n: np.tile(self._targets[n].prior, (records.count, 1)) for n in names}
+
+    def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, Measures]:
         if not self._expected:  # the whole record's attack asks for the same
             self._expected = {n: a.figures(self._counts[n]) for n, a in self.answers.items()}
-        return self._expected
+        return self._expected | {n: b.measures() for n, b in beliefs.items()}
 
-    def largest(self, _: object = None) -> dict[str, dict[str, Any]]:
-        return {n: {"largest_posterior": a.largest, "bound": a.bound} for n, a in self.answers.items()}
+    def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, Belief]:
+        found = {n: Belief(b.largest, b.bound) for n, b in beliefs.items()}
+        return found | {n: Belief(a.largest, a.bound(a.target.gamma)) for n, a in self.answers.items()}
+
+
+def learn_kept(adversary: Adversary) -> None:
+    """Learn what a kept class reveals of the attributes: shares of exact guesses without and with it."""
+    for name, counts in adversary.by_class.items():  # (label, published code)
+        target, total, by_class, both = adversary.targets[name], float(counts.sum()), 0.0, 0.0
+        for own in counts[counts.sum(axis=1) > 0]:  # a label that nobody has says nothing
+            n = float(own.sum())
+            prior = maximum_likelihood(own, [target.matrix]) / n
+            by_class += n / total * float(prior.max())
+            both += n / total * answers(target, prior).exact
+        assert adversary.label is not None
+        figures = float(target.prior.max()), by_class, answers(target).exact, both
+        adversary.class_figures.append(ClassFigures(name, adversary.label.name, *figures))

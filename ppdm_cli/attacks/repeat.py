@@ -7,55 +7,90 @@ so a band cannot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from ppdm_cli.arrays import Addresses, Codes, code_type, wilson
-from ppdm_cli.attacks.attacked_attribute import Rows, Target
+from ppdm_cli.attacks.adversary import Adversary, Records
+from ppdm_cli.attacks.report import Attacked, RepeatFigures
+from ppdm_cli.attacks.run import Attack
 from ppdm_cli.channels import Substitution
+from ppdm_cli.errors import listed
 from ppdm_cli.repeatable import hashed, mixed
 
 TIMES = 8
 
 
-class Repeat:
+@dataclass(frozen=True, eq=False)
+class UnchangedCounts:
+    """By attribute how many records there are, and how many are unchanged after t = 1..T times."""
+
+    counts: dict[str, np.ndarray]
+
+    def __add__(self, other: UnchangedCounts) -> UnchangedCounts:
+        return UnchangedCounts({n: c + other.counts[n] for n, c in self.counts.items()})
+
+
+class Repeat(Attack):
     """Every attribute of a file that can be perturbed again, t = 1..T times."""
 
     name = "repeat"
+    about = "Perturbing again and again, which leads to noise."
 
-    def __init__(self, targets: list[Target], release: str) -> None:
+    def __init__(self, adversary: Adversary) -> None:
+        targets = adversary.targets.values()
         self._matrices = {t.name: t.channel.again for t in targets if t.channel.again is not None}
-        self._release = release
-        self.left_out = [t.name for t in targets if t.name not in self._matrices]
+        self._release, self.closed = adversary.sidecar.release, adversary.targets.keys()
 
-    def counted(self, rows: Rows) -> dict[str, list[np.ndarray]]:
-        """Return how many are unchanged after t = 1..T times; with the original, the release is t = 1."""
+    @classmethod
+    def why_not(cls, adversary: Adversary) -> str | None:
+        return None if adversary.separate else "most cells are withheld"
+
+    @classmethod
+    def learn(cls, adversary: Adversary) -> Self:
+        found = cls(adversary)
+        if left := [n for n in adversary.targets if n not in found._matrices]:
+            adversary.remarks.append(
+                f"repeat: {listed(left)} cannot be perturbed again: what is published "
+                "goes beyond the domain, or is several answers."
+            )
+        return found
+
+    def counted(self, records: Records) -> UnchangedCounts:
+        """Count the unchanged values; with the original, the release is t = 1."""
         found = {}
         for name, matrix in self._matrices.items():
-            published = rows.codes[name]
-            start = published if rows.truths is None else rows.truths[name].codes
+            published, original = records.codes[name], records.truths
+            start = published if original is None else original[name].codes
             now = published.astype(code_type(matrix.inputs))
             counts = [len(now)]
             for t in range(1, TIMES + 1):
-                if t > 1 or rows.truths is None:
-                    now = _again(matrix, now, rows.addresses, [self._release, "repeat", name, t])
+                if t > 1 or original is None:
+                    now = _again(matrix, now, records.addresses, [self._release, "repeat", name, t])
                 counts.append(int(np.count_nonzero(now == start)))
-            found[name] = [np.array(counts)]
-        return found
+            found[name] = np.array(counts)
+        return UnchangedCounts(found)
 
-    def rows(self, states: Mapping[str, list[np.ndarray]]) -> list[dict[str, Any]]:
-        found = []
+    def conclude(self, counted: object, done: Attacked) -> None:
+        assert isinstance(counted, UnchangedCounts)
         for name, matrix in self._matrices.items():
-            n, *stayed = states[name][0].tolist()
+            n, *stayed = counted.counts[name].tolist()
             for row, hits in zip(matrix.repeated(TIMES), stayed, strict=True):
-                low, high = wilson(hits, n)
-                simulated = hits / n if n else None
-                seen = {"stayed": simulated, "stayed_low": low, "stayed_high": high}
-                seen["entropy_seen"] = None if simulated is None else matrix.entropy_of(simulated)
-                found.append({"attribute": name, "N": matrix.inputs} | row | seen)
-        return found
+                share, (low, high) = hits / n if n else None, wilson(hits, n)
+                done.repeat.append(
+                    RepeatFigures(
+                        **row,  # type: ignore[arg-type]
+                        attribute=name,
+                        N=matrix.inputs,
+                        stayed=share,
+                        stayed_low=low,
+                        stayed_high=high,
+                        entropy_seen=None if share is None else matrix.entropy_of(share),
+                    )
+                )
 
 
 def _again(matrix: Substitution, codes: Codes, addresses: Addresses, purpose: Sequence[object]) -> Codes:

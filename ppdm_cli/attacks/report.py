@@ -1,15 +1,16 @@
-"""Turn the figures of attacks into rows, a file with its sidecar, and sentences."""
+"""The figures of attacks as typed records, for `ppdm attack` and programs; a file of them, and sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.attacks.attacked_attribute import Target
+from ppdm_cli.attacks.adversary import AttackedAttribute
+from ppdm_cli.attacks.scoring import Measures
 from ppdm_cli.display import Displayed, percent
 from ppdm_cli.errors import counted
 from ppdm_cli.inspection import PRIOR, of_record
@@ -22,6 +23,145 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+@dataclass(frozen=True)
+class Belief:
+    """The largest belief in a guess, and the bound that a gamma promises for it."""
+
+    largest: float
+    bound: float
+
+
+class GuessFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How good the guesses of an attack on an attribute are; None is what has no such figure.
+
+    Shares of exact guesses, of guesses at most one bin away and the root mean square error, each beside a guess
+    from the estimated distribution alone (prior); low and high are the ends of 95% intervals.
+    """
+
+    attack: str
+    attribute: str
+    gamma: float | None
+    N: int
+    records: int
+    measured: bool
+    exact: float | None = None
+    exact_low: float | None = None
+    exact_high: float | None = None
+    exact_prior: float | None = None
+    exact_gain: float | None = None
+    exact_gain_low: float | None = None
+    exact_gain_high: float | None = None
+    near: float | None = None
+    near_low: float | None = None
+    near_high: float | None = None
+    near_prior: float | None = None
+    near_gain: float | None = None
+    near_gain_low: float | None = None
+    near_gain_high: float | None = None
+    rmse: float | None = None
+    rmse_low: float | None = None
+    rmse_high: float | None = None
+    rmse_share: float | None = None
+    """Of the standard deviation."""
+    rmse_prior: float | None = None
+    rmse_gain: float | None = None
+    rmse_gain_low: float | None = None
+    rmse_gain_high: float | None = None
+    largest_posterior: float | None = None
+    bound: float | None = None
+
+    @classmethod
+    def about(cls, attack: str, target: AttackedAttribute, records: int, measured: bool) -> Self:
+        """Return what figures are about, without any."""
+        gamma = target.matrix.amplification if target.channel.noise is None else None
+        N = target.matrix.inputs
+        return cls(attack=attack, attribute=target.name, gamma=gamma, N=N, records=records, measured=measured)
+
+    def with_figures(self, measures: Measures, belief: Belief | None) -> Self:
+        beliefs = {} if belief is None else {"largest_posterior": belief.largest, "bound": belief.bound}
+        return msgspec.structs.replace(self, **measures, **beliefs)
+
+
+class ClassFigures(msgspec.Struct, frozen=True):
+    """What a kept class reveals of an attribute: shares of exact guesses, as expected."""
+
+    attribute: str
+    kept: str
+    exact_prior: float
+    exact_class: float
+    exact_answer: float
+    exact_both: float
+
+
+class RepeatFigures(msgspec.Struct, frozen=True):
+    """An attribute that was perturbed t times: the shares that are unchanged, as computed and as measured."""
+
+    attribute: str
+    N: int
+    t: int
+    gamma: float
+    staying: float
+    entropy: float
+    entropy_max: float
+    stayed: float | None
+    stayed_low: float
+    stayed_high: float
+    entropy_seen: float | None
+
+
+class OrderFigures(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Whether the order of the rows reveals an attribute's values."""
+
+    attribute: str
+    blocks_p: float
+    published_tells: bool
+    neighbours_tell: bool | None = None
+    """As the original's rows show."""
+
+
+class LawVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The audit of an attribute's own law: p-values, and the gamma that its values prove."""
+
+    attribute: str
+    records: int
+    transitions_p: float
+    p: float
+    honest: bool
+    codes_p: float | None = None
+    stayed_p: float | None = None
+    declared_sd: float | None = None
+    declared_gamma: float | None = None
+    gamma: float | None = None
+    gamma_low: float | None = None
+    gamma_high: float | None = None
+    gamma_unseen: float | None = None
+    """The least gamma that so many records would reveal."""
+    stayed: float | None = None
+    stayed_declared: float | None = None
+
+
+class CoinVerdict(msgspec.Struct, frozen=True):
+    """The audit of one family of tests: whether the coins depend on anything."""
+
+    test: str
+    tests: int
+    where: str
+    p: float
+    honest: bool
+
+
+class Unseen(msgspec.Struct, frozen=True):
+    """The largest deviations that so many records would not reveal."""
+
+    records: int
+    power: float
+    unperturbed: float
+    gamma_factor: float
+    pairs: int
+    all_pairs: int
+    """How many pairs of original values there are, of which `pairs` were looked at."""
+
+
 @dataclass(repr=False, kw_only=True)
 class Attacked(Displayed):
     """What `attack` gives."""
@@ -31,17 +171,16 @@ class Attacked(Displayed):
     """Whether the figures were measured against the original; otherwise they are expected values."""
     record: dict[str, Any]
     """The product bound over a record."""
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[GuessFigures] = field(default_factory=list)
     """One row for each attack and attribute."""
-    kept: list[dict[str, Any]] = field(default_factory=list)
-    audit: list[dict[str, Any]] = field(default_factory=list)
+    kept: list[ClassFigures] = field(default_factory=list)
+    audit: list[LawVerdict] = field(default_factory=list)
     """One row for each attribute: its transitions compared with its matrix."""
-    coins: list[dict[str, Any]] = field(default_factory=list)
+    coins: list[CoinVerdict] = field(default_factory=list)
     """One row for each family of tests: whether the coins depend on anything."""
-    unseen: dict[str, Any] = field(default_factory=dict)
-    """The largest deviations that so many records would not reveal."""
-    repeat: list[dict[str, Any]] = field(default_factory=list)
-    order: list[dict[str, Any]] = field(default_factory=list)
+    unseen: Unseen | None = None
+    repeat: list[RepeatFigures] = field(default_factory=list)
+    order: list[OrderFigures] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     recovered: pl.DataFrame | None = None
     """The best guesses as a polars DataFrame, if they were requested without a file."""
@@ -49,7 +188,7 @@ class Attacked(Displayed):
     @property
     def honest(self) -> bool | None:
         """Return whether the audit found nothing; None without one."""
-        return all(r["honest"] for r in (*self.audit, *self.coins)) if self.audit else None
+        return all(r.honest for r in self.audit) and all(r.honest for r in self.coins) if self.audit else None
 
     @property
     def sentences(self) -> list[str]:
@@ -61,25 +200,13 @@ class Attacked(Displayed):
         """Return a polars DataFrame, as `-o` writes it."""
         import polars as pl
 
-        return pl.DataFrame(self.rows, infer_schema_length=None)
+        return pl.DataFrame(msgspec.to_builtins(self.rows), infer_schema_length=None)
 
     def _words(self) -> list[str]:
         return ["measured" if self.measured else "expected", counted(len(self.rows), "row"), *self.sentences]
 
     def _body(self) -> Any:
         return self.frame if self.rows else self.sentences
-
-
-def described(attack: str, target: Target, records: int, measured: bool) -> dict[str, Any]:
-    """Return the cells that say what a row is about."""
-    return {
-        "attack": attack,
-        "attribute": target.name,
-        "gamma": target.matrix.amplification if target.channel.noise is None else None,
-        "N": target.matrix.inputs,
-        "records": records,
-        "measured": measured,
-    }
 
 
 def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
@@ -114,7 +241,7 @@ def fill(done: Attacked, output: Output) -> None:
 def sentences(done: Attacked) -> list[str]:
     """Return the audit's verdict, what the order reveals, and last what was learnt beyond the prior."""
     found = audited(done) if done.audit else []
-    order = [r["attribute"] for r in done.order if r["published_tells"] or r.get("neighbours_tell")]
+    order = [r.attribute for r in done.order if r.published_tells or r.neighbours_tell]
     if order:
         found.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
     return [*found, learnt(done)]
@@ -133,24 +260,25 @@ _DEPEND = {
 
 def audited(done: Attacked) -> list[str]:
     """Return the audit's verdict, what it tested, and what it could not have detected."""
-    lies = [r["attribute"] for r in done.audit if not r["honest"]]
+    lies = [r.attribute for r in done.audit if not r.honest]
     found = [f"{', '.join(lies)} did not go through the matrix that the sidecar declares"] if lies else []
-    found += [_DEPEND[r["test"]].format(where=r["where"]) for r in done.coins if not r["honest"]]
+    found += [_DEPEND[r.test].format(where=r.where) for r in done.coins if not r.honest]
     if found:
         return [f"The audit rejects the release: {'; '.join(found)}."]
-    unseen, visible = done.unseen, []
-    if unseen["unperturbed"] < 1:
-        visible.append(f"{percent(unseen['unperturbed'])} unperturbed records")
-    if unseen["gamma_factor"] < inf:
-        visible.append(f"gammas {unseen['gamma_factor']:.4g} times too large")
-    limit = f"With {unseen['records']:,} record{'s' * (unseen['records'] != 1)}, the audit "
+    unseen, visible = done.unseen, list[str]()
+    assert unseen is not None
+    if unseen.unperturbed < 1:
+        visible.append(f"{percent(unseen.unperturbed)} unperturbed records")
+    if unseen.gamma_factor < inf:
+        visible.append(f"gammas {unseen.gamma_factor:.4g} times too large")
+    limit = f"With {unseen.records:,} record{'s' * (unseen.records != 1)}, the audit "
     if visible:
         limit += f"detects (95% of the time) {', or '.join(visible)}"
     else:
         limit += "cannot detect even a release that is not perturbed at all"
-    drawn = "the coins or the recipes" if opened(done.sidecar).withholding else "the coins"
-    few = unseen["pairs"] < unseen["all_pairs"]
-    two = f"one, or on {unseen['pairs']:,} of the {unseen['all_pairs']:,} pairs," if few else "one or two"
+    drawn = "the coins or the recipes" if any(r.test == "recipes" for r in done.coins) else "the coins"
+    few = unseen.pairs < unseen.all_pairs
+    two = f"one, or on {unseen.pairs:,} of the {unseen.all_pairs:,} pairs," if few else "one or two"
     return [
         "The audit finds nothing against the release. It tested the law of each attribute. It also tested "
         f"whether {drawn} depend on each other, on {two} of a record's original values (withheld and kept ones "
@@ -162,17 +290,17 @@ def audited(done: Attacked) -> list[str]:
 
 def learnt(done: Attacked) -> str:
     """Return a sentence that says what was learnt beyond the prior, and from which attack."""
-    certain = (r for r in done.rows if r.get("exact_gain") is not None)
-    gained = [r for r in certain if r.get("exact_gain_low", r["exact_gain"]) > 1e-9]
+    least = [(r, r.exact_gain if r.exact_gain_low is None else r.exact_gain_low) for r in done.rows]
+    gained = [r for r, gain in least if gain is not None and gain > 1e-9]
     how = "learnt" if done.measured else "can be expected to learn"
     if not gained:
         if not done.rows:
             return "None of these attacks guesses single values."
         return f"These attacks {how} nothing about single values beyond the prior."
-    best = max(gained, key=lambda r: r["exact_gain"])
+    best = max(gained, key=lambda r: r.exact_gain or 0.0)
     verb = "names" if done.measured else "can be expected to name"
     return (
-        f"Most is learnt about {best['attribute']}, by the attack {best['attack']}: it {verb} the value of "
-        f"{percent(best['exact'])} of the records exactly, where the estimated distribution alone names "
-        f"{percent(best['exact_prior'])}."
+        f"Most is learnt about {best.attribute}, by the attack {best.attack}: it {verb} the value of "
+        f"{percent(best.exact or 0.0)} of the records exactly, where the estimated distribution alone names "
+        f"{percent(best.exact_prior or 0.0)}."
     )

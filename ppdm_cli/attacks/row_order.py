@@ -7,15 +7,19 @@ With the original also the measure that `perturb` has: how alike true neighbours
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Self
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, chi_square_tail
-from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
+from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.posterior import answers
+from ppdm_cli.attacks.report import Attacked, OrderFigures
+from ppdm_cli.attacks.run import Attack
+from ppdm_cli.engine import Batch, fold
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.perturbing import RowBlocks, telling
 
@@ -35,84 +39,113 @@ def blocks(rows: int) -> Iterator[slice]:
     return (slice(a, b) for a, b in pairwise(edges))
 
 
-class State:
-    """The counts of one attribute by block, merged in the order of the rows."""
+@dataclass(frozen=True, eq=False)
+class BlockDrift:
+    """By attribute the statistic, degrees of freedom and variance of the blocks' counts."""
 
-    def __init__(self, drift: Floats, neighbours: RowBlocks) -> None:
-        self.drift, self.neighbours = drift, neighbours
+    sums: dict[str, Floats]
 
-    def __add__(self, after: State) -> State:
-        self.neighbours.merge(after.neighbours)
-        return State(self.drift + after.drift, self.neighbours)
+    def __add__(self, other: BlockDrift) -> BlockDrift:
+        return BlockDrift({n: s + other.sums[n] for n, s in self.sums.items()})
 
 
-class Order:
-    """The test of every perturbed attribute, as a fold, and the guesses where it finds something."""
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """By attribute how alike neighbouring rows are; merged in the order of the rows."""
+
+    samples: dict[str, RowBlocks]
+
+    def __add__(self, after: Neighbours) -> Neighbours:
+        for name, sample in self.samples.items():
+            sample.merge(after.samples[name])
+        return self
+
+
+class Order(Attack):
+    """The test of every perturbed attribute, and the guesses where it finds something."""
 
     name = "order"
+    about = "The order of the rows."
 
-    def __init__(self, targets: list[Target], counts: Mapping[str, Floats]) -> None:
-        self._targets = {t.name: t for t in targets}
-        self._columns = {t.name: _columns(counts[t.name]) for t in targets}
-        self.telling: set[str] = set()
+    def __init__(self, adversary: Adversary) -> None:
+        self._targets = adversary.targets
+        self._columns = {n: _columns(c) for n, c in adversary.counts.items()}
+        self._reader, self._known = adversary.reader(), adversary.known
+        self.closed = adversary.targets.keys()
+        self.p: dict[str, float] = {}
+        """By attribute the p-value of the blocks' counts."""
 
-    def counted(self, rows: Rows) -> dict[str, State]:
-        found = {}
-        for name in self._targets:
-            known = rows.codes[name] if rows.truths is None else rows.truths[name].codes
-            neighbours = RowBlocks.of(rows.first_row, len(known), {name: known})
-            found[name] = State(self._drift(name, rows.codes[name]), neighbours)
+    @classmethod
+    def why_not(cls, adversary: Adversary) -> str | None:
+        return None if adversary.separate else "most cells are withheld"
+
+    @classmethod
+    def learn(cls, adversary: Adversary) -> Self:
+        """Compare blocks of rows with the whole file, in one pass."""
+        found = cls(adversary)
+        counted = fold(
+            adversary.released, found._drifting, BlockDrift.__add__, doing="comparing blocks of rows"
+        )
+        assert counted is not None
+        found.p = {n: drift_p(sums) for n, sums in counted.sums.items()}
         return found
 
-    def _drift(self, name: str, codes: Codes) -> Floats:
-        """Return statistic, degrees of freedom and variance of the blocks' counts against the file's shares."""
-        column, shares = self._columns[name]
-        k, total = len(shares), np.zeros(3)
-        if k < 2:
-            return total
-        for part in blocks(len(codes)):
-            rows = part.stop - part.start
-            if rows < BLOCK_ROWS // 2:
-                continue
-            counts = np.bincount(column[codes[part]], minlength=k)
-            wanted = rows * shares
-            excess = (float((1 / shares).sum()) - k**2 - 2 * k + 2) / rows
-            total += float(((counts - wanted) ** 2 / wanted).sum()), k - 1, 2 * (k - 1) + excess
-        return total
-
-    def rows(self, states: Mapping[str, State], known: bool) -> list[dict[str, Any]]:
-        """Return for each attribute whether the order reveals it; with the original, whether neighbours do."""
-        found = []
-        for name, state in states.items():
-            statistic, freedom, variance = map(float, state.drift)
-            p = 1.0
-            if freedom:
-                scale = variance / (2 * freedom)
-                p = chi_square_tail(statistic / scale, freedom / scale)
-            if p < FALSE_ALARM / len(states):
-                self.telling.add(name)
-            row = {"attribute": name, "blocks_p": p, "published_tells": name in self.telling}
-            if known:
-                row["neighbours_tell"] = bool(telling(state.neighbours, [name]))
-            found.append(row)
-        return found
-
-    def guesses(self, rows: Rows) -> dict[str, Guess]:
-        return {n: self._guessed(self._targets[n], rows.codes[n]) for n in self.targets}
+    def _drifting(self, batch: Batch) -> BlockDrift:
+        codes = self._reader.published(batch).codes
+        return BlockDrift({n: drift(*self._columns[n], codes[n]) for n in self._targets})
 
     @property
-    def targets(self) -> list[str]:
-        """Return the attributes that are guessed by blocks."""
-        return [n for n, t in self._targets.items() if n in self.telling and t.matrix.outputs <= MOST_GUESSED]
+    def telling(self) -> list[str]:
+        """Return the attributes that the published order reveals."""
+        return [n for n, p in self.p.items() if p < FALSE_ALARM / len(self.p)]
 
-    def _guessed(self, target: Target, codes: Codes) -> Guess:
+    def counted(self, records: Records) -> Neighbours:
+        known = records.codes if records.truths is None else {n: t.codes for n, t in records.truths.items()}
+        first, n = records.first_row, records.count
+        return Neighbours({a: RowBlocks.of(first, n, {a: known[a]}) for a in self._targets})
+
+    def conclude(self, counted: object, done: Attacked) -> None:
+        assert isinstance(counted, Neighbours)
+        revealed = self.telling
+        for name, sample in counted.samples.items():
+            neighbours = bool(telling(sample, [name])) if self._known else None
+            done.order.append(OrderFigures(name, self.p[name], name in revealed, neighbours))
+
+    def guesses(self, records: Records) -> dict[str, Guess]:
+        guessed = [n for n in self.telling if self._targets[n].matrix.outputs <= MOST_GUESSED]
+        return {n: self._guessed(self._targets[n], records.codes[n]) for n in guessed}
+
+    def _guessed(self, target: AttackedAttribute, codes: Codes) -> Guess:
         parts = []
         for part in blocks(len(codes)):
             own = codes[part]
             counts = np.bincount(own, minlength=target.matrix.outputs).astype(np.float64)
             local = maximum_likelihood(counts, [target.matrix]) / max(len(own), 1)
-            parts.append(answers(target, local).guesses(own))
-        return Guess(*(np.concatenate(c) for c in zip(*parts, strict=True)))
+            parts.append(answers(target, local).guesses(own)._replace(belief=None))
+        return Guess.joined(parts)
+
+
+def drift(column: np.ndarray, shares: Floats, codes: Codes) -> Floats:
+    """Return statistic, degrees of freedom and variance of the blocks' counts against the file's shares."""
+    k, total = len(shares), np.zeros(3)
+    if k < 2:
+        return total
+    for part in blocks(len(codes)):
+        rows = part.stop - part.start
+        if rows < BLOCK_ROWS // 2:
+            continue
+        counts = np.bincount(column[codes[part]], minlength=k)
+        wanted = rows * shares
+        excess = (float((1 / shares).sum()) - k**2 - 2 * k + 2) / rows
+        total += float(((counts - wanted) ** 2 / wanted).sum()), k - 1, 2 * (k - 1) + excess
+    return total
+
+
+def drift_p(sums: Floats) -> float:
+    """Return the p-value of such statistics, added up."""
+    statistic, freedom, variance = map(float, sums)
+    scale = variance / (2 * freedom) if freedom else 1.0
+    return chi_square_tail(statistic / scale, freedom / scale) if freedom else 1.0
 
 
 def _columns(counts: Floats) -> tuple[np.ndarray, Floats]:

@@ -1,232 +1,223 @@
-"""The passes over a release: what the attacks learn from it first, then their guesses, row by row."""
+"""The protocol of attacks, their registry and the pass over a release, for `attack` and for who adds an attack.
+
+An attack is a class in one file, which it registers: `ppdm attack` then offers it. Each learns from the release
+first; then one pass reads the release, beside its original where that is known, and asks each for its guesses.
+"""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
-from ppdm_cli.attacks import audit
-from ppdm_cli.attacks.adversary import LINEAR, Adversary
-from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target, Truth
-from ppdm_cli.attacks.audit import Agreement, Audit, merged, untested
-from ppdm_cli.attacks.law import PlacesOfAll
-from ppdm_cli.attacks.pairing import PUBLISHED, UNPAIRED, Paired
-from ppdm_cli.attacks.reading import Reader
-from ppdm_cli.attacks.repeat import Repeat
-from ppdm_cli.attacks.report import Attacked, described, evaluated, of_whole_record
-from ppdm_cli.attacks.row_order import Order, State
-from ppdm_cli.attacks.scoring import Tally
-from ppdm_cli.attacks.whole_record import Beliefs
+from ppdm_cli.arrays import Floats
+from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
+from ppdm_cli.attacks.pairing import PUBLISHED, Agreement, Paired
+from ppdm_cli.attacks.report import Attacked, Belief, GuessFigures, evaluated, of_whole_record
+from ppdm_cli.attacks.scoring import Beliefs, Measures, Tally
 from ppdm_cli.engine import Batch, fold, map_partitions
-from ppdm_cli.errors import MismatchError, UsageError, listed
-from ppdm_cli.inspection import noisy
-from ppdm_cli.joint import LARGEST_DOMAIN, kept_channels
-from ppdm_cli.releases import OWN
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import Output, Table
+from ppdm_cli.errors import UsageError, argument, listed
+from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.tables import Output
 
-ATTACKS = (*LINEAR, "posterior", "record", "repeat", "order", "audit")
-STRONGEST = ("record", "posterior", "bayes-linear", "pca", "spectral")
-"""Attacks by strength: the first that ran writes its guesses; with additive noise, linear ones come first."""
 Key = tuple[str, str]
-Addable = TypeVar("Addable", Tally, Beliefs, State)
+"""An attack and an attribute."""
+
+
+class Addable(Protocol):
+    """What is counted of rows; adds up over partitions, in the rows' order."""
+
+    def __add__(self, other: Self, /) -> Self: ...
+
+
+class Attack(Protocol):
+    """An adversary. A class needs `name`, `about`, `learn` and, if it names values, `guesses`."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    """What the command's help says of it: a sentence."""
+    needs_original: ClassVar[bool] = False
+    strength: int = 0
+    """The guesses of the strongest attack that ran are written; of 0 none are."""
+    closed: Collection[str] = ()
+    """Attributes whose expected figures and beliefs depend on no pass over the records."""
+
+    @classmethod
+    def why_not(cls, adversary: Adversary) -> str | None:
+        """Return why it does not apply to such a release; None where it does."""
+        return None
+
+    @classmethod
+    def learn(cls, adversary: Adversary) -> Self | None:
+        """Learn from the release alone; None, with a remark, where it has nothing to learn from."""
+        ...
+
+    def guesses(self, records: Records) -> Mapping[str, Guess]:
+        """Return by attribute the best guesses for some records."""
+        return {}
+
+    def before(self, records: Records, names: Sequence[str]) -> Mapping[str, Floats]:
+        """Return what was believed of attributes before anything perturbed was published: (records, values)."""
+        return {}
+
+    def gamma(self, attribute: AttackedAttribute) -> float:
+        """Return the gamma that bounds its beliefs."""
+        return attribute.gamma
+
+    def expected(self, beliefs: Mapping[str, Beliefs]) -> Mapping[str, Measures]:
+        """Return by attribute what to expect of the guesses: what their adversary believes of them."""
+        return {n: b.measures() for n, b in beliefs.items()}
+
+    def largest(self, beliefs: Mapping[str, Beliefs]) -> Mapping[str, Belief]:
+        """Return by attribute the largest belief in a guess, with its bound."""
+        return {n: Belief(b.largest, b.bound) for n, b in beliefs.items()}
+
+    def counted(self, records: Records) -> Addable | None:
+        """Return what else is counted of some records."""
+        return None
+
+    def conclude(self, counted: Addable | None, done: Attacked) -> None:
+        """Add what follows from the counts of all records."""
+
+
+ATTACKS: dict[str, type[Attack]] = {}
+"""All attacks, in the order in which they are shown."""
+
+
+def register(attack: type[Attack]) -> None:
+    """Register an attack: the command offers it, and runs it where no other is named."""
+    ATTACKS[attack.name] = attack
 
 
 @dataclass
-class Seen:
-    """What a pass has seen so far; adds up over partitions, in the rows' order."""
+class AttackSums:
+    """What a pass has counted so far; adds up over partitions, in the rows' order."""
 
     tallies: dict[Key, Tally] = field(default_factory=dict)
-    beliefs: dict[str, Beliefs] = field(default_factory=dict)
-    agreement: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    audit: audit.State | None = None
-    repeat: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    order: dict[str, State] = field(default_factory=dict)
+    beliefs: dict[Key, Beliefs] = field(default_factory=dict)
+    counted: dict[str, Addable] = field(default_factory=dict)
+    agreement: Agreement | None = None
 
-    def __add__(self, other: Seen) -> Seen:
-        return Seen(
-            _summed(self.tallies, other.tallies),
-            _summed(self.beliefs, other.beliefs),
-            merged(self.agreement, other.agreement),
-            None if self.audit is None or other.audit is None else self.audit + other.audit,
-            merged(self.repeat, other.repeat),
-            _summed(self.order, other.order),
+    def __add__(self, other: AttackSums) -> AttackSums:
+        agreement = None
+        if self.agreement is not None and other.agreement is not None:
+            agreement = self.agreement + other.agreement
+        return AttackSums(
+            {k: v + other.tallies[k] for k, v in self.tallies.items()},
+            {k: v + other.beliefs[k] for k, v in self.beliefs.items()},
+            {k: v + other.counted[k] for k, v in self.counted.items()},
+            agreement,
         )
 
 
-def _summed(a: Mapping[Any, Addable], b: Mapping[Any, Addable]) -> dict[Any, Addable]:
-    return {k: a[k] + b[k] for k in a}
+class AttackRun:
+    """One run of some attacks; as a task, the pass in which they guess."""
 
-
-@dataclass(frozen=True, eq=False)
-class _Guessing:
-    """The task of the pass that guesses."""
-
-    reader: Reader
-    known: bool
-    """Whether the originals are there to compare with."""
-    targets: Mapping[str, Target]
-    guessers: Mapping[str, Any]
-    agreement: Agreement | None
-    audit: Audit | None
-    repeat: Repeat | None
-    order: Order | None
-
-    def __call__(self, batch: Batch) -> Seen:
-        rows, seen = self._read(batch), Seen()
-        for attack, guesser in self.guessers.items():
-            if rows.truths is None and attack != "record":
+    def __init__(self, adversary: Adversary, paired: Paired, asked: Sequence[str]) -> None:
+        self.adversary, self._paired = adversary, paired
+        out = dict[str, list[str]]()
+        self.attacks = list[Attack]()
+        for name in asked:
+            kind = ATTACKS[name]
+            if kind.needs_original and not adversary.known:
                 continue
-            guesses = guesser.guesses(rows)
-            if rows.truths is not None:
-                seen.tallies |= self._tallied(attack, guesses, rows.truths)
-            if attack == "record":
-                seen.beliefs = guesser.believed(guesses, rows)
-        if self.agreement is not None:
-            seen.agreement = self.agreement.counted(rows)
-        if self.audit is not None:
-            seen.audit = self.audit.counted(self.audit.places.placed(rows))
-        if self.repeat is not None:
-            seen.repeat = self.repeat.counted(rows)
-        if self.order is not None:
-            seen.order = self.order.counted(rows)
+            if why := kind.why_not(adversary):
+                out.setdefault(why, []).append(name)
+            elif (learnt := kind.learn(adversary)) is not None:
+                self.attacks.append(learnt)
+        for why, names in out.items():
+            if some := [n for n in names if n in adversary.named]:
+                adversary.remarks.append(f"Left out, because {why}: {listed(some)}.")
+        self._reader = adversary.reader()
+
+    def __call__(self, batch: Batch) -> AttackSums:
+        records, seen = self._reader(batch), AttackSums()
+        for attack in self.attacks:
+            if records.truths is not None or not self.adversary.targets.keys() <= set(attack.closed):
+                self._guess(attack, records, seen)
+            if (counted := attack.counted(records)) is not None:
+                seen.counted[attack.name] = counted
+        if records.truths is not None:
+            seen.agreement = Agreement.of(self.adversary.targets.values(), records)
         return seen
 
-    def by_order(self, batch: Batch) -> Seen:
-        assert self.order is not None
-        rows = self._read(batch)
-        return Seen(self._tallied("order", self.order.guesses(rows), rows.known))
-
-    def _read(self, batch: Batch) -> Rows:
-        return self.reader.both(batch) if self.known else self.reader.published(batch)
-
-    def _tallied(
-        self, attack: str, guesses: Mapping[str, Guess], truths: Mapping[str, Truth]
-    ) -> dict[Key, Tally]:
-        return {(attack, n): Tally.of(self.targets[n], g, truths[n]) for n, g in guesses.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class _Recovering:
-    """The task that writes what the strongest attacks guess, in the original's columns."""
-
-    reader: Reader
-    targets: Mapping[str, Target]
-    guessers: Sequence[Any]
-    names: list[str]
-
-    def __call__(self, batch: Batch) -> pa.RecordBatch:
-        seen = self.reader.published(batch)
-        guesses: dict[str, Guess] = {}
-        for guesser in reversed(self.guessers):
-            guesses |= guesser.guesses(seen)
-        found = {}
-        for name, guess in guesses.items():
-            channel = self.targets[name].channel
-            codes = channel.domain.split(guess.exact.astype(seen.codes[name].dtype))
-            for (own, domain), part in zip(channel.each(), codes, strict=True):
-                found[own] = domain.column(part, np.full(len(part), 0.5))
-        columns = [found[n] if n in found else batch.column(PUBLISHED + n) for n in self.names]
-        return pa.RecordBatch.from_arrays(columns, names=self.names)
-
-
-class Passes:
-    """All of one run."""
-
-    def __init__(
-        self, table: Table, paired: Paired, sidecar: Sidecar, asked: Sequence[str], known: bool
-    ) -> None:
-        self._table, self._paired, self._sidecar = table, paired, sidecar
-        self._asked, self._known = asked, known
-        self.adversary = Adversary(table, sidecar, asked, known)
+    def _guess(self, attack: Attack, records: Records, seen: AttackSums) -> None:
+        tops = dict[str, int]()
+        for name, guess in (guesses := attack.guesses(records)).items():
+            if records.truths is not None:
+                target, truth = self.adversary.targets[name], records.truths[name]
+                seen.tallies[attack.name, name] = Tally.of(target, guess, truth.part(guess.rows))
+            if guess.belief is not None and name not in attack.closed:
+                seen.beliefs[attack.name, name] = Beliefs.of(self.adversary.targets[name], guess)
+                if len(guess.belief):
+                    tops[name] = int(guess.belief.argmax())
+        rows = np.array([t if (r := guesses[n].rows) is None else r[t] for n, t in tops.items()], np.int64)
+        before = attack.before(records.part(rows), list(tops)) if tops else {}
+        for row, (name, top) in enumerate(tops.items()):
+            target, guess = self.adversary.targets[name], guesses[name]
+            prior = float(before[name][row, guess.exact[top]])
+            assert guess.belief is not None
+            sums = seen.beliefs[attack.name, name]
+            sums.largest, sums.bound = float(guess.belief[top]), worst_posterior(attack.gamma(target), prior)
 
     def run(self) -> Attacked:
-        self.adversary.learn()
-        targets, asked = list(self.adversary.targets.values()), self._asked
-        repeated, ordered = "repeat" in asked, "order" in asked
-        checked = self._audit(targets) if self._known and "audit" in asked else None
-        self._task = _Guessing(
-            self.adversary.reader,
-            self._known,
-            self.adversary.targets,
-            self.adversary.guessers,
-            Agreement(targets) if self._known else None,
-            checked,
-            Repeat(targets, self._sidecar.release) if repeated else None,
-            Order(targets, self.adversary.counts) if ordered else None,
-        )
-        if self._task.repeat is not None and self._task.repeat.left_out:
-            self.adversary.remarks.append(
-                f"repeat: {listed(self._task.repeat.left_out)} cannot be perturbed again: what is published "
-                "goes beyond the domain, or is several answers."
-            )
-        seen = fold(self._paired, self._task, Seen.__add__, doing="attacking")
+        """Pass over the release, and return what the attacks found."""
+        adversary = self.adversary
+        seen = fold(self._paired, self, AttackSums.__add__, doing="attacking")
         assert seen is not None
-        self._check_paired(seen)
-        return self._concluded(seen)
-
-    def _audit(self, targets: Sequence[Target]) -> Audit:
-        names = [a.name for a in self._sidecar.kept]
-        kept = kept_channels(self._table, names, LARGEST_DOMAIN)
-        self.adversary.remarks += untested(names, kept)
-        self.adversary.reader = replace(self.adversary.reader, kept=tuple(kept))
-        release = uuid.UUID(self._sidecar.release)
-        return Audit(PlacesOfAll(targets, release, kept), self.adversary.records, release.int)
-
-    def _check_paired(self, seen: Seen) -> None:
-        """Check that the rows pair: rows that do not belong together would look like perfect privacy."""
-        agreement = self._task.agreement
-        if agreement is not None and agreement.identical(seen.agreement):
-            raise MismatchError("--truth names the release itself: its values are the published ones", OWN)
-        if agreement is not None and not agreement.pairs(seen.agreement, self.adversary.counts):
-            raise MismatchError("the release agrees with the original's rows no more than by chance", UNPAIRED)
-
-    # -- what comes out
-
-    def _concluded(self, seen: Seen) -> Attacked:
-        adversary, record = self.adversary, of_whole_record(self._sidecar)
-        done = Attacked(sidecar=self._sidecar, measured=self._known, record=record)
-        done.kept, done.remarks = adversary.kept, adversary.remarks
-        if self._task.order is not None:
-            done.order = self._task.order.rows(seen.order, self._known)
-            if self._known and self._task.order.targets:
-                by_order = self._task.by_order
-                found = fold(self._paired, by_order, Seen.__add__)
-                assert found is not None
-                seen.tallies |= found.tallies
-        targets, guessers = self._task.targets, self._task.guessers
-        if self._known:
-            figures = {k: t.figures(targets[k[1]]) for k, t in seen.tallies.items()}
-        else:
-            expected = {a: g.expected(seen.beliefs) for a, g in guessers.items()}
-            figures = {(a, n): f for a, found in expected.items() for n, f in found.items()}
-        beliefs = {a: g.largest(seen.beliefs) for a, g in guessers.items()}
-        places = {n: i for i, n in enumerate(targets)}
-        for attack, name in sorted(figures, key=lambda k: (ATTACKS.index(k[0]), places[k[1]])):
-            about = described(attack, targets[name], adversary.records, self._known)
-            done.rows.append(about | figures[attack, name] | beliefs.get(attack, {}).get(name, {}))
-        if self._task.audit is not None and seen.audit is not None:
-            done.audit, done.coins, done.unseen = self._task.audit.verdicts(seen.audit)
-        if self._task.repeat is not None:
-            done.repeat = self._task.repeat.rows(seen.repeat)
+        if seen.agreement is not None:
+            seen.agreement.check()
+        done = Attacked(
+            sidecar=adversary.sidecar,
+            measured=adversary.known,
+            record=of_whole_record(adversary.sidecar),
+            kept=adversary.class_figures,
+            remarks=adversary.remarks,
+        )
+        for attack in self.attacks:
+            own = {n: b for (a, n), b in seen.beliefs.items() if a == attack.name}
+            if adversary.known:
+                tallies = {n: t for (a, n), t in seen.tallies.items() if a == attack.name}
+                figures = {n: t.figures(adversary.targets[n]) for n, t in tallies.items()}
+                records = {n: t.records for n, t in tallies.items()}
+            else:
+                figures = dict(attack.expected(own))
+                records = dict.fromkeys(figures, adversary.records)
+            largest = attack.largest(own)
+            for name, target in adversary.targets.items():
+                if name in figures:
+                    about = GuessFigures.about(attack.name, target, records[name], adversary.known)
+                    done.rows.append(about.with_figures(figures[name], largest.get(name)))
+            attack.conclude(seen.counted.get(attack.name), done)
         return done
-
-    # -- the guesses themselves
 
     def write_recovered(self, target: Output) -> None:
         """Write the best guesses of the strongest attack that ran, in the original's columns and types."""
-        linear_first = STRONGEST[2:] + STRONGEST[:2]
-        strongest = linear_first if noisy(self._sidecar) else STRONGEST
-        made = [self._task.guessers[n] for n in strongest if n in self._task.guessers]
-        if not made:
-            raise UsageError("none of the attacks asked for guesses values", "add --with posterior")
-        attributes = self._sidecar.attributes
+        self._strongest = sorted((a for a in self.attacks if a.strength), key=lambda a: a.strength)
+        if not self._strongest:
+            raise UsageError(
+                "no-guesses",
+                "none of the attacks asked for guesses values",
+                f"add {argument('attacks', ['posterior'])}",
+            )
+        attributes, records = self.adversary.sidecar.attributes, self.adversary.records
         schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
-        task = _Recovering(self.adversary.reader, self._task.targets, made, schema.names)
-        batches, records = map_partitions(self._paired, task, doing="guessing"), self.adversary.records
-        target.write(batches, schema, evaluated(self._sidecar, records), lambda: records)
+        batches = map_partitions(self._paired, self._recovered, doing="guessing")
+        target.write(batches, schema, evaluated(self.adversary.sidecar, records), lambda: records)
+
+    def _recovered(self, batch: Batch) -> pa.RecordBatch:
+        records, guesses = self._reader.published(batch), dict[str, Guess]()
+        for attack in self._strongest:
+            guesses |= attack.guesses(records)
+        found = {}
+        for name, guess in guesses.items():
+            channel = self.adversary.targets[name].channel
+            codes = channel.domain.split(guess.exact.astype(records.codes[name].dtype))
+            for (own, domain), part in zip(channel.each(), codes, strict=True):
+                found[own] = domain.column(part, np.full(len(part), 0.5))
+        attributes = self.adversary.sidecar.attributes
+        columns = [found[a.name] if a.name in found else batch.column(PUBLISHED + a.name) for a in attributes]
+        return pa.RecordBatch.from_arrays(columns, names=[a.name for a in attributes])

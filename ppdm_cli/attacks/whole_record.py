@@ -1,66 +1,157 @@
 """The Bayes adversary who sees a whole published record, kept columns and class too.
 
-Of each attribute there are up to three opinions, all learnt from the release: by its own answer alone, by naive
-Bayes over all other columns, and by the joint model of the class. The one under which held-out answers are
-likeliest is taken.
+Where attributes are published separately there are up to three opinions of each, all learnt from the release:
+by its own answer alone, by naive Bayes over all other columns, and by the joint model of the class. The one
+under which held-out answers are likeliest is taken. Where records publish some of their attributes together it
+is the joint model's, which knows how likely each record's values are revealed.
+
+For naive Bayes EM learns of each pair of columns the joint distribution of their originals, stopped where the
+pair's held-out records are likeliest; a kept column is its own original. What an answer says of an original
+value follows by the answer's own matrix, so no belief exceeds what gamma allows. Columns that say the same
+would count twice: each is weighed, in the order of what it says alone, by how likely held-out answers of the
+attribute become.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Self
 
 import numpy as np
+from scipy.special import softmax
 
+from ppdm_cli import joint
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.attacks import expectation
-from ppdm_cli.attacks.attacked_attribute import Guess, Rows, Target
-from ppdm_cli.attacks.naive_bayes import Columns, NaiveBayes, judged, judges, learnt
-from ppdm_cli.attacks.posterior import Posterior, answers
-from ppdm_cli.attacks.scoring import Worth, expected
-from ppdm_cli.estimating import TINY, maximum_likelihood, shares
-from ppdm_cli.joint import FOLDS, Learnt, Model, unseeing
-from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.attacks.adversary import (
+    BELIEFS_AT_ONCE,
+    RECORDS_AT_ONCE,
+    Adversary,
+    AttackedAttribute,
+    Guess,
+    Records,
+)
+from ppdm_cli.attacks.posterior import Posterior, learn_kept
+from ppdm_cli.attacks.report import Belief
+from ppdm_cli.attacks.run import Attack
+from ppdm_cli.attacks.scoring import Beliefs, Measures, Worth, enough, tellable, told
+from ppdm_cli.channels import Channel
+from ppdm_cli.engine import step
+from ppdm_cli.errors import UsageError, argument, listed
+from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, maximum_likelihood, shares, tabulated
+from ppdm_cli.joint import FOLDS, Learnt, Model, Sample, unseeing
+from ppdm_cli.releases import Exposure
 
-READ_AT_ONCE = 1 << 13
-"""The number of records that are processed at a time."""
+MOST_MODEL_WORK = 1 << 24
+"""The most multiplications, about, by which the model guesses a record whose cells are withheld."""
+LARGEST_PAIR, CELLS_AT_ONCE = 1 << 14, 1 << 22
+"""Cells of a pair's published table: what a pair may have, and what is learnt at a time."""
+PAIR_STOP = Stop(enough=0.05, patience=2, more=5, most=200)
+MOST_PAIRS = 1 << 12
+"""So many pairs are learnt: those with the class and kept columns first."""
+WEIGHTS = (1.0, 0.5, 0.25)
+LEAST_RISE = 3.0
+"""Nats by which held-out answers must become likelier for another column to count."""
+JUDGES = 1 << 14
+"""So many held-out records judge."""
 
 
-@dataclass
-class Beliefs:
-    """Sums of what the adversary believes of the own guesses; adds up over partitions."""
-
-    sums: Floats
-    largest: float
-    bound: float
-
-    def __add__(self, other: Beliefs) -> Beliefs:
-        top = self if self.largest >= other.largest else other
-        return Beliefs(self.sums + other.sums, top.largest, top.bound)
-
-
-class Record:
-    """The attack, on every perturbed attribute."""
+class Record(Attack):
+    """The attack on every perturbed attribute by the whole record."""
 
     name = "record"
+    about = "Bayes' rule on the whole record, kept columns and class too, all learnt from the release."
 
-    def __init__(
-        self, found: Learnt, targets: Mapping[str, Target], posterior: Posterior, gamma: float, known: bool
-    ) -> None:
-        """Take the record's gamma, what guesses attributes that stand alone, and if originals are known."""
-        columns = Columns.of(found.sample)
-        self._gamma, self._posterior, self._model = gamma, posterior, found.model
-        self.channels = columns.channels
-        self._targets, self._places = targets, {c.name: i for i, c in enumerate(self.channels)}
-        self._answers = {n: columns.matrix(p) for n, p in self._places.items() if n in targets}
+    def __init__(self, adversary: Adversary, found: Learnt) -> None:
+        self._targets, self._record_gamma = adversary.targets, adversary.gamma
+        self._posterior = adversary.once(Posterior)
+        self.strength = 2 if adversary.noisy else 7
+        self.channels = (*found.sample.channels, found.sample.label)
+        self._width = len(found.sample.codes)
+        self._places = {c.name: i for i, c in enumerate(self.channels)}
+        self._model = found.model if adversary.separate else found.linked
         self._bayes: dict[str, NaiveBayes] = {}
-        self._joint: list[str] = []
-        rows = judges(columns)
-        by_model = dict[str, Floats]()
+        self._joint = [n for n in self._targets if n in self._modelled]
+        self._worth: dict[str, Worth] = {}
+        if adversary.separate:
+            columns = SampleColumns.of(found.sample)
+            self._answers = {n: columns.matrix(p) for n, p in self._places.items() if n in self._targets}
+            self._choose(found, columns)
+        self.alone = [n for n in self._targets if n not in self._joint and n not in self._bayes]
+        self.closed = [n for n in self.alone if n in self._posterior.closed]
+        if adversary.separate and not adversary.known:
+            self._worth = self._measure(found)
+
+    @classmethod
+    def learn(cls, adversary: Adversary) -> Self | None:
+        label = adversary.label
+        adversary.once(learn_kept)
+        if label is None:
+            adversary.remarks.append(
+                "record: left out, because there is neither a class nor another attribute with few values."
+            )
+            return None
+        try:
+            sample = joint.read(adversary.table, adversary.sidecar, label)
+        except UsageError:
+            adversary.remarks.append("record: left out, because no column besides the class is small enough.")
+            return None
+        work = label.domain.size * sum(c.domain.size * c.published.size for c in sample.channels)
+        if not adversary.separate and work > MOST_MODEL_WORK:
+            if "record" in adversary.named:
+                raise UsageError(
+                    "too-much-work",
+                    f"the attack record needs {work:.1e} multiplications for each record, too many",
+                    f"leave it out: {argument('attacks', ['posterior'])}",
+                )
+            adversary.remarks.append(
+                "Left out, because the attributes and the class have too many values: record."
+            )
+            return None
+        with step("learning"):
+            found = cls(adversary, joint.learn(sample))
+        adversary.kept += tuple(c for c in found.channels if c.kept)
+        for names, why in (
+            ([n for n in found.alone if n in found._places], "the other columns say nothing certain about"),
+            (
+                [n for n in found.alone if n not in found._places],
+                "too many values, or too many attributes, to study",
+            ),
+        ):
+            if names:
+                adversary.remarks.append(f"record: {why} {listed(names)}; it guesses as posterior does.")
+        return found
+
+    # -- learning
+
+    @property
+    def _modelled(self) -> list[str]:
+        """Return the columns that the joint model has, the class last."""
+        if self._model is None:
+            return []
+        return [*(self.channels[p].name for p in self._model.places), self.channels[-1].name]
+
+    def _posteriors(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
+        """Return by the joint model p(original | record) of each attribute that it has."""
+        own = codes[: self._width], codes[self._width]
+        found = [*model.marginals(*own), model.chances(*own)]
+        return {n: b for n, b in zip(self._modelled, found, strict=True) if n in self._targets}
+
+    def _opinions(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
+        """Return p(original | all but the own answer) of each attribute that the joint model has."""
+        return {
+            n: shares(b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
+            for n, b in self._posteriors(model, codes).items()
+        }
+
+    def _choose(self, found: Learnt, columns: SampleColumns) -> None:
+        """Choose for each attribute the opinion under which held-out answers are likeliest."""
+        rows, by_model = judges(columns), dict[str, Floats]()
         if self._model is not None and 0 in found.held and len(rows):
             by_model = self._opinions(found.held[0], [c[rows] for c in columns.codes])
-        for place, (bayes, scores) in learnt(columns, [self._places[n] for n in self._answers]).items():
+        self._joint = []
+        for place, (bayes, scores) in learnt_bayes(columns, [self._places[n] for n in self._answers]).items():
             name = self.channels[place].name
             alone = judged(columns, place, rows, columns.prior(place)[None])
             joint = judged(columns, place, rows, by_model[name]) if name in by_model else alone
@@ -68,81 +159,22 @@ class Record:
                 self._joint.append(name)
             elif _clear(scores - alone):
                 self._bayes[name] = bayes
-        self.alone = [n for n in targets if n not in self._joint and n not in self._bayes]
-        self._worth = {} if known else self._told(found)
 
-    def _opinions(self, model: Model, codes: Sequence[Codes], blind: bool = False) -> dict[str, Floats]:
-        """Return p(original | all but the own answer) of each attribute that the class's joint model has.
-
-        A `blind` model sees no answers, so its opinions hold no own answer to take out.
-        """
-        names = [self.channels[p].name for p in model.places]
-        found = dict(zip(names, model.marginals(codes[:-1], codes[-1]), strict=True))
-        found[self.channels[-1].name] = model.chances(codes[:-1], codes[-1])
-        return {
-            n: shares(b if blind else b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
-            for n, b in found.items()
-            if n in self._answers
-        }
-
-    def _likely(self, codes: Sequence[Codes], kept_only: bool = False) -> Iterator[tuple[str, Floats]]:
-        """Yield p(original | all but the own answer) of each attribute that does not stand alone."""
-        for name, bayes in self._bayes.items():
-            yield name, bayes.likely(codes, len(codes[0]), kept_only)
-        if self._joint:
-            assert self._model is not None
-            model = self._model
-            if kept_only:
-                kept = [c.kept for c in self.channels]
-                model = unseeing(model, kept[:-1], kept[-1])
-            opinions = self._opinions(model, codes, kept_only)
-            yield from ((n, opinions[n]) for n in self._joint)
-
-    def _codes(self, rows: Rows, which: Any) -> list[Codes]:
-        return [rows.codes[c.name][which] for c in self.channels]
-
-    def guesses(self, rows: Rows) -> dict[str, Guess]:
-        found = {n: self._posterior.answers[n].guesses(rows.codes[n]) for n in self.alone}
-        parts: dict[str, list[Guess]] = {}
-        for start in range(0, max(rows.count, 1), READ_AT_ONCE):
-            codes = self._codes(rows, slice(start, start + READ_AT_ONCE))
-            for name, likely in self._likely(codes):
-                beliefs = likely * self._answers[name][codes[self._places[name]]]
-                parts.setdefault(name, []).append(self._targets[name].guessed(beliefs))
-        for name, guesses in parts.items():
-            found[name] = Guess(*(np.concatenate(c) for c in zip(*guesses, strict=True)))
-        return found
-
-    def believed(self, guesses: Mapping[str, Guess], rows: Rows) -> dict[str, Beliefs]:
-        """Return how strongly the adversary believes in these guesses."""
-        found = {}
-        for name in (*self._bayes, *self._joint):
-            guess = guesses[name]
-            assert guess.belief is not None and guess.near_belief is not None and guess.variance is not None
-            sums = np.array([rows.count, guess.belief.sum(), guess.near_belief.sum(), guess.variance.sum()])
-            found[name] = Beliefs(sums, 0.0, 1.0)
-            if rows.count:
-                top = int(guess.belief.argmax())
-                prior = dict(self._likely(self._codes(rows, slice(top, top + 1)), kept_only=True))[name]
-                bound = worst_posterior(self._gamma, float(prior[0, guess.exact[top]]))
-                found[name] = Beliefs(sums, float(guess.belief[top]), bound)
-        return found
-
-    def _told(self, found: Learnt) -> dict[str, Worth]:
+    def _measure(self, found: Learnt) -> dict[str, Worth]:
         """Return what guesses are worth, of records that the models were learnt with and without."""
         worth: dict[str, Worth] = {}
         every = (*found.sample.codes, found.sample.labels)
         for fold in range(FOLDS):
             rows = np.flatnonzero(found.sample.folds == fold)
-            bayes = learnt(Columns.of(found.sample, fold), {self._places[n] for n in self._bayes})
+            bayes = learnt_bayes(SampleColumns.of(found.sample, fold), {self._places[n] for n in self._bayes})
             for name, own in self._bayes.items():
-                few = expectation.enough([self._targets[name]], rows)
+                few = enough([self._targets[name]], rows)
                 codes = [c[few] for c in every]
                 both = [b.likely(codes, len(few)) for b in (own, bayes[self._places[name]][0])]
                 self._add(worth, name, both, codes)
             if self._joint and fold in found.held:
                 assert self._model is not None
-                codes = [c[expectation.enough([self._targets[n] for n in self._joint], rows)] for c in every]
+                codes = [c[enough([self._targets[n] for n in self._joint], rows)] for c in every]
                 opinions = [self._opinions(m, codes) for m in (self._model, found.held[fold])]
                 for name in self._joint:
                     self._add(worth, name, [o[name] for o in opinions], codes)
@@ -150,27 +182,62 @@ class Record:
 
     def _add(self, worth: dict[str, Worth], name: str, both: list[Floats], codes: list[Codes]) -> None:
         target, own = self._targets[name], codes[self._places[name]]
-        if expectation.tellable(target):
-            told = Worth(*(expectation.told(target, likely, own) for likely in both))
-            worth[name] = worth.get(name, Worth()) + told
+        if tellable(target):
+            worth[name] = worth.get(name, Worth()) + Worth(*(told(target, likely, own) for likely in both))
 
-    def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
-        found = {n: f for n, f in self._posterior.expected().items() if n in self.alone}
-        for name, b in beliefs.items():
-            target, n = self._targets[name], max(float(b.sums[0]), 1.0)
-            exact, near, variance = (float(s) / n for s in b.sums[1:])
-            if name in self._worth:
-                found[name] = self._worth[name].figures(target)
-            else:
-                found[name] = expected(target, exact, near, variance if target.ordered else None)
+    # -- guessing
+
+    def _codes(self, records: Records) -> list[Codes]:
+        """Return what a sample has of some records: codes, the recipes' numbers if it has those, and labels."""
+        *codes, labels = (records.codes[c.name] for c in self.channels)
+        return [*[*codes, records.recipes][: self._width], labels]
+
+    def guesses(self, records: Records) -> dict[str, Guess]:
+        found = {n: self._posterior.guess(n, records) for n in self.alone}
+        if not (self._bayes or self._joint):
+            return found
+        size = max((self._targets[n].domain.size for n in (*self._bayes, *self._joint)), default=1)
+        rows, parts = max(1, min(RECORDS_AT_ONCE, BELIEFS_AT_ONCE // size)), dict[str, list[Guess]]()
+        every = self._codes(records)
+        for start in range(0, max(records.count, 1), rows):
+            codes = [c[start : start + rows] for c in every]
+            for name, bayes in self._bayes.items():
+                own = self._answers[name][codes[self._places[name]]]
+                beliefs = bayes.likely(codes, len(codes[0])) * own
+                parts.setdefault(name, []).append(self._targets[name].guessed(beliefs))
+            posteriors = self._posteriors(self._model, codes) if self._joint and self._model is not None else {}
+            for name in self._joint:
+                parts.setdefault(name, []).append(self._targets[name].guessed(posteriors[name]))
+        return found | {n: Guess.joined(guesses) for n, guesses in parts.items()}
+
+    def before(self, records: Records, names: Sequence[str]) -> dict[str, Floats]:
+        """Return what was believed by the columns that were kept."""
+        codes = self._codes(records)
+        found = self._posterior.before(records, [n for n in names if n in self.alone])
+        for name in (n for n in names if n in self._bayes):
+            found[name] = self._bayes[name].likely(codes, records.count, kept_only=True)
+        if any(n in self._joint for n in names):
+            assert self._model is not None
+            *kept, label = (c.kept for c in self.channels)
+            blind = unseeing(replace(self._model, coin=None), kept, label)
+            found |= {n: shares(b) for n, b in self._posteriors(blind, codes).items() if n in self._joint}
         return found
 
-    def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, dict[str, Any]]:
+    def gamma(self, attribute: AttackedAttribute) -> float:
+        return self._record_gamma
+
+    def expected(self, beliefs: Mapping[str, Beliefs]) -> dict[str, Measures]:
+        found = {n: f for n, f in self._posterior.expected({}).items() if n in self.alone}
+        for name, own in beliefs.items():
+            worth = self._worth.get(name)
+            found[name] = own.measures() if worth is None else worth.figures(self._targets[name])
+        return found
+
+    def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, Belief]:
         """Return the largest belief in a guess, and the bound of the record's gamma for it."""
-        answers = {n: self._posterior.answers[n] for n in self.alone}
-        found = {n: (a.largest, worst_posterior(self._gamma, a.before)) for n, a in answers.items()}
-        found |= {n: (b.largest, b.bound) for n, b in beliefs.items()}
-        return {n: {"largest_posterior": largest, "bound": bound} for n, (largest, bound) in found.items()}
+        answers = {n: self._posterior.answers[n] for n in self.closed}
+        found = {n: Belief(a.largest, a.bound(self._record_gamma)) for n, a in answers.items()}
+        return found | {n: Belief(b.largest, b.bound) for n, b in beliefs.items()}
 
 
 def _clear(rise: Floats) -> bool:
@@ -178,20 +245,156 @@ def _clear(rise: Floats) -> bool:
     return bool(rise.sum() > 2 * np.sqrt(len(rise)) * rise.std())
 
 
-def told_by_class(target: Target, counts: Floats) -> dict[str, float]:
-    """Return what a kept class tells about an attribute: shares of exact guesses without and with it.
+# -- naive Bayes
 
-    `counts` are (label, published code); a label that nobody has says nothing.
-    """
-    total, by_class, both = float(counts.sum()), 0.0, 0.0
-    for own in counts[counts.sum(axis=1) > 0]:
-        n = float(own.sum())
-        prior = maximum_likelihood(own, [target.matrix]) / n
-        by_class += n / total * float(prior.max())
-        both += n / total * answers(target, prior).exact
-    return {
-        "exact_prior": float(target.prior.max()),
-        "exact_class": by_class,
-        "exact_answer": answers(target).exact,
-        "exact_both": both,
-    }
+
+@dataclass(frozen=True, eq=False)
+class SampleColumns:
+    """The published columns of a sample, the class among them."""
+
+    channels: list[Channel]
+    codes: list[Codes]
+    held: np.ndarray
+    """The records that were held back."""
+
+    @classmethod
+    def of(cls, sample: Sample, without: int = -1) -> SampleColumns:
+        """Return the columns of all records, or of those outside one fold."""
+        rows = np.flatnonzero(sample.folds != without)
+        codes = [c[rows] for c in (*sample.codes, sample.labels)]
+        return cls([*sample.channels, sample.label], codes, sample.folds[rows] == (without + 1) % FOLDS)
+
+    def matrix(self, place: int) -> Floats:
+        return Exposure.of(self.channels[place]).matrix
+
+    def counts(self, *places: int) -> np.ndarray:
+        """Return how often each combination was published: (learnt from or held back, cells ...)."""
+        shape = [2, *(self.channels[p].published.size for p in places)]
+        return tabulated([self.held.astype(np.uint8), *(self.codes[p] for p in places)], shape)
+
+    def prior(self, place: int) -> Floats:
+        """Return the likeliest shares of the originals, from the records to learn from."""
+        published = self.counts(place)[0].astype(np.float64)
+        if not self.channels[place].kept:
+            published = maximum_likelihood(published, [self.channels[place].matrix])
+        raised = np.maximum(published, 1e-6)
+        return np.asarray(raised / raised.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class PairEvidence:
+    """What the published codes of a column say of an attribute's originals: log p, (codes, originals)."""
+
+    place: int
+    prior: Floats
+    """The shares of the originals in the table that this is from."""
+    logs: Floats
+    weight: float
+    kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class NaiveBayes:
+    """An attribute's prior, and all that is to be known of it but its own answer."""
+
+    prior: Floats
+    evidence: tuple[PairEvidence, ...]
+
+    def likely(self, codes: Sequence[Codes], records: int, kept_only: bool = False) -> Floats:
+        """Return p(original | the other columns), (records, originals)."""
+        logs = np.repeat(np.log(self.prior)[None], records, axis=0)
+        for e in self.evidence:
+            if e.kept or not kept_only:
+                logs += e.weight * e.logs[codes[e.place]]
+        return np.asarray(softmax(logs, axis=1))
+
+
+def learnt_bayes(columns: SampleColumns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, Floats]]:
+    """Return the naive Bayes of these columns, and the log-likelihoods of their own answers held back."""
+    places = set(places)
+    evidence: dict[int, list[tuple[float, PairEvidence, PairEvidence]]] = {p: [] for p in places}
+    for pair, gain, tables in _pairs(columns, places):
+        for (own, other), turned in zip((pair, pair[::-1]), (tables, tables.swapaxes(-1, -2)), strict=True):
+            if own in places:
+                held, whole = (_evidence(columns, other, table) for table in turned)
+                evidence[own].append((gain, held, whole))
+    return {p: _weighed(columns, p, sorted(found, key=lambda s: -s[0])) for p, found in evidence.items()}
+
+
+def judged(columns: SampleColumns, place: int, rows: np.ndarray, likely: Floats) -> Floats:
+    """Return the log-likelihood of each of a column's answers, given what was thought of the originals."""
+    law = columns.matrix(place)[columns.codes[place][rows]]
+    return np.asarray(np.log(np.maximum((likely * law).sum(axis=1), TINY)))
+
+
+def judges(columns: SampleColumns) -> np.ndarray:
+    return np.flatnonzero(columns.held)[:JUDGES]
+
+
+def _pairs(columns: SampleColumns, places: Collection[int]) -> Iterator[tuple[tuple[int, int], float, Tables]]:
+    """Yield each pair that is not independent, its held-out gain, its tables without them and with."""
+    alike: dict[tuple[tuple[int, ...], ...], list[tuple[int, int]]] = {}
+    matrices = [columns.matrix(p) for p in range(len(columns.channels))]
+    priors = [columns.prior(p) for p in range(len(matrices))]
+    known = {len(matrices) - 1, *(p for p, c in enumerate(columns.channels) if c.kept)}
+    wanted = [
+        (a, b)
+        for a, b in combinations(range(len(matrices)), 2)
+        if (a in places or b in places) and len(matrices[a]) * len(matrices[b]) <= LARGEST_PAIR
+    ]
+    for a, b in sorted(wanted, key=known.isdisjoint)[:MOST_PAIRS]:
+        alike.setdefault((matrices[a].shape, matrices[b].shape), []).append((a, b))
+    for (one, other), pairs in alike.items():
+        step = max(1, CELLS_AT_ONCE // (one[0] * other[0]))
+        for start in range(0, len(pairs), step):
+            part = pairs[start : start + step]
+            first, second = (np.stack([matrices[p[i]] for p in part]) for i in (0, 1))
+            alone = np.stack([np.outer(priors[a], priors[b]) for a, b in part])
+            gains, tables = _fitted(np.stack([columns.counts(*p) for p in part]), [first, second], alone)
+            yield from ((p, float(g), t) for p, g, t in zip(part, gains, tables, strict=True) if g > LEAST_RISE)
+
+
+def _fitted(counts: np.ndarray, matrices: list[Tables], alone: Tables) -> tuple[Floats, Tables]:
+    """Return how much likelier than independence held-out records are, and (pair, without and with, cells)."""
+    held = counts[:, 1].astype(np.float32)
+
+    def judge(expected: Sequence[Tables], which: np.ndarray) -> Floats:
+        logs = np.log(np.maximum(expected[0], TINY))
+        return np.asarray((held[which] * logs).sum(axis=(-1, -2), dtype=np.float64))[:, None]
+
+    every = np.arange(len(alone))
+    steps = Steps(Part(matrices, counts[:, 0]))
+    # EM multiplies: what begins at almost nothing would stay there
+    fit = steps.stopped((alone + 1 / alone[0].size) / 2, judge, PAIR_STOP)
+    base = judge(steps.expected(alone.astype(np.float32)), every)
+    more = max(3, int(np.median(fit.steps)) // 4)
+    whole = Steps(Part(matrices, counts.sum(axis=1)))(fit.table, more, every)
+    return (fit.scores - base)[:, 0], np.stack([fit.table, whole], axis=1)
+
+
+def _evidence(columns: SampleColumns, place: int, table: Tables) -> PairEvidence:
+    """Return what a column's answers say, from the joint table (attribute, column) of originals."""
+    joint = np.maximum(table.astype(np.float64), 1e-12)
+    prior = joint.sum(axis=1)
+    chances = joint @ columns.matrix(place).T / prior[:, None]
+    logs = np.log(np.maximum(chances, TINY)).T
+    return PairEvidence(place, prior / prior.sum(), logs, 1.0, columns.channels[place].kept)
+
+
+def _weighed(
+    columns: SampleColumns, place: int, evidence: list[tuple[float, PairEvidence, PairEvidence]]
+) -> tuple[NaiveBayes, Floats]:
+    """Return the attribute's model, with the weights that make held-out answers likeliest."""
+    rows = judges(columns)
+    prior, chosen = columns.prior(place), list[PairEvidence]()
+    best, logs = judged(columns, place, rows, prior[None]), np.zeros((len(rows), 1))
+    for _, held, whole in evidence:
+        own = held.logs[columns.codes[held.place][rows]]
+        before = logs if chosen else np.log(held.prior)[None]
+        tried = {w: judged(columns, place, rows, softmax(before + w * own, axis=1)) for w in WEIGHTS}
+        weight = max(tried, key=lambda w: float(tried[w].sum()))
+        if tried[weight].sum() > best.sum() + LEAST_RISE:
+            best, logs = tried[weight], before + weight * own
+            prior = prior if chosen else whole.prior
+            chosen.append(replace(whole, weight=weight))
+    return NaiveBayes(prior, tuple(chosen)), best

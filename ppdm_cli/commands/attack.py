@@ -16,9 +16,8 @@ from ppdm_cli.errors import MismatchError, UsageError, some
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ppdm_cli.attacks import Attacked
+    from ppdm_cli.attacks import Attacked, CoinVerdict, GuessFigures, LawVerdict, RepeatFigures
 
-NAMES = ["spectral", "pca", "bayes-linear", "posterior", "record", "known", "repeat", "order", "audit"]
 _TIMES = (1, 2, 4, 8)
 _GUESSES = (
     "attack", "attribute", "exact %", "exact prior", "near %", "near prior", "RMSE", "of sd",
@@ -30,6 +29,35 @@ _UNPROMISED = {
     "unknown": "Nobody knows the coins of this release, so nothing is promised. The limits hold only if it was "
     "perturbed as the sidecar says.",
 }
+
+
+class _Registered(click.ParamType[str]):
+    """The name of a registered attack; attacks are loaded only where one is read, completed or explained."""
+
+    name = "attack"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from ppdm_cli.attacks import ATTACKS
+
+        return str(click.Choice(list(ATTACKS)).convert(value, param, ctx))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        from ppdm_cli.attacks import ATTACKS
+
+        return click.Choice(list(ATTACKS)).shell_complete(ctx, param, incomplete)
+
+
+class _With(click.Option):
+    """The option that names attacks; its help is what they say of themselves."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from ppdm_cli.attacks import ATTACKS
+
+        each = " ".join(f"{n}: {a.about}" for n, a in ATTACKS.items())
+        self.help = f"Only this attack; repeatable. {each}"
+        return super().get_help_record(ctx)
 
 
 @click.command(
@@ -55,13 +83,9 @@ release, a million records at most.""",
     "--with",
     "attacks",
     multiple=True,
-    type=click.Choice(NAMES),
-    help="""Only this attack; repeatable. spectral, pca: the two attacks on additive noise (Kargupta et al.,
-Huang et al.). bayes-linear: the best linear guess. posterior: Bayes' rule on one attribute. record: Bayes'
-rule on the whole record, kept columns and class too, all learnt from the release. known: where a record shows
-some of its attributes, who knows one of them and looks for the others. repeat:
-perturbing again. order: the order of the rows. audit: whether the release was perturbed as its sidecar
-says, as far as that many records can show.""",
+    cls=_With,
+    type=_Registered(),
+    metavar="NAME",
 )
 @options.file_option(
     "--recovered", help="Write the adversary's best guesses; they follow from the release and are public."
@@ -112,33 +136,32 @@ def _rejected() -> MismatchError:
 def _figures(done: Attacked) -> dict[str, Any]:
     """Return the object that `--json` prints."""
     rest = ("record", "kept", "repeat", "order", "audit", "coins", "unseen", "honest", "remarks", "sentences")
-    told = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
-    return told | {name: getattr(done, name) for name in rest}
+    about = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
+    return about | {name: getattr(done, name) for name in rest} | {"unseen": done.unseen or {}}
 
 
-def _share(row: dict[str, Any], what: str) -> str | None:
-    if row.get(what) is None:
+def _share(row: GuessFigures) -> str | None:
+    if row.exact is None:
         return None
-    low, high = row.get(f"{what}_low"), row.get(f"{what}_high")
+    low, high = row.exact_low, row.exact_high
     interval = "" if low is None or high is None else f" ({100 * low:.1f}-{100 * high:.1f})"
-    return f"{100 * row[what]:.1f}{interval}"
+    return f"{100 * row.exact:.1f}{interval}"
 
 
 def _tables(out: Console, done: Attacked) -> None:
-    from ppdm_cli.attacks import OF_RECIPES, TESTED
+    from ppdm_cli.attacks import TESTED
     from ppdm_cli.commands import show
 
-    looks_at = {**TESTED, **OF_RECIPES}
     if done.rows:
         title = "measured against the original" if done.measured else "as expected from the release alone"
         show.of_columns(out, f"Guesses, {title}", list(_GUESSES), [_guesses(r) for r in done.rows], keys=2)
     if done.kept:
         show.of_columns(
             out,
-            f"What the kept {done.kept[0]['kept']} adds: percent to name exactly, as expected",
+            f"What the kept {done.kept[0].kept} adds: percent to name exactly, as expected",
             ["attribute", "prior", "class", "answer", "both"],
             [
-                [k["attribute"], *(_percent(k[f"exact_{w}"]) for w in ("prior", "class", "answer", "both"))]
+                [k.attribute, *map(_percent, (k.exact_prior, k.exact_class, k.exact_answer, k.exact_both))]
                 for k in done.kept
             ],
         )
@@ -160,15 +183,14 @@ def _tables(out: Console, done: Attacked) -> None:
             out,
             "Audit: whether the coins depend on anything",
             ["test", "looks at", "times", "least p at", "p", "verdict"],
-            [[r["test"], looks_at[r["test"]], r["tests"], r["where"], r["p"], _verdict(r)] for r in done.coins],
+            [[r.test, TESTED[r.test], r.tests, r.where, r.p, _verdict(r)] for r in done.coins],
         )
 
 
-def _guesses(row: dict[str, Any]) -> list[Any]:
-    shares = [_percent(row.get(k)) for k in ("exact_prior", "near", "near_prior")]
-    errors = [row.get("rmse"), row.get("rmse_share")]
-    belief = [_percent(row.get("largest_posterior")), _bound(row.get("bound"))]
-    return [row["attack"], row["attribute"], _share(row, "exact"), *shares, *errors, *belief]
+def _guesses(row: GuessFigures) -> list[Any]:
+    shares = [_percent(share) for share in (row.exact_prior, row.near, row.near_prior)]
+    belief = [_percent(row.largest_posterior), _bound(row.bound)]
+    return [row.attack, row.attribute, _share(row), *shares, row.rmse, row.rmse_share, *belief]
 
 
 def _bound(share: float | None) -> str | None:
@@ -178,28 +200,28 @@ def _bound(share: float | None) -> str | None:
     return f"{ceil(round(1000 * share, 9)) / 10:.1f}"
 
 
-def _audited(row: dict[str, Any]) -> list[Any]:
-    proved = [row.get("declared_gamma", row.get("declared_sd")), row.get("gamma", row.get("sd"))]
-    limits = [row.get(k) for k in ("gamma_low", "gamma_high", "gamma_unseen")]
-    return [row["attribute"], *proved, *limits, row["p"], _verdict(row)]
+def _audited(row: LawVerdict) -> list[Any]:
+    declared = row.declared_sd if row.declared_gamma is None else row.declared_gamma
+    limits = [row.gamma_low, row.gamma_high, row.gamma_unseen]
+    return [row.attribute, declared, row.gamma, *limits, row.p, _verdict(row)]
 
 
-def _verdict(row: dict[str, Any]) -> str:
-    return "passes" if row["honest"] else "rejected"
+def _verdict(row: LawVerdict | CoinVerdict) -> str:
+    return "passes" if row.honest else "rejected"
 
 
 def _repeated(done: Attacked) -> list[list[Any]]:
     """Return one row per attribute."""
-    by: dict[str, dict[int, dict[str, Any]]] = {}
+    by: dict[str, dict[int, RepeatFigures]] = {}
     for row in done.repeat:
-        by.setdefault(row["attribute"], {})[row["t"]] = row
+        by.setdefault(row.attribute, {})[row.t] = row
     return [
         [
             name,
-            *(f"{_percent(rows[t]['stayed'])} ({_percent(rows[t]['staying'])})" for t in _TIMES),
-            rows[1]["entropy"],
-            rows[_TIMES[-1]]["entropy"],
-            rows[1]["entropy_max"],
+            *(f"{_percent(rows[t].stayed)} ({_percent(rows[t].staying)})" for t in _TIMES),
+            rows[1].entropy,
+            rows[_TIMES[-1]].entropy,
+            rows[1].entropy_max,
         ]
         for name, rows in by.items()
     ]

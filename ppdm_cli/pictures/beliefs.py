@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.pictures.drawing import altair, save
 from ppdm_cli.tables import PendingFile
+
+if TYPE_CHECKING:
+    from ppdm_cli.attacks import GuessFigures
 
 MOST_ATTRIBUTES = 30
 """The most attributes that have bars of their own; the others are averaged."""
@@ -15,23 +18,23 @@ _PRIOR = "#c8102e"
 _BAR, _WIDTH = 9, 440
 
 
-def attacks(rows: list[dict[str, Any]], target: PendingFile) -> None:
+def attacks(rows: Sequence[GuessFigures], target: PendingFile) -> None:
     """Draw each attack's exact guesses beside the prior's; otherwise the errors."""
     alt = altair()
-    exact = any(r.get("exact") is not None for r in rows)
-    what, title = ("exact", "named exactly") if exact else ("rmse_share", "RMSE, of the standard deviation")
+    exact = any(r.exact is not None for r in rows)
+    title = "named exactly" if exact else "RMSE, of the standard deviation"
     baseline = "the prior alone" if exact else "a guess of the mean"
     every = [
         {
-            "attack": r["attack"],
-            "attribute": r["attribute"],
-            "value": r[what],
-            "low": r.get(f"{what}_low"),
-            "high": r.get(f"{what}_high"),
-            "prior": r.get("exact_prior") if exact else 1.0,
+            "attack": r.attack,
+            "attribute": r.attribute,
+            "value": r.exact if exact else r.rmse_share,
+            "low": r.exact_low if exact else None,
+            "high": r.exact_high if exact else None,
+            "prior": r.exact_prior if exact else 1.0,
         }
         for r in rows
-        if r.get(what) is not None
+        if (r.exact if exact else r.rmse_share) is not None
     ]
     data, cut = _largest(every)
     names = list(dict.fromkeys(r["attack"] for r in every))

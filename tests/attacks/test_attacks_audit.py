@@ -15,8 +15,8 @@ from ppdm_cli.arrays import binomial_p, chi_square_tail, clopper_pearson, wilson
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.audit import LEVEL
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.errors import MismatchError
 from ppdm_cli.sidecar import Recipe, Sidecar
+from tests.vocabulary import raises
 
 
 def test_the_chances_are_those_of_scipy() -> None:
@@ -65,7 +65,7 @@ def honest(seed: int, gamma: float = 5) -> tuple[pl.DataFrame, Sidecar]:
 
 def verdicts(frame: Any, sidecar: Sidecar, original: Any = None) -> dict[str, bool]:
     done = attack(frame, sidecar=sidecar, truth=table() if original is None else original, attacks=["audit"])
-    return {r["attribute"]: r["honest"] for r in done.audit}
+    return {r.attribute: r.honest for r in done.audit}
 
 
 def changed(sidecar: Sidecar, name: str, **parts: Any) -> Sidecar:
@@ -87,8 +87,8 @@ def test_honest_releases_are_accepted_and_prove_their_gamma() -> None:
         done = attack(frame, sidecar=sidecar, truth=table(), attacks=["audit"])
         assert done.honest and "finds nothing against" in done.sentences[0]
         for row in done.audit:
-            missed += not row["gamma_low"] <= 5 <= row["gamma_high"]
-            assert 4.5 < row["gamma_low"] < row["gamma"] < row["gamma_high"] < 5.5
+            missed += not row.gamma_low <= 5 <= row.gamma_high
+            assert 4.5 < row.gamma_low < row.gamma < row.gamma_high < 5.5
     assert missed <= 4
 
 
@@ -134,16 +134,16 @@ def test_dependence_that_the_number_of_stayers_hides_is_caught() -> None:
     frame, sidecar = honest(2)
     frame = frame.with_columns(pl.Series("last", np.where(stay, last, (last + 1) % 8)))
     done = attack(frame, sidecar=sidecar, truth=original, attacks=["audit"])
-    row = next(r for r in done.audit if r["attribute"] == "last")
-    assert row["stayed_p"] > LEVEL and not row["honest"]
+    row = next(r for r in done.audit if r.attribute == "last")
+    assert row.stayed_p > LEVEL and not row.honest
 
 
 def test_rows_that_do_not_pair_are_no_lie_but_said() -> None:
     frame, sidecar = honest(6)
-    with pytest.raises(MismatchError, match=r"no more than by chance.*--shuffle"):
+    with raises("rows-do-not-pair"):
         attack(frame.sample(fraction=1, shuffle=True, seed=1), sidecar=sidecar, truth=table())
     kept = perturb(table(2000), gamma=5, keep=["word"], attributes=SETTINGS, seed=1)
-    with pytest.raises(MismatchError, match=r"kept column 'word' is not the original's.*--shuffle"):
+    with raises("rows-do-not-pair"):
         attack(kept.frame.sample(fraction=1, shuffle=True, seed=1), sidecar=kept.sidecar, truth=table(2000))
 
 

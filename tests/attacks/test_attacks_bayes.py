@@ -13,7 +13,6 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
-from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.channels import Channel
 from ppdm_cli.channels.band import Band
@@ -21,7 +20,9 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.joint import Forest, JointTable
 from ppdm_cli.joint.forest import Branch
 from ppdm_cli.privacy import worst_posterior
+from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
+from tests.attacks.attacked import attacked
 
 SHAPES: dict[str, dict[str, Any]] = {
     "bins": {"domain": [0, 60], "bins": 6},
@@ -36,7 +37,7 @@ def released(settings: dict[str, Any], gamma: float = 3, nulls: bool = False) ->
 
 
 def attribute(settings: dict[str, Any], **wishes: Any) -> Channel:
-    return released(settings, **wishes).channels[0]
+    return opened(released(settings, **wishes)).channels[0]
 
 
 PRIORS = ([1, 1, 1, 1, 1, 1], [8, 1, 0, 0, 2, 1], [0, 0, 0, 0, 1, 9], [1, 2, 3, 4, 5, 6])
@@ -47,7 +48,7 @@ PRIORS = ([1, 1, 1, 1, 1, 1], [8, 1, 0, 0, 2, 1], [0, 0, 0, 0, 1, 9], [1, 2, 3, 
 @pytest.mark.parametrize("gamma", [1.5, 3, 9])
 def test_the_posterior_is_bayes_rule(shape: str, gamma: float, shares: list[int]) -> None:
     prior = np.array(shares) / sum(shares)
-    target = Target(attribute(SHAPES[shape], gamma=gamma), prior)
+    target = attacked(attribute(SHAPES[shape], gamma=gamma), prior)
     found = answers(target)
     M, u = target.matrix.dense(), target.values
     exact = near = error = largest = 0.0
@@ -67,29 +68,31 @@ def test_the_posterior_is_bayes_rule(shape: str, gamma: float, shares: list[int]
             assert belief[k] <= worst_posterior(gamma, prior[k]) + 1e-12
     assert (found.exact, found.near, found.error) == pytest.approx((exact, near, error))
     assert found.largest == pytest.approx(largest)
-    assert found.largest <= found.bound + 1e-12
+    assert found.largest <= found.bound(found.target.gamma) + 1e-12
 
 
 def test_the_bound_is_reached_by_a_gamma_diagonal_and_by_a_band_whose_others_are_far() -> None:
-    diagonal = answers(Target(attribute(SHAPES["bins"], gamma=5), np.array([0.3, 0.2, 0.1, 0.1, 0.2, 0.1])))
-    assert diagonal.largest == pytest.approx(diagonal.bound)
-    assert diagonal.bound == pytest.approx(5 * 0.3 / (5 * 0.3 + 0.7))
+    diagonal = answers(attacked(attribute(SHAPES["bins"], gamma=5), np.array([0.3, 0.2, 0.1, 0.1, 0.2, 0.1])))
+    assert diagonal.largest == pytest.approx(diagonal.bound(diagonal.target.gamma))
+    assert diagonal.bound(diagonal.target.gamma) == pytest.approx(5 * 0.3 / (5 * 0.3 + 0.7))
     band = attribute(SHAPES["a band"], gamma=3)
     assert isinstance(band.matrix, Band)
-    far = answers(Target(band, np.array([0.4, 0, 0, 0, 0, 0.6])))
-    assert far.largest == pytest.approx(far.bound)
-    even = answers(Target(band, np.full(6, 1 / 6)))
-    assert even.largest == pytest.approx(even.bound)  # the outermost answers come from one value alone
-    close = answers(Target(band, np.array([0, 0, 0.5, 0.5, 0, 0])))
-    assert close.largest == pytest.approx(close.bound)
-    middle = answers(Target(band, np.array([0, 0.01, 0.98, 0.01, 0, 0])))
-    assert middle.largest < middle.bound - 1e-4
+    far = answers(attacked(band, np.array([0.4, 0, 0, 0, 0, 0.6])))
+    assert far.largest == pytest.approx(far.bound(far.target.gamma))
+    even = answers(attacked(band, np.full(6, 1 / 6)))
+    assert even.largest == pytest.approx(
+        even.bound(even.target.gamma)
+    )  # the outermost answers come from one value alone
+    close = answers(attacked(band, np.array([0, 0, 0.5, 0.5, 0, 0])))
+    assert close.largest == pytest.approx(close.bound(close.target.gamma))
+    middle = answers(attacked(band, np.array([0, 0.01, 0.98, 0.01, 0, 0])))
+    assert middle.largest < middle.bound(middle.target.gamma) - 1e-4
 
 
 def test_null_is_a_value_of_its_own_and_no_number() -> None:
     own = attribute(SHAPES["bins"], gamma=3, nulls=True)
     assert own.domain.nulls and own.domain.size == 7
-    found = answers(Target(own, np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4])))
+    found = answers(attacked(own, np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4])))
     assert found.guess.exact[6] == 6 and found.guess.near[6] == 6
     u = np.arange(4.5, 60, 10)  # bins of whole numbers: 0 to 9, ..., 50 to 59, and 60
     u[-1] = 55
@@ -177,28 +180,28 @@ def test_the_whole_record_tells_more_and_as_much_as_was_expected() -> None:
     asked = ("posterior", "record")
     measured = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=asked)
     expected = attack(release.frame, sidecar=release.sidecar, attacks=asked)
-    by = {(r["attack"], r["attribute"]): r for r in measured.rows}
+    by = {(r.attack, r.attribute): r for r in measured.rows}
     for name in "ab":
-        assert by["record", name]["exact"] > by["posterior", name]["exact"] + 0.05
-        assert by["record", name]["largest_posterior"] <= by["record", name]["bound"]
+        assert by["record", name].exact > by["posterior", name].exact + 0.05
+        assert by["record", name].largest_posterior <= by["record", name].bound
     for ours, theirs in zip(measured.rows, expected.rows, strict=True):
-        assert (ours["attack"], ours["attribute"]) == (theirs["attack"], theirs["attribute"])
-        assert theirs["exact"] == pytest.approx(ours["exact"], abs=0.02)
-        assert theirs["near"] == pytest.approx(ours["near"], abs=0.02)
+        assert (ours.attack, ours.attribute) == (theirs.attack, theirs.attribute)
+        assert theirs.exact == pytest.approx(ours.exact, abs=0.02)
+        assert theirs.near == pytest.approx(ours.near, abs=0.02)
         # a model learnt by EM that ends early is less sure than it might be
-        slack = 0.1 if ours["attack"] == "record" else 0.03
-        assert theirs["rmse"] == pytest.approx(ours["rmse"], rel=slack)
-        assert theirs["exact_prior"] == pytest.approx(ours["exact_prior"], abs=0.02)
+        slack = 0.1 if ours.attack == "record" else 0.03
+        assert theirs.rmse == pytest.approx(ours.rmse, rel=slack)
+        assert theirs.exact_prior == pytest.approx(ours.exact_prior, abs=0.02)
 
 
 def test_a_kept_class_is_weighed(tmp_path: Path) -> None:
     original = correlated(20_000, 3)
     release = perturb(original, gamma=2, keep=["label"], class_="label", seed=2)
     told = attack(release.frame, sidecar=release.sidecar, attacks=["posterior"]).kept
-    a = next(k for k in told if k["attribute"] == "a")
+    a = next(k for k in told if k.attribute == "a")
     true = [original.filter(pl.col("label") == c)["a"].value_counts()["count"].max() for c in "xy"]
-    assert a["exact_class"] == pytest.approx(sum(true) / 20_000, abs=0.03)  # type: ignore[type-var]
-    assert a["exact_prior"] < a["exact_answer"] < a["exact_both"] and a["exact_class"] < a["exact_both"]
+    assert a.exact_class == pytest.approx(sum(true) / 20_000, abs=0.03)  # type: ignore[type-var]
+    assert a.exact_prior < a.exact_answer < a.exact_both and a.exact_class < a.exact_both
 
 
 def test_fresh_coins_multiply_and_a_key_file_stops_that(tmp_path: Path) -> None:

@@ -8,18 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli.attacks.attacked_attribute import Guess, Target
+from ppdm_cli.attacks.adversary import AttackedAttribute, Guess
 from ppdm_cli.attacks.posterior import _of_diagonal, _of_rows, answers
 from ppdm_cli.channels import Channel
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.domain import Categories
+from tests.attacks.attacked import attacked
 
 
-def target(words: bool, nulls: bool, N: int, gamma: float, prior: np.ndarray) -> Target:
+def target(words: bool, nulls: bool, N: int, gamma: float, prior: np.ndarray) -> AttackedAttribute:
     kind = pa.string() if words else pa.int64()
     domain = Categories(kind, [f"{i:06}" for i in range(N)] if words else list(range(N)), nulls)
     spec = GammaDiagonalSpec(attributes=["a"], gamma=gamma)
-    return Target(Channel("a", domain, domain, spec, spec.matrix(domain)), prior)
+    return attacked(Channel("a", domain, domain, spec, spec.matrix(domain)), prior)
 
 
 @settings(max_examples=150, deadline=None)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import product
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import polars as pl
@@ -14,12 +13,12 @@ import pytest
 from scipy import stats
 
 from ppdm_cli import perturb
-from ppdm_cli.attacks import Attacked, attack, evidence
-from ppdm_cli.attacks.attacked_attribute import Rows, Target, Truth
+from ppdm_cli.attacks import Attacked, LawVerdict, Unseen, attack, evidence
+from ppdm_cli.attacks.adversary import AttackedAttribute
 from ppdm_cli.attacks.audit import LEVEL, Audit
-from ppdm_cli.attacks.law import PlacesOfAll
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
+from tests.attacks.attacked import attacked, positions, records
 
 ROWS, GAMMA = 20_000, 9
 SIZES = {"age": 10, "level": 5, "car": 10, "zip": 9, "years": 10, "loan": 10, "salary": 10, "group": 2}
@@ -49,8 +48,8 @@ def audited(codes: Codes, truth: pl.DataFrame | None = None, said: Sidecar | Non
 
 
 def failed(done: Attacked) -> set[str]:
-    laws = {"law"} if not all(r["honest"] for r in done.audit) else set()
-    return {r["test"] for r in done.coins if not r["honest"]} | laws
+    laws = {"law"} if not all(r.honest for r in done.audit) else set()
+    return {r.test for r in done.coins if not r.honest} | laws
 
 
 def true() -> Codes:
@@ -185,8 +184,8 @@ def test_lies_below_the_stated_limits_pass_and_the_limits_are_said() -> None:
     for codes in (honest(), honest(3, 9.1), unperturbed(share(0.001))):
         done = audited(codes)
         assert done.honest and failed(done) == set()
-    assert 0.003 < done.unseen["unperturbed"] < 0.005 and 9.2 / 9 < done.unseen["gamma_factor"] < 9.5 / 9
-    assert all(9.5 < r["gamma_unseen"] < 11 for r in done.audit)
+    assert 0.003 < done.unseen.unperturbed < 0.005 and 9.2 / 9 < done.unseen.gamma_factor < 9.5 / 9
+    assert all(9.5 < r.gamma_unseen < 11 for r in done.audit)
     verdict, limit = done.sentences[:2]
     assert "finds nothing against" in verdict and "on one or two of a record's original values" in verdict
     assert limit.startswith("With 20,000 records, the audit detects (95% of the time) 0.4")
@@ -226,7 +225,7 @@ def test_null_cells_are_audited_like_others() -> None:
         for what, lie in lies.items():
             frame = made.frame.with_columns(lie.alias(name))
             done = attack(frame, sidecar=made.sidecar, truth=truth, attacks=["audit"])
-            assert not {r["attribute"]: r["honest"] for r in done.audit}[name], what
+            assert not {r.attribute: r.honest for r in done.audit}[name], what
 
 
 @pytest.mark.parametrize("noise", ["uniform", "normal"])
@@ -255,7 +254,7 @@ def test_nothing_hangs_on_how_the_table_is_cut() -> None:
     a, b = (attack(f, sidecar=sidecar_of(600), truth=truth, attacks=["audit"]) for f in (whole, cut))
     assert a.audit == b.audit and a.unseen == b.unseen
     for x, y in zip(a.coins, b.coins, strict=True):
-        assert x["p"] == pytest.approx(y["p"]) and x["tests"] == y["tests"]
+        assert x.p == pytest.approx(y.p) and x.tests == y.tests
 
 
 def sidecar_of(rows: int) -> Sidecar:
@@ -293,14 +292,12 @@ def test_p_values_are_never_too_small_however_few_the_records(n: int, chances: l
 @pytest.mark.parametrize("gamma", [2.0, 9.0, 40.0])
 def test_one_code_of_two_is_rejected_no_more_often_than_stated(n: int, gamma: float) -> None:
     """The exact chance, over the number that stay, for 1, 10 and 50 attributes."""
-    places = PlacesOfAll(targets((("a", 2),), gamma), UUID(int=1), [])
-    audit = Audit(places, n, 1)
+    audit = Audit(positions(targets((("a", 2),), gamma)), n, 1)
     rejected, stays = np.zeros(3), stats.binom(n, gamma / (gamma + 1))
     for k in range(n + 1):
         if stays.pmf(k) < 1e-2:
             codes, true = np.arange(n) >= k, np.zeros(n, np.uint8)
-            rows = Rows({"a": codes.astype(np.uint8)}, {}, None, {"a": Truth(true, np.zeros(n))}, 0)
-            p = audit.laws(audit.counted(places.placed(rows)))[0]["p"]
+            p = audit.laws(audit.counted(records({"a": codes.astype(np.uint8)}, {"a": true})))[0].p
             rejected += stays.pmf(k) * np.array([p < LEVEL / 7 / many for many in (1, 10, 50)])
     assert (rejected * [1, 10, 50] <= LEVEL / 7).all()
 
@@ -339,21 +336,21 @@ def test_the_stated_limits_are_betrayed_as_often_as_stated() -> None:
     """Each 19 times in 20: fewer than 15 of 20 have a chance of 3e-4."""
     wish, rows, gamma, rng = {"a": 5, "b": 5, "c": 4}, 2000, 5.0, np.random.default_rng(2)
     unseen = verdicts(wish, rows, gamma, gamma, 0.0, rng)[1]
-    alone = verdicts({"a": 5}, rows, gamma, gamma, 0.0, rng)[2]["gamma_unseen"]
+    alone = verdicts({"a": 5}, rows, gamma, gamma, 0.0, rng)[2].gamma_unseen
     seen = np.zeros(3)
     for _ in range(20):
-        seen[0] += verdicts(wish, rows, gamma, gamma, unseen["unperturbed"] + 1 / rows, rng)[0] < LEVEL
-        seen[1] += verdicts(wish, rows, gamma, gamma * unseen["gamma_factor"], 0.0, rng)[0] < LEVEL
+        seen[0] += verdicts(wish, rows, gamma, gamma, unseen.unperturbed + 1 / rows, rng)[0] < LEVEL
+        seen[1] += verdicts(wish, rows, gamma, gamma * unseen.gamma_factor, 0.0, rng)[0] < LEVEL
         seen[2] += verdicts({"a": 5}, rows, gamma, alone, 0.0, rng)[0] < LEVEL
     assert (seen >= 15).all(), seen
 
 
 @cache
-def targets(sizes: tuple[tuple[str, int], ...], gamma: float) -> list[Target]:
+def targets(sizes: tuple[tuple[str, int], ...], gamma: float) -> list[AttackedAttribute]:
     table = pl.DataFrame({n: np.random.default_rng(0).integers(0, size, 500) for n, size in sizes})
     wishes = {n: {"categories": list(range(size))} for n, size in sizes}
     made = perturb(table, gamma=gamma, attributes=wishes, seed=1, keep_order=True)
-    return [Target(c, np.full(c.matrix.inputs, 1 / c.matrix.inputs)) for c in opened(made.sidecar).channels]
+    return [attacked(c, np.full(c.matrix.inputs, 1 / c.matrix.inputs)) for c in opened(made.sidecar).channels]
 
 
 def verdicts(
@@ -364,7 +361,7 @@ def verdicts(
     bare: float,
     rng: np.random.Generator,
     one_code: bool = False,
-) -> tuple[float, dict[str, Any], dict[str, Any]]:
+) -> tuple[float, Unseen, LawVerdict]:
     """The overall p of a release of these codes, at another gamma and partly bare; arrays only, for speed."""
     ts = targets(tuple(sizes.items()), declared)
     left = np.zeros(rows, bool)
@@ -372,11 +369,11 @@ def verdicts(
     codes, truths = {}, {}
     for name, size in sizes.items():
         k = np.zeros(rows, np.uint8) if one_code else rng.integers(0, size, rows, dtype=np.uint8)
-        truths[name] = Truth(k, k.astype(np.float64))
+        truths[name] = k
         codes[name] = np.where(left, k, moved(k.astype(np.int64), size, rng.random(rows), gamma)).astype(
             np.uint8
         )
-    audit = Audit(PlacesOfAll(ts, UUID(int=int(rng.integers(1 << 62))), []), rows, 1)
-    laws, coins, unseen = audit.verdicts(audit.counted(audit.places.placed(Rows(codes, {}, None, truths, 0))))
-    own = min(len(ts) * r["p"] for r in laws)
-    return 7 * min(own, *(r["p"] for r in coins)), unseen, laws[0]
+    audit = Audit(positions(ts, int(rng.integers(1 << 62))), rows, 1)
+    laws, coins, unseen = audit.verdicts(audit.counted(records(codes, truths)))
+    own = min(len(ts) * r.p for r in laws)
+    return 7 * min(own, *(r.p for r in coins)), unseen, laws[0]

@@ -10,9 +10,8 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
-from ppdm_cli.attacks.attacked_attribute import Target
-from ppdm_cli.attacks.expectation import told
-from ppdm_cli.attacks.scoring import SUMS
+from ppdm_cli.attacks.scoring import SUMS, told
+from tests.attacks.attacked import attacked
 from tests.attacks.test_attacks_bayes import SHAPES, attribute
 
 ASKED = ("posterior", "record")
@@ -34,16 +33,16 @@ def both(original: pl.DataFrame, **plan: Any) -> tuple[dict[Any, Any], dict[Any,
     wage = {"wage": {"domain": [0, 40], "bins": 8}}
     release = perturb(original, attributes=wage, keep_order=True, **plan)
     found = [attack(release.frame, sidecar=release.sidecar, attacks=ASKED, truth=t) for t in (original, None)]
-    measured, expected = ({(r["attack"], r["attribute"]): r for r in f.rows} for f in found)
+    measured, expected = ({(r.attack, r.attribute): r for r in f.rows} for f in found)
     return measured, expected, found[0].remarks
 
 
 def test_a_kept_column_gives_away_what_follows_from_it() -> None:
     measured, expected, remarks = both(people(20_000, 1), gamma=2, keep=["years"], class_="label", seed=1)
-    assert measured["posterior", "school"]["exact"] < 0.3
-    assert measured["record", "school"]["exact"] > 0.99 and expected["record", "school"]["exact"] > 0.9
-    assert measured["record", "wage"]["exact"] > measured["posterior", "wage"]["exact"] + 0.1
-    assert measured["record", "shoes"]["exact"] == measured["posterior", "shoes"]["exact"]
+    assert measured["posterior", "school"].exact < 0.3
+    assert measured["record", "school"].exact > 0.99 and expected["record", "school"].exact > 0.9
+    assert measured["record", "wage"].exact > measured["posterior", "wage"].exact + 0.1
+    assert measured["record", "shoes"].exact == measured["posterior", "shoes"].exact
     assert any("say nothing certain about 'shoes'" in r for r in remarks)
 
 
@@ -51,7 +50,7 @@ def test_one_perturbed_attribute_beside_kept_ones_needs_no_class() -> None:
     original = people(8_000, 3).select("years", "school")
     release = perturb(original, gamma=3, keep=["years"], keep_order=True, seed=1)
     row = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["record"]).rows[0]
-    assert row["attribute"] == "school" and row["exact"] > 0.95
+    assert row.attribute == "school" and row.exact > 0.95
     alone = perturb(original.drop("years"), gamma=3, keep_order=True, seed=1)
     assert not attack(alone.frame, sidecar=alone.sidecar, attacks=["record"]).rows
 
@@ -60,9 +59,9 @@ def test_one_perturbed_attribute_beside_kept_ones_needs_no_class() -> None:
 def test_no_belief_exceeds_the_bound_and_the_class_is_guessed_too(gamma: float) -> None:
     measured, _, _ = both(people(8_000, 2), gamma=gamma, keep=["years"], class_="label", seed=2)
     for row in measured.values():
-        assert row["largest_posterior"] <= row["bound"] + 1e-9
+        assert row.largest_posterior <= row.bound + 1e-9
     if gamma > 2:
-        assert measured["record", "label"]["exact"] > measured["posterior", "label"]["exact"] + 0.02
+        assert measured["record", "label"].exact > measured["posterior", "label"].exact + 0.02
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -71,8 +70,8 @@ def test_what_a_guess_is_worth_has_the_mean_of_what_will_be_measured(shape: str,
     """For every original, over all its answers: whatever the guesser believes."""
     own = attribute(SHAPES[shape], gamma=3, nulls=nulls)
     rng, n = np.random.default_rng(1), own.domain.size
-    target, likely = Target(own, rng.dirichlet(np.ones(n))), rng.dirichlet(np.ones(n))
-    M, u, alone = target.matrix.dense(), target.values, target.alone
+    target, likely = attacked(own, rng.dirichlet(np.ones(n))), rng.dirichlet(np.ones(n))
+    M, u, alone = target.matrix.dense(), target.values, target.by_prior
     guess = target.guessed(likely * M)
     measures = ("exact", "exact_prior", "near", "near_prior", "numbers", "e2", "b2", "away")
     places = [SUMS.index(k) for k in measures]

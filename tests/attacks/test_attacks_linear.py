@@ -11,9 +11,9 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
-from ppdm_cli.attacks.attacked_attribute import Target
 from ppdm_cli.attacks.linear import Moments, Scored, noise_variance, unbiased_scores
 from ppdm_cli.releases import opened
+from tests.attacks.attacked import attacked
 
 LINEAR = ("spectral", "pca", "bayes-linear")
 
@@ -71,7 +71,7 @@ def test_scores_are_unbiased_and_their_noise_is_known(settings: dict[str, Any], 
     values = pl.DataFrame({"x": np.random.default_rng(1).random(500)})
     release = perturb(values, gamma=gamma, attributes={"x": settings}, seed=1)
     prior = np.random.default_rng(2).dirichlet(np.ones(release.sidecar.perturbed[0].N))
-    target = Target(opened(release.sidecar).channels[0], prior)
+    target = attacked(opened(release.sidecar).channels[0], prior)
     M, u, w = target.matrix.dense(), target.values, unbiased_scores(target)
     assert w @ M == pytest.approx(u)
     spread = sum(p * (M[:, k] @ (w - u[k]) ** 2) for k, p in enumerate(prior))
@@ -96,13 +96,13 @@ def test_one_number_has_no_correlation_and_words_have_none() -> None:
     assert "spectral: only one attribute is a number" in said and "pca: only one" in said
     assert "not numbers: 'word'" in said
     assert "word, which has few values, takes its place" in said
-    assert {r["attack"] for r in done.rows} == {"bayes-linear", "posterior", "record"}
+    assert {r.attack for r in done.rows} == {"bayes-linear", "posterior", "record"}
     words = lone.select("word")
     release = perturb(words, gamma=5, seed=1)
     done = attack(release.frame, sidecar=release.sidecar, truth=words)
     assert any("No attribute is left" in r for r in done.remarks) and done.honest
-    assert {r["attack"] for r in done.rows} == {"posterior"}
-    assert all("near" not in r and "rmse" not in r for r in done.rows)
+    assert {r.attack for r in done.rows} == {"posterior"}
+    assert all(r.near is None and r.rmse is None for r in done.rows)
 
 
 def test_constants_nulls_and_copies_are_said_and_the_others_go_on() -> None:
@@ -122,8 +122,8 @@ def test_constants_nulls_and_copies_are_said_and_the_others_go_on() -> None:
     said = " ".join(done.remarks)
     assert "constant as far as the release shows: 'constant'" in said and "with nulls: 'gaps'" in said
     assert "singular (1 of 2 directions)" in said
-    assert {r["attribute"] for r in done.rows if r["attack"] == "bayes-linear"} == {"x", "copy"}
-    assert {r["attribute"] for r in done.rows if r["attack"] == "posterior"} == set(table.columns)
+    assert {r.attribute for r in done.rows if r.attack == "bayes-linear"} == {"x", "copy"}
+    assert {r.attribute for r in done.rows if r.attack == "posterior"} == set(table.columns)
 
 
 def test_decimals_and_dates_have_units() -> None:
@@ -133,7 +133,7 @@ def test_decimals_and_dates_have_units() -> None:
     table = pl.DataFrame({"day": days, "price": cents.cast(pl.Decimal(8, 2))})
     release = perturb(table, gamma=3, bins=10, seed=1)
     done = attack(release.frame, sidecar=release.sidecar, truth=table, attacks=["posterior"])
-    by = {r["attribute"]: r for r in done.rows}
-    assert by["day"]["rmse_prior"] == pytest.approx(365 / 12**0.5, rel=0.05)
-    assert by["price"]["rmse_prior"] == pytest.approx(100 / 12**0.5, rel=0.05)
-    assert all(r["rmse"] < r["rmse_prior"] for r in done.rows)
+    by = {r.attribute: r for r in done.rows}
+    assert by["day"].rmse_prior == pytest.approx(365 / 12**0.5, rel=0.05)
+    assert by["price"].rmse_prior == pytest.approx(100 / 12**0.5, rel=0.05)
+    assert all(r.rmse < r.rmse_prior for r in done.rows)

@@ -9,7 +9,7 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack, evidence
-from ppdm_cli.attacks.numbers import Level, Numbers
+from ppdm_cli.attacks.evidence import Level, Numbers
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Recipe
@@ -24,12 +24,12 @@ OTHERWISE = {"g2": "place", "g3": "values", "b2": "rows", "f4": "recipes", "c3":
 def test_the_audit_rejects_a_lie_about_coins_noise_or_recipes(lie: str) -> None:
     done, name = audited(LIES[lie]()), lie.split(":")[0]
     assert not done.honest and done.sentences[0].startswith("The audit rejects the release")
-    assert OTHERWISE.get(name, FOUND[name[0]]) in {r["test"] for r in done.coins if not r["honest"]}
+    assert OTHERWISE.get(name, FOUND[name[0]]) in {r.test for r in done.coins if not r.honest}
 
 
 def test_the_audit_accepts_honest_coins_and_names_what_it_tested() -> None:
     done = audited(coins())
-    assert done.honest and 0.015 < done.unseen["unperturbed"] < 0.02
+    assert done.honest and 0.015 < done.unseen.unperturbed < 0.02
     assert "whether the coins or the recipes depend on each other" in done.sentences[0]
     assert "With 40,000 records, the audit detects (95% of the time) 1.7" in done.sentences[1]
 
@@ -92,7 +92,7 @@ def test_recipes_of_several_channels_are_audited_channel_by_channel() -> None:
 
     def tests(frame: pl.DataFrame) -> set[str]:
         done = attack(frame, sidecar=made.sidecar, truth=data, attacks=["audit"])
-        return {r["test"] for r in done.coins if not r["honest"]}
+        return {r.test for r in done.coins if not r.honest}
 
     assert tests(made.frame) == set()
     assert "record" in tests(left_bare(made.frame, data, made.sidecar, 0.1, 3))

@@ -51,12 +51,12 @@ def test_the_file_does_as_the_closed_form_says(known: bool) -> None:
     ).repeat
     assert len(rows) == 2 * TIMES
     for row in rows:
-        stayed = round(row["stayed"] * 60_000)
-        assert binomial(stayed, 60_000, row["staying"]) > LEVEL, row
-        assert row["entropy_seen"] == pytest.approx(row["entropy"], abs=0.05)
+        stayed = round(row.stayed * 60_000)
+        assert binomial(stayed, 60_000, row.staying) > LEVEL, row
+        assert row.entropy_seen == pytest.approx(row.entropy, abs=0.05)
     # and the test has power: t is not t + 1
-    wrong = next(r for r in rows if r["t"] == 1)
-    assert binomial(round(wrong["stayed"] * 60_000), 60_000, rows[1]["staying"]) < LEVEL
+    wrong = next(r for r in rows if r.t == 1)
+    assert binomial(round(wrong.stayed * 60_000), 60_000, rows[1].staying) < LEVEL
 
 
 def test_what_is_repeated_is_the_same_however_the_table_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 from ppdm_cli import attack
-from ppdm_cli.attacks import EVERY
-from ppdm_cli.errors import MismatchError
+from ppdm_cli.attacks import ATTACKS
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import COLUMN
 from tests.estimating.test_subtables import released, table
+from tests.vocabulary import raises
 
 ROWS = 12_000
 
@@ -33,17 +33,17 @@ def original() -> pl.DataFrame:
 def test_no_belief_passes_its_bound_and_who_knows_an_attribute_learns_most() -> None:
     done = attack(release().frame, truth=original(), sidecar=release().sidecar)
     assert done.measured and done.honest
-    assert all(r["largest_posterior"] <= r["bound"] + 1e-6 for r in done.rows)
-    by = {(r["attack"], r["attribute"]): r for r in done.rows}
+    assert all(r.largest_posterior <= r.bound + 1e-6 for r in done.rows)
+    by = {(r.attack, r.attribute): r for r in done.rows}
     for name in ("age", "pay", "town", "level"):
         alone, record, known = (by[a, name] for a in ("posterior", "record", "known"))
-        assert record["exact_gain"] > alone["exact_gain"] - 0.02
-        assert known["exact_gain"] > 1.5 * alone["exact_gain"] > 0
-        assert known["records"] < 0.6 * alone["records"]
+        assert record.exact_gain > alone.exact_gain - 0.02
+        assert known.exact_gain > 1.5 * alone.exact_gain > 0
+        assert known.records < 0.6 * alone.records
         # the guess is right as often as its adversary believes, or they are fooled by their model
-        assert known["exact_high"] > known["exact_prior"]
-    assert by["record", "town"]["exact_gain"] > by["posterior", "town"]["exact_gain"] + 0.01
-    assert 1 < by["known", "age"]["gamma"] < done.record["gamma"]
+        assert known.exact_high > known.exact_prior
+    assert by["record", "town"].exact_gain > by["posterior", "town"].exact_gain + 0.01
+    assert 1 < by["known", "age"].gamma < done.record["gamma"]
 
 
 def test_what_is_expected_without_the_original_is_near_what_is_measured() -> None:
@@ -51,24 +51,24 @@ def test_what_is_expected_without_the_original_is_near_what_is_measured() -> Non
         release().frame, truth=original(), sidecar=release().sidecar, attacks=["posterior", "record"]
     )
     told = attack(release().frame, sidecar=release().sidecar)
-    assert {r["attack"] for r in told.rows} == {"posterior", "record"}
+    assert {r.attack for r in told.rows} == {"posterior", "record"}
     for a, b in zip(measured.rows, told.rows, strict=True):
-        assert (a["attack"], a["attribute"]) == (b["attack"], b["attribute"])
-        assert abs(a["exact"] - b["exact"]) < 0.05
+        assert (a.attack, a.attribute) == (b.attack, b.attribute)
+        assert abs(a.exact - b.exact) < 0.05
 
 
 def test_attacks_that_need_whole_records_are_left_out_and_said() -> None:
     done = attack(release().frame, sidecar=release().sidecar, attacks=["pca", "record"])
-    assert "pca" in " ".join(done.remarks) and {r["attack"] for r in done.rows} == {"record"}
+    assert "pca" in " ".join(done.remarks) and {r.attack for r in done.rows} == {"record"}
     guessed = attack(release().frame, sidecar=release().sidecar, attacks=["record"], recovered=True).recovered
     assert guessed is not None and guessed.columns == original().columns
     right = (guessed["town"] == original()["town"]).mean()
     assert right is not None and right > 0.4
-    assert "known" in EVERY
+    assert "known" in ATTACKS
 
 
 def test_rows_that_do_not_pair_are_refused() -> None:
-    with pytest.raises(MismatchError, match="by chance"):
+    with raises("rows-do-not-pair"):
         attack(
             release().frame,
             truth=table(ROWS, seed=9).with_columns(original()["ill"]),
@@ -119,7 +119,7 @@ def test_the_audit_rejects_recipes_that_hang_on_something_and_coins_of_their_own
     make, family, where = CHEATS[cheat]
     done = attack(make(original()), truth=original(), sidecar=release().sidecar, attacks=["audit"])
     assert not done.honest
-    rejected = {r["test"]: r["where"] for r in done.coins if not r["honest"]}
+    rejected = {r.test: r.where for r in done.coins if not r.honest}
     assert where in rejected[family] and "rejects" in done.sentences[0]
 
 
@@ -133,4 +133,4 @@ def test_the_audit_rejects_another_law() -> None:
         sidecar=sidecar,
         attacks=["audit"],
     )
-    assert [r["attribute"] for r in done.audit if not r["honest"]] == ["town"]
+    assert [r.attribute for r in done.audit if not r.honest] == ["town"]

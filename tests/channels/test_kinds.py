@@ -148,7 +148,7 @@ def test_the_audit_catches_a_swapped_matrix(data: pl.DataFrame, tmp_path: Path) 
     honest, other = (
         attack(m.frame, sidecar=made["told"].sidecar, truth=frame, attacks=["audit"]) for m in made.values()
     )
-    assert honest.audit[0]["honest"] and not other.audit[0]["honest"]
+    assert honest.audit[0].honest and not other.audit[0].honest
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import polars as pl
 import pytest
+from msgspec import to_builtins
 
 from ppdm_cli import attack, perturb
 from ppdm_cli.errors import DataError
@@ -37,7 +38,7 @@ def test_json_is_what_the_library_gives(here_made: Path, ppdm: Run) -> None:
     assert done.stderr == b""
     found = json.loads(done.stdout)
     theirs = attack(str(here_made / "r.parquet"), truth=str(here_made / "original.parquet"))
-    assert found["attacks"] == theirs.rows and found["audit"] == theirs.audit
+    assert found["attacks"] == to_builtins(theirs.rows) and found["audit"] == to_builtins(theirs.audit)
     assert found["honest"] is True and found["measured"] is True
     assert found["remarks"] == theirs.remarks and found["sentences"] == theirs.sentences
     attacks = {r["attack"] for r in found["attacks"]}
@@ -57,7 +58,7 @@ def test_the_formats_give_the_same(release: str, truth: str, here_made: Path, pp
     args = ("--truth", truth, "--with", "posterior", "--with", "audit", "--json")
     found = json.loads(ppdm("attack", release, *args).stdout)
     base = attack(str(here_made / release), truth=str(here_made / truth), attacks=["audit", "posterior"])
-    assert found["attacks"] == base.rows and found["audit"] == base.audit
+    assert found["attacks"] == to_builtins(base.rows) and found["audit"] == to_builtins(base.audit)
     assert {r["attribute"] for r in found["attacks"]} == {"age", "income", "region", "member", "since"}
 
 
@@ -216,7 +217,7 @@ def test_pairing_is_by_position_whatever_the_parts(tmp_path: Path) -> None:
         end = [10, 4000, 5000][i]
         original[cut:end].write_parquet(parts / f"{i}.parquet")
     done = attack(release.frame, sidecar=release.sidecar, truth=str(parts), attacks=["posterior", "audit"])
-    assert done.honest and done.rows[0]["exact"] > 0.9
+    assert done.honest and done.rows[0].exact > 0.9
 
 
 def test_names_with_control_characters_are_drawn(tmp_path: Path, ppdm: Run) -> None:
@@ -234,9 +235,9 @@ def test_numbers_whose_squares_are_none_are_still_guessed(size: float) -> None:
     release = perturb(table, gamma=9, seed=1)
     for truth in (None, table):
         done = attack(release.frame, sidecar=release.sidecar, truth=truth)
-        by = {(r["attack"], r["attribute"]): r for r in done.rows}
-        assert by["posterior", "x"]["exact_gain"] > 0.1 and "rmse" not in by["posterior", "x"]
-        assert by["bayes-linear", "y"]["rmse"] > 0 and ("bayes-linear", "x") not in by
+        by = {(r.attack, r.attribute): r for r in done.rows}
+        assert by["posterior", "x"].exact_gain > 0.1 and by["posterior", "x"].rmse is None
+        assert by["bayes-linear", "y"].rmse > 0 and ("bayes-linear", "x") not in by
         assert any("too large or too small" in r for r in done.remarks)
 
 

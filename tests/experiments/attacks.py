@@ -133,16 +133,16 @@ def bins() -> pl.DataFrame:
             done = attack(
                 release.frame, sidecar=release.sidecar, truth=original, attacks=["posterior", "record"]
             )
-            by = {(r["attack"], r["attribute"]): r for r in done.rows}
+            by = {(r.attack, r.attribute): r for r in done.rows}
             for (own, name), names in PAIRS.items():
                 if own != function:
                     continue
                 one, record = by["posterior", name], by["record", name]
                 rows.append({"gamma": gamma, "function": function, "attribute": name,
                              "prior": one["exact_prior"], "one attribute": one["exact"],
-                             "whole record": record["exact"],
+                             "whole record": record.exact,
                              "exact Bayes": exact_bayes(release, original, function, names),
-                             "one, near": one["near"], "whole, near": record["near"]})  # fmt: skip
+                             "one, near": one["near"], "whole, near": record.near})  # fmt: skip
     return pl.DataFrame(rows)
 
 
@@ -166,7 +166,7 @@ def evidence() -> pl.DataFrame:
         release = perturb(original, gamma=gamma, bins="auto", matrix=matrix, keep_order=True, seed=1,
                           **{"class_": "group", **plan})  # fmt: skip
         done = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["posterior", "record"])
-        exact = {r["attack"]: r["exact"] for r in done.rows if r["attribute"] == name}
+        exact = {r.attack: r.exact for r in done.rows if r.attribute == name}
         rows.append({"what": name, "gamma": gamma, "matrix": matrix, **exact})
     return pl.DataFrame(rows)
 

@@ -213,8 +213,8 @@ def audited(made: Made) -> Attacked:
 
 def overall(done: Attacked) -> float:
     """The p-value of all tests together, not above the level where one is rejected."""
-    own = len(done.audit) * min(r["p"] for r in done.audit)
-    return min(1.0, (1 + len(done.coins)) * min([own, *(r["p"] for r in done.coins)]))
+    own = len(done.audit) * min(r.p for r in done.audit)
+    return min(1.0, (1 + len(done.coins)) * min([own, *(r.p for r in done.coins)]))
 
 
 # -- honest releases
@@ -297,7 +297,7 @@ def power(plan: dict[str, Any], rows: int, times: int, part: float) -> tuple[flo
     """The stated share of unperturbed records, and how often so large a part of it is rejected."""
     data, seen = table(rows, 1), 0
     first = perturb(data, keep_order=True, seed=0, **plan)
-    stated = attack(first.frame, sidecar=first.sidecar, truth=data, attacks=["audit"]).unseen["unperturbed"]
+    stated = attack(first.frame, sidecar=first.sidecar, truth=data, attacks=["audit"]).unseen.unperturbed
     for seed in range(1, times + 1):
         made = perturb(data, keep_order=True, seed=seed, **plan)
         frame = left_bare(made.frame, data, made.sidecar, part * stated, seed)
@@ -307,7 +307,7 @@ def power(plan: dict[str, Any], rows: int, times: int, part: float) -> tuple[flo
 
 def gammas(times: int, part: float) -> tuple[float, int]:
     """The stated factor on gamma of the lies' design, and how often so large a part of it is rejected."""
-    stated, seen = audited(coins()).unseen["gamma_factor"], 0
+    stated, seen = audited(coins()).unseen.gamma_factor, 0
     others, gamma = SIZE**2 - 1, np.exp(3) * (1 + part * (stated - 1))
     for seed in range(times):
         rng = np.random.default_rng(seed)
@@ -332,7 +332,7 @@ POWER: dict[str, dict[str, Any]] = {
 def main(releases: int) -> None:
     for name, lie in {"honest": coins, **LIES}.items():
         done = audited(lie())
-        tests = [r["test"] for r in done.coins if not r["honest"]]
+        tests = [r.test for r in done.coins if not r.honest]
         print(f"{name:46} {'passes' if done.honest else 'rejected'} {overall(done):.3g} {', '.join(tests)}")
     times = 100 if os.environ.get("FULL") == "1" else 40
     for name, plan in POWER.items():

@@ -181,7 +181,7 @@ def test_the_audit_rejects_recipes_that_depend_on_something_within_a_round(cheat
     }[cheat]
     assert honest_audit()
     done = attack(cheating(mask, wanted), truth=original, sidecar=release().sidecar, attacks=["audit"])
-    rejected = {r["test"]: r["where"] for r in done.coins if not r["honest"]}
+    rejected = {r.test: r.where for r in done.coins if not r.honest}
     assert not done.honest and where in rejected["recipes"] and {*rejected} <= {"recipes", "rows", "place"}
 
 

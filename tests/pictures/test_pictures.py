@@ -57,7 +57,7 @@ def test_fifty_attributes_are_legible_at_the_width_of_a_page(wide: Any, tmp_path
     assert "the other 20, on average" in texts(svg) and texts(svg).count("named exactly") == 2, (
         "an axis at both ends"
     )
-    gains = {r["attribute"]: r["exact"] - r["exact_prior"] for r in done.rows}
+    gains = {r.attribute: r.exact - r.exact_prior for r in done.rows}
     largest = sorted(gains, key=lambda n: -gains[n])[:30]
     assert [t for t in texts(svg) if t.startswith("attribute ")] == largest
     rows = estimate(wide.frame, sidecar=wide.sidecar).frame.to_dicts()
