@@ -172,7 +172,7 @@ def sidecars(draw: st.DrawFn) -> Sidecar:
     noise = draw(st.sampled_from([None, None, *get_args(Noise)]))
     made = [draw(attributes(name, noise)) for name in listed]
     all_attributes, specs = [a for a, _ in made], [s for _, s in made if s is not None]
-    plan = ResolvedPlan(all_attributes, specs, None, [])
+    plan = ResolvedPlan(all_attributes, [Recipe([*specs])], None, [])
     optional: dict[str, Any] = {}
     if draw(st.booleans()):
         optional["class_"] = draw(st.sampled_from(listed))

@@ -210,7 +210,9 @@ def test_a_plan_is_an_object_a_mapping_or_a_file_and_settings_are_laid_over_it(t
         with pytest.raises(UsageError, match="a plan is a Plan"):
             perturb(people(), plan=wrong)
     with pytest.raises(UsageError, match="unknown setting 'gama' of a plan"):
-        perturb(people(), gama=9)
+        perturb(people(), plan={"gama": 9})
+    with pytest.raises(TypeError, match="gama"):
+        perturb(people(), gama=9)  # type: ignore[call-arg]
 
 
 def test_an_index_of_pandas_is_a_column_only_where_it_has_a_name(tmp_path: Path) -> None:

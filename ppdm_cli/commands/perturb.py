@@ -202,17 +202,26 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "refused anyway.  [default: refuse]",
 )
 @click.option(
-    "--clip", is_flag=True, help="Move values outside a declared domain to its nearest bin, or to null."
+    "--clip",
+    is_flag=True,
+    default=None,
+    help="Move values outside a declared domain to its nearest bin, or to null.",
 )
 @click.option(
     "--strict",
     is_flag=True,
+    default=None,
     help="Refuse attributes whose counts can't be estimated (a standard error above the mean count), and "
     "attributes with over 95% of their values unchanged.",
 )
-@click.option("--shuffle", is_flag=True, help="Publish the rows in a random order (uses temporary files).")
 @click.option(
-    "--keep-order", is_flag=True, help="Publish the rows in their order even if it gives values away."
+    "--shuffle", is_flag=True, default=None, help="Publish the rows in a random order (uses temporary files)."
+)
+@click.option(
+    "--keep-order",
+    is_flag=True,
+    default=None,
+    help="Publish the rows in their order even if it gives values away.",
 )
 @click.option(
     "--copies",

@@ -1,81 +1,55 @@
-"""The owner's half: Algorithm 1 of Dowd et al. over a whole table, safe unless told otherwise.
+"""Perturbation for owners: Algorithm 1 of Dowd et al. over a whole table, safe unless asked otherwise.
 
-`perturb` is the one entry, for the command and for notebooks: plan and data in, a release and its
-sidecar out, whole or not at all.
+`perturb` is the one entry, for the command and for notebooks: plan and data in, a release and its sidecar out,
+whole or not at all. Noise that keeps a tree is another task in the same pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import pyarrow as pa
-
-from ppdm_cli import dtypes, files
-from ppdm_cli.coins import Key
+from ppdm_cli import files
 from ppdm_cli.display import Displayed
+from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.count_errors import relative_error, remarks
 from ppdm_cli.perturbing.input_checks import InputChecks
-from ppdm_cli.perturbing.plan import AttributePlan, Plan
+from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml, without_questions
 from ppdm_cli.perturbing.recipe_choice import chosen_number
 from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, possible, ranked, recommended
-from ppdm_cli.perturbing.record_keys import KeyFile, Published, left_out
+from ppdm_cli.perturbing.record_keys import KeyFile
 from ppdm_cli.perturbing.resolve_run import (
     asked_of,
-    check,
-    csv_options,
     describe,
     earlier_sidecar,
-    grouped,
-    in_all_rounds,
-    release_id,
-    resolved,
-    sidecar_of,
+    opened_original,
+    sidecars_of,
+    task_of,
 )
-from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
-from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.perturbing.tree_noise import NoiseAdder, NoisePlan, NoiseReport, named, report
-from ppdm_cli.releases import is_promised, opened
-from ppdm_cli.sidecar import MOST_COPIES, Copy, Sidecar
-from ppdm_cli.tables import CsvOptions, Output, Table, commit, open_table, suffixes
-from ppdm_cli.trees import Tree
+from ppdm_cli.releases import opened
+from ppdm_cli.sidecar import MOST_COPIES, Sidecar
+from ppdm_cli.tables import CsvOptions, Table, TableLike, commit, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from ppdm_cli.perturbing.tree_noise import NoiseReport
+    from ppdm_cli.trees import Tree
+
 __all__ = [
-    "FEW_CLEAN",
-    "QUESTION",
-    "AttributePlan",
-    "Design",
-    "Plan",
-    "Release",
-    "RowBlocks",
-    "Setting",
-    "chosen_number",
-    "describe",
-    "in_order",
-    "perturb",
-    "possible",
-    "questions",
-    "ranked",
-    "read_reading",
-    "read_toml",
-    "recommended",
-    "relative_error",
-    "remarks",
-    "telling",
-    "without_questions",
-]
+    "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
+    "chosen_number", "describe", "in_order", "perturb", "possible", "questions", "ranked", "read_reading",
+    "read_toml", "recommended", "relative_error", "remarks", "telling", "without_questions",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,8 +96,8 @@ class Release(Displayed):
 
     def error(self, name: str) -> float | None:
         """Return the error of an attribute, or of several in one channel: the largest of theirs."""
-        if name in self.errors or opened(self.sidecar).withholding:
-            return self.errors.get(name)
+        if name in self.errors:
+            return self.errors[name]
         parts = [n for c in opened(self.sidecar).channels if c.name == name for n in c.attributes]
         return max((e for n in parts if (e := self.errors.get(n)) is not None), default=None)
 
@@ -136,17 +110,44 @@ class Release(Displayed):
 
 @files.one_run()
 def perturb(
-    data: Any,
+    data: TableLike,
     output: str | Path | None = None,
-    plan: Plan | Mapping[str, Any] | str | Path | None = None,
+    plan: Plan | Mapping[str, object] | str | Path | None = None,
     *,
+    record_epsilon: float | None = None,
+    publish: int | Literal["all", "auto"] | None = None,
+    rounds: int | None = None,
+    gamma: Decimal | float | str | None = None,
+    rho1: float | None = None,
+    rho2: float | None = None,
+    class_: str | None = None,
+    class_in_budget: bool | None = None,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    person: str | None = None,
+    rows_per_person: int | None = None,
+    bins: int | Literal["auto"] | None = None,
+    attributes: Mapping[str, AttributePlan | Mapping[str, object]] | None = None,
+    together: Sequence[Sequence[str] | Mapping[str, object]] | None = None,
+    representative: Representative | None = None,
+    matrix: str | None = None,
+    options: Mapping[str, object] | None = None,
+    rare: Rare | None = None,
+    clip: bool | None = None,
+    strict: bool | None = None,
+    shuffle: bool | None = None,
+    keep_order: bool | None = None,
+    csv: CsvOptions | Mapping[str, object] | None = None,
+    scheme: str | None = None,
+    noise: str | None = None,
+    sd: float | str | None = None,
+    tree: str | Path | Tree | None = None,
+    innocent: Literal["both", "tia", "lia"] | None = None,
+    leaves: Literal["all", "heterogeneous"] | None = None,
+    sd_percent: float | None = None,
+    percent_of: Literal["value", "sd"] | None = None,
     like: str | Path | Sidecar | None = None,
-    clip: bool = False,
-    shuffle: bool = False,
-    keep_order: bool = False,
-    strict: bool = False,
     copies: int = 1,
-    tree: Any = None,
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
@@ -154,127 +155,144 @@ def perturb(
     people: str | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
-    csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     to: Literal["arrow", "csv"] | None = None,
-    **settings: Any,
 ) -> Release:
-    """Perturb a table, a path, several, "-", or anything that speaks Arrow, into `output`, or else a frame.
+    """Perturb a table and publish it with a sidecar that says how.
 
-    `plan` is a `Plan`, a mapping or a TOML file; settings are laid over it, such as
-    attributes={"age": {"gamma": 5}}. Of `copies` the first comes back. A `ledger` gets its entry before.
+    The fields of `Plan` are keywords: they are laid over `plan`, and one that is not given is the plan's.
+
+    Parameters
+    ----------
+    data : TableLike
+        A path, several, "-", or anything that speaks Arrow.
+    output : str or Path, optional
+        Where the release goes; without it the release has a polars DataFrame.
+    plan : Plan, mapping, str or Path, optional
+        All of the settings below, or a TOML file of them.
+    record_epsilon : float, optional
+        A budget for the whole record, spent as `publish` says.
+    publish : int, "all" or "auto", optional
+        How many attributes a record publishes under that budget; all: each with an equal part of it.
+    rounds : int, optional
+        In how many rounds the attributes that a record publishes are chosen.
+    gamma : Decimal, float or str, optional
+        The amplification of an attribute: how many times likelier one value may make an answer than another.
+    rho1 : float, optional
+        With rho2, instead of gamma: how sure of a value a reader may be before.
+    rho2 : float, optional
+        The most that rho1 becomes after seeing one attribute alone.
+    class_ : str, optional
+        The label; it is perturbed like the rest unless kept.
+    class_in_budget : bool, optional
+        Whether every record publishes the class, perturbed under the same budget.
+    keep : str or sequence of str, optional
+        Columns that are published unchanged.
+    drop : str or sequence of str, optional
+        Columns that are left out.
+    person : str, optional
+        The column that says whose a record is.
+    rows_per_person : int, optional
+        How many records of a person are published at most.
+    bins : int or "auto", optional
+        How many bins an interval is cut into; auto: as many as serve a miner best.
+    attributes : mapping of AttributePlan or of settings, optional
+        What is asked for single columns.
+    together : sequence of lists of names, optional
+        Attributes that are perturbed together, and what is asked of their channel.
+    representative : {"center", "left", "right", "random"}, optional
+        The value that represents a bin: center, left, right or random.
+    matrix : str, optional
+        The kind of channel: for an attribute, or for all that it suits.
+    options : mapping, optional
+        Settings that a kind of channel or a scheme has alone.
+    rare : {"refuse", "merge", "publish"}, optional
+        What becomes of categories of fewer than ten records: refuse, merge or publish.
+    clip : bool, optional
+        Whether values outside a domain move to its nearest bin, or to null.
+    strict : bool, optional
+        Whether attributes are refused that cannot be estimated, or are hardly perturbed.
+    shuffle : bool, optional
+        Whether the rows are published in a random order.
+    keep_order : bool, optional
+        Whether the rows keep their order even if it gives values away.
+    csv : CsvOptions or mapping, optional
+        How a CSV is read, as fields of `CsvOptions`.
+    scheme : str, optional
+        substitution, a kind that all attributes have or none, or noise that keeps a tree.
+    noise : str, optional
+        The law of additive noise: uniform or normal.
+    sd : float or str, optional
+        The standard deviation of additive noise: a share of each domain such as 25%, or a number.
+    tree : str, Path or Tree, optional
+        The tree that noise keeps, trained on this very table.
+    innocent : {"both", "tia", "lia"}, optional
+        Which innocent attributes get noise: those the tree tests nowhere (tia), or elsewhere (lia).
+    leaves : {"all", "heterogeneous"}, optional
+        Whose innocent attributes get noise: all records', or those in leaves of several classes.
+    sd_percent : float, optional
+        The standard deviation of their noise, in per cent.
+    percent_of : {"value", "sd"}, optional
+        What that is a percentage of: the value, or the attribute's standard deviation.
+    like : str, Path or Sidecar, optional
+        An earlier release of the same table, with whose protections the next batch is published.
+    copies : int, default 1
+        How many independent answers each value gets, in files OUTPUT.1 ...; the first comes back.
+    seed : int, optional
+        Repeatable coins, for tests; such a release promises nothing.
+    key_file : str or Path, optional
+        A secret key, created if absent, so that an unchanged value gets the same answer again.
+    id : str, optional
+        With `key_file`: the column that identifies a record; dropped unless kept.
+    ledger : str or Path, optional
+        A file that the release is entered into before it appears; goes with `people`.
+    people : str, optional
+        Whom the release is about, in words of your own.
+    sidecar : str or Path, optional
+        Where the sidecar goes; beside the output otherwise.
+    force : bool, default False
+        Replace an output that exists.
+    from_, to : {"arrow", "csv"}, optional
+        The format of standard input and output.
+
+    Returns
+    -------
+    Release
+        The sidecar, the table where no output is named, and what was done.
     """
+    own = {n: v for n, v in locals().items() if n in Plan.__struct_fields__}
+    given = {n: v for n, v in own.items() if v is not None and v != ()}
+    if str(output) == "-" and to == "csv" and sidecar is None:
+        raise UsageError(
+            "no-place-for-sidecar",
+            "CSV on standard output carries no sidecar",
+            f"say where it goes: {argument('sidecar', 'FILE')}",
+        )
     entering = Entering(ledger, people)
-    _check_ways(shuffle and keep_order, str(output) == "-" and to == "csv" and sidecar is None)
     with ExitStack() as stack:
         key = (keys := KeyFile.of(stack, seed, key_file, id)).key
-        if tree is not None or named(settings.get("scheme")):
-            settings |= {"plan": plan, "like": like, "clip": clip, "copies": copies > 1, "id": id}
-            noise, where = NoisePlan.of(tree, settings), Where(output, sidecar, force, to, entering)
-            return _noisy(data, noise, key, where, shuffle, keep_order, csv, from_)
-        earlier, settings["clip"] = earlier_sidecar(like), clip or None
-        asked = asked_of(plan, earlier, settings, key, copies, keep_order, csv)
-        shuffle, keep_order = _order(asked, shuffle, keep_order)
-        csv = csv_options(csv, asked, earlier, id)
-        table = _grouped(data, csv, from_, asked, earlier, bool(id and shuffle))
+        earlier = earlier_sidecar(like)
+        asked, reading = asked_of(plan, earlier, given, key, copies, id)
+        table = opened_original(data, reading, from_, asked, earlier, id)
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
-        stays, out, left = _published(table, key, asked, earlier, id)
-        settled = resolved(table, asked, earlier, id, stays)
-        publishing = partial(Substituter, key=key, identifier=id, shuffle=shuffle, left_out=out)
-        settled = in_all_rounds(table, settled, key, publishing)
-        kept = keys.kept(stack, settled)
-        promised = _sidecars(settled, key, table, left, _also(asked, key, shuffle, id), copies)
-        entering.check(promised[0])
-        work, filled = publishing(settled), []
-        for number, (target, made) in enumerate(zip(targets, promised, strict=True), 1):
-            review = InputChecks(table, settled, keep_order, strict, left, clip, earlier is not None, copies)
-            filled.append(_fill(target, work.for_copy(number), made, review, shuffle))
+        task, left_out = task_of(table, asked, key, earlier, id)
+        kept = keys.kept(stack, task.plan)
+        rows = None if table.rows is None else table.rows - left_out
+        made = sidecars_of(task.plan, asked, key, id, copies, rows)
+        entering.check(made[0])
+        filled = []
+        for number, (target, one) in enumerate(zip(targets, made, strict=True), 1):
+            work = task.for_copy(number)
+            checks = InputChecks(table, work.plan, asked, left_out, bool(clip), earlier is not None, copies)
+            writing = Writing(target, work.schema, one, checks.merge, checks.judge, bool(asked.shuffle))
+            done = write(table, work, writing, columns=work.columns, doing="perturbing")
+            assert done is not None
+            filled.append(done)
         entering.enter(filled[0])
         commit(*kept, *targets)
-    found = review.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "shuffled": shuffle}
-    return Release(filled[0], targets[0].frame, **found)
-
-
-def _also(asked: Plan, key: Key, shuffle: bool, identifier: str | None) -> dict[str, Any]:
-    """Return what the sidecar says of the promise beyond the plan's laws, as fields of `Privacy`."""
-    found: dict[str, Any] = {"shuffled": shuffle}
-    if asked.person is not None:
-        found |= {"person": asked.person, "rows": asked.rows_per_person}
-    return found | ({"key": key.mark, "id": identifier} if key.origin == "key-file" else {})
-
-
-def _sidecars(
-    plan: ResolvedPlan,
-    key: Key,
-    table: Table,
-    left: int,
-    also: dict[str, Any],
-    copies: int,
-) -> list[Sidecar]:
-    """Return the sidecar of each copy, of a table of which so many rows are left out."""
-    if plan.several and copies > 1:
-        raise UsageError("copies of a release with several recipes are not made", "use --publish all")
-    group, rows = release_id(key, plan), None if table.rows is None else table.rows - left
-    made = []
-    for number in range(1, copies + 1):
-        copy, name = Copy(copies, number, group) if copies > 1 else None, release_id(key, plan, number)
-        made.append(sidecar_of(plan, key.origin, name, rows, copy, also))
-    return made
-
-
-def _published(
-    table: Table, key: Key, asked: Plan, earlier: Sidecar | None, identifier: str | None
-) -> tuple[Published | None, Any, int]:
-    """Check what is asked; return which rows are published, if not all are, the others, and their number."""
-    check(table, asked, earlier, identifier)
-    if asked.person is None or asked.rows_per_person is None:
-        return None, None, 0
-    out = left_out(table, key, asked.person, asked.rows_per_person, identifier)
-    return Published(key, asked.person, asked.rows_per_person, out), out, len(out)
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where a release goes, and its sidecar."""
-
-    output: str | Path | None
-    sidecar: str | Path | None
-    force: bool
-    to: Literal["arrow", "csv"] | None
-    ledger: Entering
-
-
-def _noisy(
-    data: Any,
-    plan: NoisePlan,
-    key: Key,
-    where: Where,
-    shuffle: bool,
-    keep_order: bool,
-    csv: CsvOptions | None,
-    from_: Literal["arrow", "csv"] | None,
-) -> Release:
-    """Publish a table with noise that keeps a tree."""
-    table = _original(data, replace(csv or CsvOptions(), known=_types(plan.tree)), from_)
-    with ExitStack() as stack:
-        target = destination(stack, where.output, where.sidecar, where.force, where.to)
-        work = NoiseAdder(table, plan, key, shuffle)
-        review = InputChecks(table, work.resolved, keep_order)
-        made = work.sidecar(key, release_id(key, work.resolved), table.rows)
-        where.ledger.check(made)
-        filled = _fill(target, work, made, review, shuffle)
-        where.ledger.enter(filled)
-        commit(target)
-    told, account = report(work, review.checks), where.ledger.account
-    found = review.found(None)
-    return Release(filled, target.frame, **found, shuffled=shuffle, sized=False, noise=told, account=account)
-
-
-def _types(tree: Tree) -> dict[str, pa.DataType]:
-    """Return the types that a CSV's columns had when the tree was trained."""
-    return {f.name: dtypes.parse(f.dtype) for f in tree.features} | {
-        tree.class_name: dtypes.parse(tree.class_dtype)
-    }
+    report = task.report(checks.checks)
+    found = checks.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "noise": report}
+    return Release(filled[0], targets[0].frame, **found, shuffled=bool(asked.shuffle))
 
 
 def _names(
@@ -284,71 +302,22 @@ def _names(
     if copies == 1:
         return [output]
     if not 2 <= copies <= MOST_COPIES:
-        raise UsageError(f"the number of copies must be from 1 to {MOST_COPIES}", "such as --copies 2")
+        raise UsageError(
+            "bad-copies",
+            f"the number of copies must be from 1 to {MOST_COPIES}",
+            f"such as {argument('copies', 2)}",
+        )
     if output is None or str(output) == "-" or sidecar is not None:
-        raise UsageError("copies go to files of their own, each with its sidecar beside it", "name one with -o")
+        raise UsageError(
+            "copies-without-files",
+            "copies go to files of their own, each with its sidecar beside it",
+            f"name one with {argument('output', 'FILE')}",
+        )
     if not table.rewindable:
-        raise UsageError("standard input can be read only once", "name a file to make copies of")
+        raise UsageError(
+            "copies-of-stream", "standard input can be read only once", "name a file to make copies of"
+        )
     name = str(output)  # not a path: that of a cluster may be a URI
     suffix = next((s for s in suffixes() if name.lower().endswith(s)), Path(name).suffix)
     stem = name[: len(name) - len(suffix)]
     return [f"{stem}.{i}{name[len(stem) :]}" for i in range(1, copies + 1)]
-
-
-def _check_ways(both_orders: bool, no_place_for_sidecar: bool) -> None:
-    if both_orders:
-        raise UsageError("--shuffle and --keep-order contradict each other", "say one of them")
-    if no_place_for_sidecar:
-        raise UsageError("CSV on standard output carries no sidecar", "say where it goes: --sidecar FILE")
-
-
-def _order(asked: Plan, shuffle: bool, keep_order: bool) -> tuple[bool, bool]:
-    """Return whether rows are shuffled, or their order kept: as said here, else as the plan says."""
-    shuffle, keep_order = shuffle or (asked.shuffle and not keep_order), keep_order or asked.keep_order
-    _check_ways(shuffle and keep_order, False)
-    return shuffle, keep_order
-
-
-def _grouped(
-    data: Any,
-    csv: CsvOptions,
-    from_: Literal["arrow", "csv"] | None,
-    asked: Plan,
-    earlier: Sidecar | None,
-    by_identifier: bool,
-) -> Table:
-    """Open an original, with its values grouped as they are asked for."""
-    table = _original(data, csv, from_, by_identifier and asked.person is None)
-    return grouped(table, asked, earlier)
-
-
-def _original(
-    data: Any, csv: CsvOptions, from_: Literal["arrow", "csv"] | None, by_identifier: bool = False
-) -> Table:
-    """Open an original, whose rows have numbers unless coins and places hang on identifiers alone."""
-    table = open_table(data, csv=csv, standard_format=from_)
-    if not by_identifier and not table.numbered:
-        raise UsageError(
-            "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
-            "add --key-file and --id and --shuffle, or write it as Parquet and give that",
-        )
-    digest = getattr(table, "digest", None)  # of rows that are computed anew in each pass
-    if digest is not None:
-        files.watching(table.name, digest)
-    if is_promised(table):
-        raise RefusedError(
-            f"{quoted(table.name)} is already a release: perturbing it again would leave "
-            "a sidecar that describes the second time only",
-            "perturb the original",
-        )
-    return table
-
-
-def _fill(
-    target: Output, work: Substituter | NoiseAdder, sidecar: Sidecar, review: InputChecks, shuffle: bool
-) -> Sidecar:
-    """Perturb the table into the output, unless the review finds against it."""
-    writing = Writing(target, work.schema, sidecar, review.checks.merge, review.judge, shuffle)
-    filled = write(review.table, work, writing, columns=work.columns, doing="perturbing")
-    assert filled is not None
-    return filled

@@ -24,6 +24,7 @@ from ppdm_cli.perturbing.count_errors import (
     unchanged,
     unlearnable,
 )
+from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped
 from ppdm_cli.perturbing.row_order import in_order, telling
 from ppdm_cli.perturbing.substitution import Checks
@@ -44,8 +45,7 @@ class InputChecks:
 
     table: Table
     plan: ResolvedPlan
-    keep_order: bool
-    strict: bool = False
+    asked: Plan
     left_out: int = 0
     """How many rows are not published, because their person has enough."""
     clip: bool = False
@@ -57,10 +57,13 @@ class InputChecks:
     telling: list[str] = field(default_factory=list)
     """Attributes whose values the order of the rows gives away; none where it is not the data's."""
 
+    def merge(self, after: Checks) -> None:
+        self.checks.merge(after)
+
     @cached_property
     def expected(self) -> dict[str, Expected | None]:
         """Return what to expect of each attribute's counts, once all rows are read."""
-        return expected_errors(self.plan.dealt, self.checks.rows, self.copies)
+        return expected_errors(self.plan.in_use, self.checks.rows, self.copies)
 
     def judge(self) -> int:
         """Return the number of rows, or refuse."""
@@ -69,13 +72,13 @@ class InputChecks:
         self._check_outside()
         self._check_moved()
         self._check_identifiers()
-        if self.strict:
-            refuse_useless(self.expected, unchanged(self.plan.dealt))
+        if self.asked.strict:
+            refuse_useless(self.expected, unchanged(self.plan.in_use))
         if self.checks.order is not None:
             kept = [a.name for a in self.plan.attributes if a.role == "kept"]
             hidden = [a.name for a in self.plan.attributes if a.role != "kept"]
             self.telling = telling(self.checks.order, hidden, kept)
-        if self.telling and not self.keep_order:
+        if self.telling and not self.asked.keep_order:
             raise RefusedError(
                 f"the order of the rows gives away {listed(self.telling)}: records next to each other, or "
                 "some rows apart, are too much alike, or too little",
@@ -99,7 +102,7 @@ class InputChecks:
             "errors": {n: None if e is None else e.value for n, e in self.expected.items()},
             "unlearnable": unlearnable(self.expected),
             "in_ranges": in_ranges(self.expected),
-            "unchanged": unchanged(self.plan.dealt),
+            "unchanged": unchanged(self.plan.in_use),
             "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
             "identifying": self._identifying(),
             "typed": list(self.plan.typed),

@@ -6,13 +6,13 @@ add protection and say how the data are read; where it asks for anything else ot
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import SUBSTITUTION
@@ -20,15 +20,14 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import CALENDAR, starts
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted, word
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.recipe_choice import few
 from ppdm_cli.perturbing.resolving import ResolvedPlan, check_columns, clipped, nothing_perturbed, resolve
 from ppdm_cli.releases import in_rounds, opened
-from ppdm_cli.sidecar import Attribute, Recipe, Sidecar
+from ppdm_cli.sidecar import Attribute, Sidecar
 
 _COMPARED = ("type", "N", "edges", "categories", "nulls", "representative", "group")
 
 
-def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bool) -> Plan:
+def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
     """Return what is asked with the earlier release's person, rows and random order; none may be dropped."""
     before = earlier.privacy
     if earlier.stage != "perturbed" or before is UNSET:
@@ -46,7 +45,7 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int, keep_order: bo
     elif asked.person == "":
         asked = replace(asked, person=None)
     if before.shuffled:
-        if keep_order or asked.keep_order:
+        if asked.keep_order:
             raise _other("the order of the rows", "that of the data", "random")
         asked = replace(asked, shuffle=True)
     if copies > copies_of(earlier):
@@ -113,12 +112,8 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     _check_agrees(earlier, asked, schema)
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     merging = frozenset(a.name for a in attributes if a.outside == "other")
-    several = tuple(earlier.recipes) if opened(earlier).withholding else ()
-    specs = (
-        [] if several else [s for d in opened(earlier).recipes for c in d.channels if (s := c.spec) is not None]
-    )
     dropped = [n for n in schema.names if n not in names]
-    return ResolvedPlan(attributes, specs, class_, dropped, merging, several)
+    return ResolvedPlan(attributes, list(earlier.recipes), class_, dropped, merging)
 
 
 def _with_clip(attribute: Attribute) -> Attribute:
@@ -152,7 +147,7 @@ def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
 def _check_roles(earlier: Sidecar, asked: Plan) -> None:
     """Check what is asked of columns by name, and of values outside their domains."""
     named = {*asked.attributes, *(n for several in asked.together for n in several)}
-    riding = [str(earlier.class_)] * asked.class_in_budget
+    riding = [str(earlier.class_)] * bool(asked.class_in_budget)
     roles = {"kept": asked.keep, "dropped": asked.drop, "perturbed": [*sorted(named), *riding]}
     for role, names in roles.items():
         for name in names:
@@ -191,7 +186,9 @@ def _asks_for_laws(asked: Plan) -> bool:
     """Return whether a matrix, a budget or what records publish is asked for."""
     some = (asked.gamma, asked.rho1, asked.record_epsilon, asked.matrix, asked.publish, asked.rounds)
     own = any(w.asks_for_channel for w in asked.attributes.values())
-    several = asked.scheme != SUBSTITUTION or asked.class_in_budget or bool(asked.together or asked.options)
+    several = (
+        asked.scheme != SUBSTITUTION or asked.class_in_budget or bool(asked.together or asked.kind_options)
+    )
     return own or several or some != (None,) * len(some)
 
 
@@ -224,7 +221,7 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
     rest: dict[str, Any] = {"bins": None} if asked.bins == "auto" else {}
     if asked.record_epsilon is not None:
         rest["rounds"] = asked.rounds or (None if (n := len(in_rounds(opened(earlier).recipes))) == 1 else n)
-        if few(asked) == "auto" and rest["rounds"] is None:
+        if asked.few == "auto" and rest["rounds"] is None:
             rest["publish"] = _published(earlier, asked)
     return replace(
         asked,
@@ -241,33 +238,29 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
 def _published(earlier: Sidecar, asked: Plan) -> Any:
     """Return how many attributes a record published, where the number was left to the tool."""
     first, names = opened(earlier).recipes[0], {a.name for a in earlier.perturbed}
-    if not opened(earlier).withholding and len(first.channels) > 1 and asked.publish is None:
+    if len(first.channels) > 1 and asked.publish is None:
         return "all"
     return len(first.attributes) - (earlier.class_ in names)
 
 
 def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
-    """Check the channels of a release with one recipe, or all recipes: of rounds those of the first."""
-    if not (opened(earlier).withholding or made.several):
-        laws = {tuple(s.attributes): s for s in made.specs}
-        for channel in opened(earlier).channels:
-            ours, theirs = laws.get(tuple(channel.spec.attributes) if channel.spec else ()), channel.spec
-            if ours is None or theirs is None or _encoded(ours) != _encoded(theirs):
-                shown = ["another law" if s is None else s.described() for s in (ours, theirs)]
-                raise _other(f"the law of {quoted(channel.name)}", *shown)
-        return
-    first = len(made.recipes) if made.rounds is not None else len(earlier.recipes)
-    if [_bare(r) for r in made.recipes] != [_bare(r) for r in earlier.recipes[:first]]:
-        raise _other("the budget of a record", _shown(made.dealt), _shown(opened(earlier).recipes))
+    """Check the channels of each recipe; where there are rounds those of the first round's recipes."""
+    before = opened(earlier).recipes
+    both = [made.in_use, before if made.rounds is None else before[: len(made.in_use)]]
+    ours, theirs = ([{c.name: c.spec for c in r.channels} for r in recipes] for recipes in both)
+    if len(ours) + len(theirs) > 2 and [[*map(_encoded, w.values())] for w in ours] != [
+        [*map(_encoded, w.values())] for w in theirs
+    ]:
+        raise _other("the budget of a record", *map(_shown, both))
+    for name, spec in theirs[0].items():
+        own = ours[0].get(name)
+        if own is None or spec is None or _encoded(own) != _encoded(spec):
+            shown = ["another law" if s is None else s.described() for s in (own, spec)]
+            raise _other(f"the law of {quoted(name)}", *shown)
 
 
 def _encoded(value: Any) -> bytes:
     return msgspec.json.encode(value)
-
-
-def _bare(recipe: Recipe) -> bytes:
-    """Return what a recipe is; the weights of rounds follow from how many recipes all of them have."""
-    return msgspec.structs.replace(recipe, weight=UNSET, round=UNSET).encode()
 
 
 def _shown(dealt: Any) -> str:

@@ -1,65 +1,86 @@
-"""What an owner asks for, as a plan: for whoever perturbs, plans or prices a release.
+"""Plans for whoever perturbs, compares or prices: all that an owner may ask of a release, in one typed record.
 
-Nothing here looks at data. `resolving` turns a plan into the attributes of a sidecar.
+Options of the command line, TOML files and keywords of Python fill the same fields, by one reader. Nothing here
+looks at data: `resolving` turns a plan into the attributes of a sidecar.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict, fields, replace
 
 from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, schemes
 from ppdm_cli.domain import CALENDAR, MOST_VALUES, Representative
-from ppdm_cli.errors import DataError, UsageError, listed, quoted, unknown
-from ppdm_cli.files import content
-from ppdm_cli.perturbing.plan_file import FROM_DATA, answered, csv_settings, locating, read_toml
-from ppdm_cli.perturbing.recipe_choice import read_publish
+from ppdm_cli.errors import UsageError, argument, listed, quoted, unknown
+from ppdm_cli.perturbing.plan_file import (
+    Fields,
+    answered,
+    converted,
+    core,
+    csv_settings,
+    domain,
+    locating,
+    publish,
+    read_toml,
+    values,
+)
 from ppdm_cli.privacy import gamma_from_rhos
-from ppdm_cli.settings import decimal, named, names, real, truth, whole, whole_or_auto
-from ppdm_cli.sidecar import LONGEST_PREFIX, Group
+from ppdm_cli.settings import named, names
+from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_ROWS, Group, Scheme
 from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
 
+if TYPE_CHECKING:
+    from ppdm_cli.trees import Tree
+
+    TreeLike: TypeAlias = str | Path | Tree
+else:
+    TreeLike = object  # loaded where it is asked for
+
+Rare = Literal["refuse", "merge", "publish"]
 Scale = Literal["log", "sqrt", "month", "quarter", "year", "decade"]
+MOST_ROUNDS = 3
 _DOMAIN = ("interval", "categories", "edges", "scale", "core")
-LARGEST_DOMAIN = 64 << 20
-"""Bytes of a file of values that are read at most."""
+_PRIVACY = ("gamma", "rho1", "record_epsilon")
 
 
-@dataclass(frozen=True)
-class Settings:
+class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What may be asked for all attributes, or for one of them; None is not given."""
 
     gamma: Decimal | None = None
+    """The amplification of an attribute: how many times likelier one value may make an answer than another."""
     rho1: float | None = None
+    """With rho2, instead of gamma: how sure of a value a reader may be before."""
     rho2: float | None = None
-    bins: int | Literal["auto"] | None = None
+    """The most that rho1 becomes after seeing one attribute alone."""
     representative: Representative | None = None
+    """The value that represents a bin: center, left, right or random."""
     matrix: str | None = None
-    """The kind of channel: of an attribute, or of all that it suits."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of that kind, or of the scheme."""
+    """The kind of channel: for an attribute, or for all that it suits."""
+    options: Mapping[str, Any] = {}
+    """Settings that a kind of channel or a scheme has alone."""
 
     def __post_init__(self) -> None:
         self.own_gamma()
-        if self.representative not in (None, *get_args(Representative)):
-            raise unknown("representative", self.representative, get_args(Representative))
-        if isinstance(self.bins, int) and not 2 <= self.bins <= MOST_VALUES:
-            raise UsageError(f"the number of bins must be from 2 to {MOST_VALUES}", "such as --bins 20")
         if self.matrix is not None:
             checked_kind(self.matrix)
 
     def own_gamma(self) -> Decimal | float | None:
         """Return the gamma that is given, or the largest that the rhos allow; None without either."""
         if (self.rho1 is None) != (self.rho2 is None):
-            raise UsageError("rho1 and rho2 go together", "such as --rho1 0.05 --rho2 0.5")
+            raise UsageError(
+                "rho-alone",
+                "rho1 and rho2 go together",
+                f"such as {argument('rho1', 0.05)} {argument('rho2', 0.5)}",
+            )
         if self.gamma is not None and self.rho1 is not None:
-            raise UsageError("both gamma and rho1, rho2 are given", "give one of them")
+            raise UsageError("gamma-and-rhos", "both gamma and rho1, rho2 are given", "give one of them")
         if self.gamma is not None:
             return checked_gamma(self.gamma)
         if self.rho1 is None or self.rho2 is None:
@@ -67,31 +88,85 @@ class Settings:
         return gamma_from_rhos(self.rho1, self.rho2)
 
 
-@dataclass(frozen=True)
-class AttributePlan(Settings):
+class AttributePlan(SharedSettings, frozen=True, kw_only=True):
     """What is asked for one attribute."""
 
     bins: int | None = None
-    interval: tuple[Any, Any] | None = None
+    """How many bins its interval is cut into; a column with at most so many numbers keeps them."""
+    interval: tuple[Any, Any] | str | None = None
+    """Its domain, from the lowest to the highest value: two values, or their text such as 0:120."""
     categories: tuple[Any, ...] | None = None
+    """Its domain, as a list of values."""
     edges: tuple[Any, ...] | None = None
+    """Its domain, as the edges of bins."""
     scale: Scale | None = None
-    """The steps of its interval are equal on this scale."""
+    """The scale on which its bins are equally wide, or the period of a calendar that each is."""
     core: tuple[Any, Any] | str | None = None
     """The part of its interval that is cut; one bin holds what lies to either side."""
     nulls: bool = False
+    """Whether null is a value of its domain even where the data have none."""
     data: bool = False
-    """Its domain is left to the data by name, which is more than nothing said of it."""
+    """Whether its domain is left to the data by name, which is more than nothing said of it."""
     prefix: int | None = None
-    """So many characters of its text are the value."""
+    """How many characters of its text are the value."""
     mapping: Groups | None = None
-    """The group that each value goes to."""
+    """The group that each value goes to, from a file."""
     other: bool = False
     """Whether its domain has a group for text that it does not have, and for rare text."""
 
+    def __post_init__(self) -> None:
+        SharedSettings.__post_init__(self)
+        _check_bins(self.bins)
+        if (self.interval, self.categories, self.edges, self.mapping).count(None) < 3:
+            raise UsageError(
+                "domain-declared-twice",
+                "a domain is declared in two ways",
+                "give an interval, categories, edges or a mapping to groups",
+            )
+        if self.prefix is not None and not (1 <= self.prefix <= LONGEST_PREFIX and self.mapping is None):
+            raise UsageError(
+                "bad-prefix",
+                f"a prefix has 1 to {LONGEST_PREFIX} characters, and goes with no mapping",
+                "such as prefix=1",
+            )
+        if self.scale in CALENDAR and (self.bins, self.core) != (None, None):
+            raise UsageError(
+                "bins-of-calendar",
+                f"a {self.scale} is a bin of its own",
+                "leave out bins and core, or the scale",
+            )
+        if self.cut != (None, None) and self.interval is None and self.scale not in CALENDAR:
+            raise UsageError(
+                "cut-without-interval",
+                "a scale or a core cuts an interval, and none is declared",
+                "declare it too, such as domain=0:1000000",
+            )
+        if self.matrix is not None:
+            self._check_matrix(self.matrix)
+
+    def _check_matrix(self, kind: str) -> None:
+        if self.own_gamma() is not None and not KINDS[kind].takes_gamma:
+            raise UsageError(
+                "gamma-of-whole-matrix",
+                f"a {kind} matrix is given whole, and no gamma can be asked of it",
+                "leave out one of the two",
+            )
+        strange = [o for o in self.options if o not in KINDS[kind].options]
+        if strange:
+            what = f"a {kind} matrix has no {strange[0].replace('_', '-')}"
+            raise UsageError("option-of-other-matrix", what, "leave out one of the two")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | AttributePlan) -> AttributePlan:
+        """Return a plan from settings as an option, a plan file or a notebook writes them.
+
+        `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` are lists.
+        """
+        return given if isinstance(given, AttributePlan) else cls(**_read(cls, given))
+
     @property
     def declares_domain(self) -> bool:
-        return (self.interval, self.categories, self.edges) != (None, None, None) or self.mapping is not None
+        return (self.interval, self.categories, self.edges, self.mapping) != (None,) * 4
 
     def gives(self, setting: str) -> bool:
         """Return whether a setting, as plans name it, is given."""
@@ -121,37 +196,6 @@ class AttributePlan(Settings):
     def asks_for_channel(self) -> bool:
         return self.own_gamma() is not None or self.matrix is not None or bool(self.options)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.interval, self.categories, self.edges, self.mapping).count(None) < 3:
-            raise UsageError(
-                "a domain is declared in two ways", "give an interval, categories, edges or a mapping to groups"
-            )
-        if self.prefix is not None and not (1 <= self.prefix <= LONGEST_PREFIX and self.mapping is None):
-            raise UsageError(
-                f"a prefix has 1 to {LONGEST_PREFIX} characters, and goes with no mapping", "such as prefix=1"
-            )
-        if self.scale in CALENDAR and (self.bins, self.core) != (None, None):
-            raise UsageError(f"a {self.scale} is a bin of its own", "leave out bins and core, or the scale")
-        if self.cut != (None, None) and self.interval is None and self.scale not in CALENDAR:
-            raise UsageError(
-                "a scale or a core cuts an interval, and none is declared",
-                "declare it too, such as domain=0:1000000",
-            )
-        if self.scale not in (None, *get_args(Scale)):
-            raise unknown("scale", self.scale, get_args(Scale))
-        if self.matrix is not None:
-            if self.own_gamma() is not None and not KINDS[self.matrix].takes_gamma:
-                raise UsageError(
-                    f"a {self.matrix} matrix is given whole, and no gamma can be asked of it",
-                    "leave out one of the two",
-                )
-            strange = [o for o in self.options if o not in KINDS[self.matrix].options]
-            if strange:
-                raise UsageError(
-                    f"a {self.matrix} matrix has no {strange[0].replace('_', '-')}", "leave out one of the two"
-                )
-
     @property
     def kind(self) -> str | None:
         """Return the kind that is asked for, by name or by a setting that it alone has."""
@@ -159,194 +203,196 @@ class AttributePlan(Settings):
             return next(k for k, spec in KINDS.items() if set(self.options) <= set(spec.options))
         return self.matrix
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any] | AttributePlan) -> AttributePlan:
-        """Return a plan from settings as an option, a plan file or a notebook writes them.
-
-        `domain` is "lo:hi", [lo, hi], "a|b|c" or "@file" (a value a line); `categories` and `edges` are lists.
-        """
-        if isinstance(given, AttributePlan):
-            return given
-        own: dict[str, Any] = {}
-        of_kinds = {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
-        for key, value in given.items():
-            if key in _READERS:
-                own[key] = named(key, _READERS[key], value)
-            elif key in of_kinds:
-                own["options"] = own.get("options", {}) | {key: named(key, of_kinds[key], value)}
-            elif key in ("categories", "edges"):
-                if not isinstance(value, (list, tuple)) or not value:
-                    raise UsageError(f"{key!r} must be a list of values", f"such as {key} = [1, 2, 3]")
-                own[key] = tuple(value)
-            elif key == "domain":
-                own |= _domain(value)
-            else:
-                known = [*_READERS, *of_kinds, "domain", "categories", "edges"]
-                raise unknown("setting", key, known, " of an attribute")
-        return cls(**own)
-
     def laid_over(self, planned: AttributePlan) -> AttributePlan:
         """Return a column's settings from a plan, with these instead where they are given."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "options"}
-        changes = {k: v for k, v in own.items() if v is not None and v is not False}
+        changes = {k: v for k, v in asdict(self).items() if v is not None and v is not False}
         if self.declares_domain or self.data:
-            changes = {
-                **dict.fromkeys(_DOMAIN),
-                "mapping": None,
-                "data": self.data,
-            } | changes
+            changes = {**dict.fromkeys(_DOMAIN), "mapping": None, "data": self.data} | changes
         if self.gamma is not None or self.rho1 is not None:
             changes = {"gamma": None, "rho1": None, "rho2": None} | changes
         changes["options"] = self.options if self.matrix is not None else {**planned.options, **self.options}
         return replace(planned, **changes)
 
 
-def _interval(value: Any) -> Any:
-    """Return both ends, or their text; None where there are none."""
-    if isinstance(value, (list, tuple)) and len(value) == 2:
-        return tuple(value)
-    return value if isinstance(value, str) and ":" in value else None
-
-
-def _core(value: Any) -> Any:
-    if (found := _interval(value)) is None:
-        raise UsageError("a core is not an interval", "such as core=0:5000")
-    return found
-
-
-def _domain(value: Any) -> dict[str, Any]:
-    if value == FROM_DATA:
-        return {"data": True}
-    if isinstance(value, str) and value.startswith("@"):
-        return {"categories": tuple(_lines(Path(value[1:])))}
-    if isinstance(value, str) and "|" in value:
-        return {"categories": tuple(value.split("|"))}
-    if (interval := _interval(value)) is not None:
-        return {"interval": interval}
-    raise UsageError(
-        "a domain is neither an interval nor a list of values",
-        "such as domain=0:120, domain=low|middle|high or domain=@file",
-    )
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        text = content(path, "the domain file ", LARGEST_DOMAIN).decode("utf-8-sig")
-    except UnicodeError:
-        raise DataError(f"the domain file {quoted(path)} is not in UTF-8", "convert it") from None
-    lines = text.split("\n")
-    return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
-
-
-SHARED: dict[str, Any] = {"gamma": decimal, "rho1": real, "rho2": real, "representative": str, "matrix": str}
-_READERS = SHARED | {
-    "bins": whole,
-    "scale": str,
-    "core": _core,
-    "nulls": truth,
-    "prefix": whole,
-    "mapping": read_mapping,
-    "other": truth,
-}
-
-
-Rare = Literal["refuse", "merge", "publish"]
-
-
-@dataclass(frozen=True)
-class Plan(Settings):
-    """What is asked for the whole release."""
+class Plan(SharedSettings, frozen=True, kw_only=True):
+    """What is asked for the whole release, by keywords of `perturb`, options of the command or a TOML file."""
 
     record_epsilon: float | None = None
-    scheme: str = SUBSTITUTION
-    """`SUBSTITUTION`, or a kind that all attributes have or none."""
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    class_: str | None = None
-    rare: Rare = "refuse"
-    attributes: Mapping[str, AttributePlan] = field(default_factory=dict)
-    together: Mapping[tuple[str, ...], AttributePlan] = field(default_factory=dict)
-    """Attributes that are perturbed together, and what is asked of their channel."""
+    """A budget for the whole record, spent as `publish` says."""
     publish: int | Literal["all", "auto"] | None = None
-    """How many attributes a record publishes, under a budget for the record."""
-    class_in_budget: bool = False
+    """How many attributes a record publishes under that budget; all: each with an equal part of it."""
     rounds: int | None = None
     """In how many rounds the attributes that a record publishes are chosen."""
+    class_: str | None = None
+    """The label; it is perturbed like the rest unless kept."""
+    class_in_budget: bool | None = None
+    """Whether every record publishes the class, perturbed under the same budget."""
+    keep: Sequence[str] = ()
+    """Columns that are published unchanged."""
+    drop: Sequence[str] = ()
+    """Columns that are left out."""
     person: str | None = None
     """The column that says whose a record is."""
     rows_per_person: int | None = None
-    clip: bool = False
-    shuffle: bool = False
-    keep_order: bool = False
-    csv: Mapping[str, Any] = field(default_factory=dict)
+    """How many records of a person are published at most."""
+    bins: int | Literal["auto"] | None = None
+    """How many bins an interval is cut into; auto: as many as serve a miner best."""
+    attributes: Mapping[str, AttributePlan] = {}
+    """What is asked for single columns."""
+    together: Mapping[tuple[str, ...], AttributePlan] = {}
+    """Attributes that are perturbed together, and what is asked of their channel."""
+    rare: Rare = "refuse"
+    """What becomes of categories of fewer than ten records: refuse, merge or publish."""
+    clip: bool | None = None
+    """Whether values outside a domain move to its nearest bin, or to null."""
+    strict: bool | None = None
+    """Whether attributes are refused that cannot be estimated, or are hardly perturbed."""
+    shuffle: bool | None = None
+    """Whether the rows are published in a random order."""
+    keep_order: bool | None = None
+    """Whether the rows keep their order even if it gives values away."""
+    csv: Mapping[str, Any] = {}
     """How a CSV is read, as fields of `CsvOptions`."""
+    scheme: str = SUBSTITUTION
+    """substitution, a kind that all attributes have or none, or noise that keeps a tree."""
+    noise: str | None = None
+    """The law of additive noise: uniform or normal."""
+    sd: float | str | None = None
+    """The standard deviation of additive noise: a share of each domain such as 25%, or a number."""
+    tree: TreeLike | None = None
+    """The tree that noise keeps, trained on this very table."""
+    innocent: Literal["both", "tia", "lia"] | None = None
+    """Which innocent attributes get noise: those the tree tests nowhere (tia), or elsewhere (lia)."""
+    leaves: Literal["all", "heterogeneous"] | None = None
+    """Whose innocent attributes get noise: all records', or those in leaves of several classes."""
+    sd_percent: float | None = None
+    """The standard deviation of their noise, in per cent."""
+    percent_of: Literal["value", "sd"] | None = None
+    """What that is a percentage of: the value, or the attribute's standard deviation."""
+
+    def __post_init__(self) -> None:
+        SharedSettings.__post_init__(self)
+        if self.keeps_tree:
+            return  # `NoisePlan` says what goes with it
+        self._check_scheme()
+        self._check_columns()
+        if self.bins != "auto":
+            _check_bins(self.bins)
+        if sum(getattr(self, n) is not None for n in _PRIVACY) > 1:
+            raise UsageError(
+                "several-budgets",
+                "the privacy is given in several ways",
+                f"use only one of {argument('gamma')}, {argument('rho1')} with {argument('rho2')}, or "
+                f"{argument('record_epsilon')}",
+            )
+        if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
+            raise UsageError(
+                "bad-record-epsilon",
+                "the record's epsilon must be above 0",
+                f"such as {argument('record_epsilon', 2)}",
+            )
+        if self.shuffle and self.keep_order:
+            raise UsageError(
+                "shuffle-and-keep-order",
+                f"{argument('shuffle', True)} and {argument('keep_order', True)} contradict each other",
+                "say one of them",
+            )
 
     @classmethod
     def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
         """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
-        over = _read(settings)
+        over = _read(cls, {k: v for k, v in settings.items() if v is not None})
         if isinstance(plan, (str, Path)):
             with locating(Path(plan)):
-                plan = cls(**_read(answered(read_toml(Path(plan)), over)))
+                plan = cls(**_read(cls, answered(read_toml(Path(plan)), over)))
         if not isinstance(plan, Plan):
-            plan = cls(**_read(answered(plan or {}, over)))
+            plan = cls(**_read(cls, answered(plan or {}, over)))
         if over.get("person") == "":  # nobody's: the answer to a plan that asks
             over |= {"person": None, "rows_per_person": None}
-        if {"gamma", "rho1", "record_epsilon"} & set(over):
-            plan = replace(plan, gamma=None, rho1=None, rho2=None, record_epsilon=None)
-        keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})
-        over["options"] = {**plan.options, **over["options"]}
-        read = over.get("csv", {})
-        over["csv"] = {**plan.csv} | {
-            k: {**plan.csv.get(k, {}), **v} if isinstance(v, Mapping) else v for k, v in read.items()
-        }
-        over["keep"] = _joined(plan.keep, keep, {*drop, *own})
-        over["drop"] = _joined(plan.drop, drop, {*keep, *own})
-        over["attributes"] = {n: w for n, w in plan.attributes.items() if n not in {*keep, *drop}} | {
-            n: w.laid_over(plan.attributes.get(n, AttributePlan())) for n, w in own.items()
-        }
-        given = over.get("together", {})
-        anew = {n for names in given for n in names}
-        over["together"] = {n: w for n, w in plan.together.items() if not anew & set(n)} | given
-        return replace(plan, **over)
+        changes: dict[str, Any] = dict.fromkeys((*_PRIVACY, "rho2")) if {*_PRIVACY} & {*over} else {}
+        if over.get("shuffle") or over.get("keep_order"):
+            changes |= {"shuffle": None, "keep_order": None}
+        return replace(plan, **changes | over | plan._joined(over))
 
-    def __post_init__(self) -> None:
-        self._check_scheme()
-        _check_together(self)
-        given = [w for w in (self.gamma, self.rho1, self.record_epsilon) if w is not None]
-        if len(given) > 1:
+    def _joined(self, over: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that add up: lists, and settings by column."""
+        keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})
+        attributes = {n: w for n, w in self.attributes.items() if n not in {*keep, *drop}}
+        attributes |= {n: w.laid_over(self.attributes.get(n, AttributePlan())) for n, w in own.items()}
+        given = over.get("together", {})
+        anew = {n for several in given for n in several}
+        together = {n: w for n, w in self.together.items() if not anew & set(n)} | given
+        csv = {**self.csv} | {
+            k: {**self.csv.get(k, {}), **v} if isinstance(v, Mapping) else v
+            for k, v in over.get("csv", {}).items()
+        }
+        return {
+            "keep": _either(self.keep, keep, {*drop, *own}),
+            "drop": _either(self.drop, drop, {*keep, *own}),
+            "attributes": attributes,
+            "together": together,
+            "csv": csv,
+            "options": {**self.options, **over.get("options", {})},
+        }
+
+    def _check_columns(self) -> None:
+        """Check that no column is asked for in two ways."""
+        if both := sorted({*self.keep} & {*self.drop}):
+            raise UsageError("kept-and-dropped", f"{listed(both)} both kept and dropped", "say one of them")
+        if doubly := sorted({*self.keep, *self.drop} & {*self.attributes}):
             raise UsageError(
-                "the privacy is given in several ways",
-                "use only one of --gamma, --rho1 with --rho2, or --record-epsilon",
-            )
-        super().__post_init__()
-        if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
-            raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 2")
-        if self.rare not in get_args(Rare):
-            raise unknown("value", self.rare, get_args(Rare), " for --rare")
-        both = sorted(set(self.keep) & set(self.drop))
-        if both:
-            raise UsageError(f"{listed(both)} both kept and dropped", "say one of them")
-        doubly = sorted((set(self.keep) | set(self.drop)) & set(self.attributes))
-        if doubly:
-            raise UsageError(
+                "settings-of-column-aside",
                 f"settings are given for {listed(doubly)}, but kept or dropped columns are not perturbed",
-                "leave out --keep or --drop, or the settings",
+                f"leave out {argument('keep')} or {argument('drop')}, or the settings",
             )
         if self.class_ in self.drop:
-            raise UsageError("the class is dropped", "keep or perturb it")
+            raise UsageError("class-dropped", "the class is dropped", "keep or perturb it")
+        several = [n for names in self.together for n in names]
+        if any(len(names) < 2 for names in self.together) or len(set(several)) < len(several):
+            raise UsageError(
+                "bad-together",
+                f"{argument('together')} takes two or more attributes, each once",
+                f"such as {argument('together', 'age,sex')}",
+            )
+        if aside := sorted({*several} & {*self.keep, *self.drop}):
+            raise UsageError(
+                "together-and-aside",
+                f"{listed(aside)} would be perturbed together with others, but is kept or dropped",
+                "say one of them",
+            )
+        if self.together and self.scheme != SUBSTITUTION:
+            raise UsageError(
+                "together-with-noise",
+                "noise is added to each attribute by itself",
+                f"leave out {argument('scheme')}, or {argument('together')}",
+            )
+        own = [n for n in several if n in self.attributes and self.attributes[n].asks_for_channel]
+        bare: dict[str, Any] = {"gamma": None, "rho1": None, "rho2": None, "matrix": None, "options": {}}
+        if own or any(replace(w, **bare) != AttributePlan() for w in self.together.values()):
+            raise UsageError(
+                "settings-of-one-together",
+                "attributes that are perturbed together have one gamma and one matrix, and each its own domain",
+                f"such as {argument('together', 'age,sex:gamma=9')} {argument('attributes', 'age:bins=5')}",
+            )
 
     def _check_scheme(self) -> None:
         """Check that a scheme's settings are given with it, and those of channels without it."""
         if self.scheme not in schemes():
             raise unknown("scheme", self.scheme, schemes())
+        if lost := [n for n in ("tree", "innocent", "leaves", "sd_percent", "percent_of") if getattr(self, n)]:
+            raise UsageError(
+                "tree-noise-setting-alone",
+                f"{listed(lost)} go with noise that keeps a tree",
+                f"use {argument('scheme', 'class-random')}, or leave them out",
+            )
         if self.scheme == SUBSTITUTION:
-            strange = [*self.options, *(o for w in self.attributes.values() for o in w.options)]
+            strange = [*self.kind_options, *(o for w in self.attributes.values() for o in w.options)]
             for kind in schemes()[1:]:
                 if any(o in KINDS[kind].shared_options for o in strange):
                     raise UsageError(
+                        "noise-setting-alone",
                         f"{' and '.join(KINDS[kind].shared_options)} go with {kind} noise only",
-                        f"add --scheme {kind}, or leave them out",
+                        f"add {argument('scheme', kind)}, or leave them out",
                     )
             return
         spec = KINDS[self.scheme]
@@ -356,18 +402,81 @@ class Plan(Settings):
             asked += [o for o in own.options if o not in spec.options]
         if any(a is not None for a in asked) and not spec.takes_gamma:
             raise UsageError(
+                "gamma-of-noise",
                 f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it",
-                "leave them out, or leave out --scheme for random substitution, which promises them",
+                f"leave them out, or leave out {argument('scheme')} for random substitution",
             )
         for name, reader in spec.shared_options.items():
-            if name not in spec.options and name not in self.options:
+            if name not in spec.options and name not in self.kind_options:
                 reader(None)  # raises the option's own error
 
-    def for_each_of(self, copies: int) -> Plan:
-        """Return the plan of one of several copies, which share the budget for a record."""
-        if self.record_epsilon is None or copies < 2:
-            return self
-        return replace(self, record_epsilon=self.record_epsilon / copies)
+    def check_recipes(self) -> None:
+        """Check that few attributes are published under the record's budget alone, and whose rows count."""
+        budget, publish = argument("record_epsilon", 4), argument("publish")
+        if self.publish not in (None, "all") and not (self.record_epsilon is not None and self.is_plain):
+            raise UsageError(
+                "publish-without-budget",
+                "a few attributes of a record are published by a budget for the whole record alone",
+                f"add {budget} beside {publish}, and leave out gamma, matrix, scheme and together",
+            )
+        if self.class_in_budget and (self.class_ is None or self.class_ in self.keep):
+            raise UsageError(
+                "no-class-in-budget",
+                f"{argument('class_in_budget', True)} perturbs the class, which is not named or is kept",
+                f"name it with {argument('class_')}, and leave out {argument('keep')} for it",
+            )
+        if self.rounds is not None and not 2 <= self.rounds <= MOST_ROUNDS:
+            raise UsageError(
+                "bad-rounds",
+                f"the number of rounds must be from 2 to {MOST_ROUNDS}",
+                f"such as {argument('rounds', 3)}",
+            )
+        if self.rounds is not None and (self.few is None or self.class_ is None):
+            raise UsageError(
+                "rounds-without-choice",
+                "rounds find the few attributes that reveal most about a class, under a budget for the record",
+                f"use {budget}, {argument('class_')} and {argument('publish', 'auto')}, or leave out rounds",
+            )
+        if self.rows_per_person is not None and not 1 <= self.rows_per_person <= MOST_ROWS:
+            raise UsageError(
+                "bad-rows-per-person",
+                f"the rows of a person must be from 1 to {MOST_ROWS:,}",
+                f"such as {argument('rows_per_person', 1)}",
+            )
+        if (self.person is None) != (self.rows_per_person is None):
+            raise UsageError(
+                "person-without-rows",
+                f"{argument('person')} and {argument('rows_per_person')} go together",
+                f"such as {argument('person', 'patient')} {argument('rows_per_person', 2)}",
+            )
+
+    @property
+    def few(self) -> int | Literal["auto"] | None:
+        """Return how many attributes a record publishes; None for all of them, each by its own channel."""
+        if self.publish == "all" or self.record_epsilon is None:
+            return None
+        return ("auto" if self.is_plain else None) if self.publish is None else self.publish
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether no channel is asked for."""
+        own = any(w.asks_for_channel for w in self.attributes.values())
+        return not (own or self.together or self.matrix or self.scheme != SUBSTITUTION)
+
+    @property
+    def kind_options(self) -> dict[str, Any]:
+        """Return the settings that a kind of channel has for all attributes."""
+        own = {n: getattr(self, n) for n in ("noise", "sd")}
+        return {**self.options, **{n: _shared_options()[n](v) for n, v in own.items() if v is not None}}
+
+    @property
+    def keeps_tree(self) -> bool:
+        """Return whether the scheme is noise that keeps a tree."""
+        return any(s in get_args(Scheme) for s in self.schemes)
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        return tuple(s.strip() for s in self.scheme.split(","))
 
     @property
     def bins_for_all(self) -> int:
@@ -376,36 +485,71 @@ class Plan(Settings):
         return self.bins or 10
 
 
-def _read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings for all as the fields of a plan; None is not given."""
-    given = {k: v for k, v in given.items() if v is not None}
-    of_schemes = {o: reader for spec in KINDS.values() for o, reader in spec.shared_options.items()}
-    found: dict[str, Any] = {"options": {k: of_schemes[k](v) for k, v in given.items() if k in of_schemes}}
+def _check_bins(bins: int | None) -> None:
+    if bins is not None and not 2 <= bins <= MOST_VALUES:
+        raise UsageError(
+            "bad-bins", f"the number of bins must be from 2 to {MOST_VALUES}", f"such as {argument('bins', 20)}"
+        )
+
+
+def _either(planned: Sequence[str], given: Sequence[str], otherwise: set[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
+
+
+# -- one reader for options, TOML and keywords
+
+
+def _read(record: type[SharedSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as the fields of a record; those of one kind of channel are its `options`."""
+    types, of_kinds = _types(record), _shared_options() if record is Plan else _own_options()
+    found, options = dict[str, Any](), dict(given.get("options") or {})
     for key, value in given.items():
         name = "class_" if key == "class" else key
-        if name in _FOR_ALL:
-            reader = _FOR_ALL[name]
-            plain = reader in (decimal, real, whole, whole_or_auto, truth)
-            found[name] = named(key, reader, value) if plain else reader(value)
-        elif key not in of_schemes:
-            known = [n.rstrip("_") for n in _FOR_ALL]
-            raise unknown("setting", key, [*known, *of_schemes], " of a plan")
-    return found
+        if (record, name) in _READERS:
+            read = _READERS[record, name](value)
+            found |= read if isinstance(read, Fields) else {name: read}
+        elif name in types and name != "options":
+            found[name] = converted(name, types[name], value)
+        elif key in of_kinds:
+            options[key] = named(key, of_kinds[key], value)
+        elif key != "options":
+            written = [n.rstrip("_") for n in types if n not in _UNWRITTEN]
+            raise unknown("setting", key, [*written, *of_kinds], _OF[record is Plan])
+    return found | {"options": options}
+
+
+_OF = (" of an attribute", " of a plan")
+_UNWRITTEN = ("options", "interval", "data")
+"""Fields that plans do not name: `domain` fills two of them, and options have names of their own."""
+
+
+@cache
+def _types(record: type[SharedSettings]) -> dict[str, Any]:
+    return {f.name: f.type for f in fields(record)}
+
+
+def _own_options() -> dict[str, Callable[[Any], Any]]:
+    return {o: reader for spec in KINDS.values() for o, reader in spec.options.items()}
+
+
+def _shared_options() -> dict[str, Callable[[Any], Any]]:
+    return {o: reader for spec in KINDS.values() for o, reader in spec.shared_options.items()}
 
 
 def _attributes(value: Any) -> dict[str, AttributePlan]:
-    if not isinstance(value, Mapping) or not all(
-        isinstance(w, (Mapping, AttributePlan)) for w in value.values()
-    ):
-        raise UsageError("attributes are tables of settings", "such as [attributes.age] with gamma = 5")
+    whole = isinstance(value, Mapping) and all(isinstance(w, (Mapping, AttributePlan)) for w in value.values())
+    if not whole:
+        raise UsageError(
+            "not-tables", "attributes are tables of settings", "such as [attributes.age] with gamma = 5"
+        )
     return {n: named(f"the column {quoted(n)}", AttributePlan.of, w) for n, w in value.items()}
 
 
 def _together(value: Any) -> dict[tuple[str, ...], AttributePlan]:
     """Read lists of names, or tables of settings with the names as `attributes`."""
-    found: dict[tuple[str, ...], AttributePlan] = {}
     if isinstance(value, Mapping):
         return dict(value)
+    found: dict[tuple[str, ...], AttributePlan] = {}
     for given in value if isinstance(value, (list, tuple)) else [value]:
         settings = dict(given) if isinstance(given, Mapping) else {"attributes": given}
         several = names("together", settings.pop("attributes", ()))
@@ -413,50 +557,18 @@ def _together(value: Any) -> dict[tuple[str, ...], AttributePlan]:
     return found
 
 
-def _check_together(plan: Plan) -> None:
-    """Check that attributes are together once each, and that their channel alone is asked for a matrix."""
-    several = [n for names in plan.together for n in names]
-    if any(len(names) < 2 for names in plan.together) or len(set(several)) < len(several):
-        raise UsageError("--together takes two or more attributes, each once", "such as --together age,sex")
-    if aside := sorted({*several} & {*plan.keep, *plan.drop}):
-        raise UsageError(
-            f"{listed(aside)} would be perturbed together with others, but is kept or dropped",
-            "say one of them",
-        )
-    if plan.together and plan.scheme != SUBSTITUTION:
-        raise UsageError("noise is added to each attribute by itself", "leave out --scheme, or --together")
-    own = [n for n in several if n in plan.attributes and plan.attributes[n].asks_for_channel]
-    if own or any(
-        replace(w, gamma=None, rho1=None, rho2=None, matrix=None, options={}) != AttributePlan()
-        for w in plan.together.values()
-    ):
-        raise UsageError(
-            "attributes that are perturbed together have one gamma and one matrix, and each its own domain",
-            "such as --together age,sex:gamma=9 --attribute age:bins=5",
-        )
-
-
-def _joined(planned: tuple[str, ...], given: Sequence[str], otherwise: set[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*(n for n in planned if n not in otherwise), *given]))
-
-
-_FOR_ALL = SHARED | {
-    "record_epsilon": real,
-    "bins": whole_or_auto,
-    "scheme": str,
-    "rare": str,
-    "class_": str,
-    "keep": partial(names, "keep"),
-    "drop": partial(names, "drop"),
-    "attributes": _attributes,
-    "together": _together,
-    "publish": read_publish,
-    "class_in_budget": truth,
-    "rounds": whole,
-    "person": str,
-    "rows_per_person": whole,
-    "clip": truth,
-    "shuffle": truth,
-    "keep_order": truth,
-    "csv": csv_settings,
+_READERS: dict[tuple[type[SharedSettings], str], Callable[[Any], Any]] = {
+    (AttributePlan, "domain"): domain,
+    (AttributePlan, "categories"): values("categories"),
+    (AttributePlan, "edges"): values("edges"),
+    (AttributePlan, "core"): core,
+    (AttributePlan, "mapping"): read_mapping,
+    (Plan, "keep"): lambda value: names("keep", value),
+    (Plan, "drop"): lambda value: names("drop", value),
+    (Plan, "attributes"): _attributes,
+    (Plan, "together"): _together,
+    (Plan, "publish"): publish,
+    (Plan, "csv"): csv_settings,
+    (Plan, "tree"): lambda value: value,
 }
+"""What reads settings that are written otherwise than their fields are typed."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from ppdm_cli.errors import UsageError, listed, quoted, unknown, word
+import msgspec
+
+from ppdm_cli.errors import DataError, UsageError, argument, listed, quoted, unknown, word
 from ppdm_cli.files import content
 from ppdm_cli.tables import CsvOptions, Groups, read_mapping
 
@@ -30,6 +34,8 @@ _CSV = {
 
 FROM_DATA = "data"
 """What a plan writes for a domain that is left to the data."""
+LARGEST_DOMAIN = 64 << 20
+"""Bytes of a file of values that are read at most."""
 LARGEST_PLAN = 16 << 20
 """Bytes of TOML that are read at most."""
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
@@ -189,3 +195,99 @@ def _answers(question: str, over: Mapping[str, Any]) -> bool:
 
 def _items(value: Any) -> Any:
     return value.items() if isinstance(value, Mapping) else ()
+
+
+# -- values as options, TOML and notebooks write them
+
+
+class Fields(dict[str, Any]):
+    """Fields that one setting fills."""
+
+
+def converted(name: str, type_: Any, value: Any) -> Any:
+    """Return a value as its field has it: text is read as a number or a truth where one is meant."""
+    kinds = dict.fromkeys((type_, *get_args(type_)))
+    literals = [w for k in kinds if get_args(k) and isinstance(get_args(k)[0], str) for w in get_args(k)]
+    try:
+        value = value.strip() if isinstance(value, str) and str not in kinds else value
+        plain = value.item() if hasattr(value, "item") else value
+        found = msgspec.convert(plain, type_, strict=False)
+        if not (isinstance(found, float) and not isfinite(found)):
+            return found
+    except (msgspec.ValidationError, OverflowError, ValueError):
+        if literals and int not in kinds:
+            raise unknown(name.replace("_", " "), value, literals) from None
+    what, such = next(said for kind, said in _EXPECTED.items() if kind in kinds)
+    more = f", or {' or '.join(literals)}" if literals else ""
+    raise UsageError("wrong-type", f"{name}: {quoted(value)} is not {what}", f"give one such as {such}{more}")
+
+
+_EXPECTED = {
+    Decimal: ("a number", "9 or 4.5"),
+    float: ("a finite number", "9 or 4.5"),
+    int: ("a whole number", "20"),
+    bool: ("true or false", "true"),
+    str: ("a text", "age"),
+}
+
+
+def _interval(value: Any) -> Any:
+    """Return both ends, or their text; None where there are none."""
+    if isinstance(value, (list, tuple)) and len(value) == 2:
+        return tuple(value)
+    return value if isinstance(value, str) and ":" in value else None
+
+
+def core(value: Any) -> Any:
+    if (found := _interval(value)) is None:
+        raise UsageError("bad-core", "a core is not an interval", "such as core=0:5000")
+    return found
+
+
+def domain(value: Any) -> Fields:
+    if value == FROM_DATA:
+        return Fields(data=True)
+    if isinstance(value, str) and value.startswith("@"):
+        return Fields(categories=tuple(_lines(Path(value[1:]))))
+    if isinstance(value, str) and "|" in value:
+        return Fields(categories=tuple(value.split("|")))
+    if (interval := _interval(value)) is not None:
+        return Fields(interval=interval)
+    raise UsageError(
+        "bad-domain",
+        "a domain is neither an interval nor a list of values",
+        "such as domain=0:120, domain=low|middle|high or domain=@file",
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = content(path, "the domain file ", LARGEST_DOMAIN).decode("utf-8-sig")
+    except UnicodeError:
+        raise DataError(
+            "domain-file-encoding", f"the domain file {quoted(path)} is not in UTF-8", "convert it"
+        ) from None
+    lines = text.split("\n")
+    return [line.removesuffix("\r") for line in lines[: -1 if lines[-1] == "" else None]]
+
+
+def values(name: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads a list of values."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, (list, tuple)) or not value:
+            raise UsageError(
+                "not-a-list", f"{quoted(name)} must be a list of values", f"such as {name} = [1, 2, 3]"
+            )
+        return tuple(value)
+
+    return read
+
+
+def publish(value: Any) -> int | Literal["all", "auto"]:
+    number = converted("publish", int | Literal["all", "auto"], value)
+    if isinstance(number, int) and number < 1:
+        raise UsageError(
+            "bad-publish", "a record publishes 1 attribute or more", f"such as {argument('publish', 2)}"
+        )
+    return number

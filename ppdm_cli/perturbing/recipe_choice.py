@@ -15,84 +15,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, exp, lcm
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ppdm_cli.channels import SUBSTITUTION, Beyond, BoxSpec, continued
+from ppdm_cli.channels import Beyond, BoxSpec, continued
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.record_design import ChooseBy, Round, Setting, recommended, scheduled
-from ppdm_cli.settings import whole
-from ppdm_cli.sidecar import MOST_RECIPES, MOST_ROWS, Recipe
+from ppdm_cli.sidecar import MOST_RECIPES, Recipe
 
-if TYPE_CHECKING:
-    from ppdm_cli.perturbing.plan import Plan
-
-
-MOST_ROUNDS = 3
 Known = Mapping[str, tuple[Domain, bool]]
 """Domains by attribute, and whether their values are in order."""
-
-
-def read_publish(value: Any) -> int | str:
-    """Read how many attributes a record publishes: a number, all or auto."""
-    if value in ("all", "auto"):
-        return str(value)
-    number = whole(value)
-    if number < 1:
-        raise UsageError("a record publishes 1 attribute or more", "such as --publish 2")
-    return number
-
-
-def few(plan: Plan) -> int | Literal["auto"] | None:
-    """Return how many attributes a record publishes; None for all of them, each by its own channel."""
-    if plan.publish == "all" or plan.record_epsilon is None:
-        return None
-    return ("auto" if _is_plain(plan) else None) if plan.publish is None else plan.publish
-
-
-def _is_plain(plan: Plan) -> bool:
-    """Return whether no channel is asked for."""
-    own = any(w.asks_for_channel for w in plan.attributes.values())
-    return not (own or plan.together or plan.matrix or plan.scheme != SUBSTITUTION)
-
-
-def check_publishing(plan: Plan) -> None:
-    """Check that a few attributes are published under the record's budget alone, and whose rows are counted."""
-    if plan.publish not in (None, "all") and not (plan.record_epsilon is not None and _is_plain(plan)):
-        raise UsageError(
-            "a few attributes of a record are published by a budget for the whole record and by nothing else",
-            "add --record-epsilon 4 beside --publish, and leave out gamma, matrix, scheme and together",
-        )
-    if plan.class_in_budget and (plan.class_ is None or plan.class_ in plan.keep):
-        raise UsageError(
-            "the class is to be perturbed with the rest (--class-in-budget), and it is not named or is kept",
-            "name it with --class, and leave out --keep for it",
-        )
-    if plan.rounds is not None:
-        if not 2 <= plan.rounds <= MOST_ROUNDS:
-            raise UsageError(f"the number of rounds must be from 2 to {MOST_ROUNDS}", "such as --rounds 3")
-        if plan.publish == "all":
-            raise UsageError(
-                "rounds find the few attributes that are published, and --publish all publishes all of them",
-                "leave out --rounds, or use --publish auto",
-            )
-        if few(plan) is None or plan.class_ is None:
-            raise UsageError(
-                "rounds find the few attributes that tell most of a class, under a budget for the record",
-                "add --record-epsilon 4 and --class beside --rounds, or leave it out",
-            )
-    if plan.rows_per_person is not None and not 1 <= plan.rows_per_person <= MOST_ROWS:
-        raise UsageError(f"the rows of a person must be from 1 to {MOST_ROWS:,}", "such as --rows-per-person 1")
-    if (plan.person is None) != (plan.rows_per_person is None):
-        raise UsageError(
-            "--person and --rows-per-person go together: at most so many rows of each person are published",
-            "such as --person patient --rows-per-person 2",
-        )
 
 
 def chosen_number(setting: Setting) -> int:

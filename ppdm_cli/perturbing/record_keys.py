@@ -141,7 +141,7 @@ class KeyFile:
         """
         if self.path is None:
             return []
-        path, design = self.path, plan.digest if plan.several else ""
+        path, design = self.path, plan.digest if plan.withholds else ""
         if self.design and self.design != design:
             raise RefusedError(
                 f"the key file {quoted(path)} was used with another design: another choice of recipes would "

@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import partial
 from operator import add, attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -27,14 +27,13 @@ from ppdm_cli.channels import SUBSTITUTION, Spec
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.domain_choice import declared_type, profile
 from ppdm_cli.perturbing.next_batch import carried, check_identifier, copies_of, like
 from ppdm_cli.perturbing.plan import Plan
-from ppdm_cli.perturbing.recipe_choice import check_publishing, few
-from ppdm_cli.perturbing.record_keys import Published
+from ppdm_cli.perturbing.record_keys import Published, left_out
 from ppdm_cli.perturbing.resolving import (
     MOST_LABELS,
     ResolvedPlan,
@@ -47,7 +46,7 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.releases import decode, in_rounds, read_sidecar
+from ppdm_cli.releases import decode, in_rounds, is_promised, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, CoinsOrigin, Copy, Sidecar
 from ppdm_cli.tables import (
     OPENING,
@@ -55,11 +54,15 @@ from ppdm_cli.tables import (
     GroupedTable,
     PendingFile,
     Table,
+    TableLike,
     commit,
     like_release,
     open_table,
     sidecar_path,
 )
+
+if TYPE_CHECKING:
+    from ppdm_cli.perturbing.tree_noise import NoiseAdder
 
 
 def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
@@ -96,22 +99,105 @@ def csv_options(
 
 
 def asked_of(
-    plan: Any,
+    plan: Plan | Mapping[str, Any] | str | Path | None,
     earlier: Sidecar | None,
-    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
     key: Key,
     copies: int,
-    keep_order: bool,
-    csv: CsvOptions | None = None,
-) -> Plan:
-    """Return what is asked for, for each copy; beside an earlier release with all that protected that one."""
-    read = {"csv": {"formats": csv.formats}} if csv is not None and csv.formats else {}
-    asked = Plan.of(plan, **read, **settings)
+    identifier: str | None,
+) -> tuple[Plan, CsvOptions]:
+    """Return what is asked for, for each copy, and how a CSV is read.
+
+    Beside an earlier release it is asked for with all that protected that one.
+    """
+    csv = given.get("csv")
+    read = csv if isinstance(csv, CsvOptions) else CsvOptions()
+    if read is csv:
+        given = {**given, "csv": {"formats": read.formats} if read.formats else {}}
+    asked = Plan.of(plan, **given)
+    if asked.keeps_tree:
+        if earlier is not None or copies > 1 or identifier is not None:
+            raise UsageError(
+                "tree-noise-again",
+                f"{asked.schemes[0]} noise is added once: it has no copies, no next batch and no key",
+                f"leave out {argument('like')}, {argument('copies')} and {argument('id')}",
+            )
+        return _with_tree(asked, read)
     if earlier is None:
-        return asked.for_each_of(copies)
-    if settings.get("person") == "":
-        asked = replace(asked, person="")  # nobody's, which an earlier release may contradict
-    return carried(earlier, asked.for_each_of(copies_of(earlier)), key, copies, keep_order)
+        asked = for_each_of(asked, copies)
+    else:
+        if given.get("person") == "":
+            asked = msgspec.structs.replace(asked, person="")  # which an earlier release may contradict
+        asked = carried(earlier, for_each_of(asked, copies_of(earlier)), key, copies)
+    return asked, csv_options(read, asked, earlier, identifier)
+
+
+def _with_tree(asked: Plan, csv: CsvOptions) -> tuple[Plan, CsvOptions]:
+    """Return a plan with the tree that noise keeps, and the types that a CSV's columns had then."""
+    known: dict[str, pa.DataType] = {}
+    if asked.tree is not None:
+        from ppdm_cli.trees import as_tree
+
+        tree = as_tree(asked.tree)
+        asked = msgspec.structs.replace(asked, tree=tree)
+        known = {f.name: dtypes.parse(f.dtype) for f in tree.features}
+        known[tree.class_name] = dtypes.parse(tree.class_dtype)
+    return asked, replace(csv.laid_over(asked.csv), known=known)
+
+
+def opened_original(
+    data: TableLike,
+    csv: CsvOptions,
+    from_: Literal["arrow", "csv"] | None,
+    asked: Plan,
+    earlier: Sidecar | None,
+    identifier: str | None,
+) -> Table:
+    """Open an original, with its values grouped as asked; rows have numbers unless identifiers are enough."""
+    table = open_table(data, csv=csv, standard_format=from_)
+    if not (identifier and asked.shuffle and asked.person is None) and not table.numbered:
+        raise UsageError(
+            "rows-without-numbers",
+            "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
+            f"add {argument('key_file')} and {argument('id')} and {argument('shuffle', True)}, or write it as "
+            "Parquet and give that",
+        )
+    digest = getattr(table, "digest", None)  # of rows that are computed anew in each pass
+    if digest is not None:
+        files.watching(table.name, digest)
+    if is_promised(table):
+        raise RefusedError(
+            "already-a-release",
+            f"{quoted(table.name)} is already a release: perturbing it again would leave a sidecar that "
+            "describes the second time only",
+            "perturb the original",
+        )
+    return grouped(table, asked, earlier)
+
+
+def task_of(
+    table: Table, asked: Plan, key: Key, earlier: Sidecar | None, identifier: str | None
+) -> tuple[Substituter | NoiseAdder, int]:
+    """Return what perturbs a table's batches, and how many rows are left out, because persons have enough."""
+    if asked.keeps_tree:
+        from ppdm_cli.perturbing.tree_noise import NoiseAdder
+
+        return NoiseAdder(table, asked, key), 0
+    check(table, asked, earlier, identifier)
+    stays, out = None, None
+    if asked.person is not None and asked.rows_per_person is not None:
+        out = left_out(table, key, asked.person, asked.rows_per_person, identifier)
+        stays = Published(key, asked.person, asked.rows_per_person, out)
+    settled = resolved(table, asked, earlier, identifier, stays)
+    publishing = partial(Substituter, key=key, identifier=identifier, shuffle=bool(asked.shuffle), left_out=out)
+    return publishing(in_all_rounds(table, settled, key, publishing)), 0 if out is None else len(out)
+
+
+def for_each_of(asked: Plan, copies: int) -> Plan:
+    """Return the plan of one of several copies, which share the budget for a record."""
+    if asked.record_epsilon is None or copies < 2:
+        return asked
+    return msgspec.structs.replace(asked, record_epsilon=asked.record_epsilon / copies)
 
 
 def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
@@ -125,7 +211,7 @@ def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
 
 def check(table: Table, asked: Plan, earlier: Sidecar | None, identifier: str | None) -> None:
     """Check what is asked of a table, as far as no look at the data is needed."""
-    check_publishing(asked)  # of a plan file and the options together
+    asked.check_recipes()  # of a plan file and the options together
     if identifier is not None and identifier not in table.schema.names:
         raise unknown_column(identifier, table.schema.names, "id")
     if earlier is None:
@@ -157,7 +243,7 @@ def resolved(
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
     facts = profile(table, unknown, published) if unknown else {}
-    counts = few(asked) == "auto" and asked.rounds is None
+    counts = asked.few == "auto" and asked.rounds is None
     records = number_of_records(table, "--publish auto") - out if counts else 0
     return _typed(resolve(table.schema, asked, identifier, facts, records), table, asked)
 
@@ -181,7 +267,7 @@ def in_all_rounds(
 
     A round's recipes follow from what the records of earlier rounds publish, and from nothing else of them.
     """
-    while plan.rounds is not None and len(in_rounds(plan.dealt)) < len(plan.shares):
+    while plan.rounds is not None and len(in_rounds(plan.in_use)) < len(plan.shares):
         if not table.rewindable:
             raise UsageError(
                 "rounds read the data more than once, and standard input can be read only once",
@@ -197,6 +283,28 @@ def in_all_rounds(
         sample = read(table, sidecar, label, (work.so_far, work.columns))
         plan = plan.with_round(screened(sample))
     return plan
+
+
+def sidecars_of(
+    plan: ResolvedPlan, asked: Plan, key: Key, identifier: str | None, copies: int, rows: int | None
+) -> list[Sidecar]:
+    """Return the sidecar of each copy, of so many rows."""
+    if plan.withholds and copies > 1:
+        raise UsageError(
+            "copies-of-recipes",
+            "copies of a release with several recipes are not made",
+            f"use {argument('publish', 'all')}",
+        )
+    also: dict[str, Any] = {"shuffled": bool(asked.shuffle)}
+    if asked.person is not None:
+        also |= {"person": asked.person, "rows": asked.rows_per_person}
+    if key.origin == "key-file":
+        also |= {"key": key.mark, "id": identifier}
+    group, made = release_id(key, plan), []
+    for number in range(1, copies + 1):
+        copy, name = Copy(copies, number, group) if copies > 1 else None, release_id(key, plan, number)
+        made.append(sidecar_of(plan, key.origin, name, rows, copy, also))
+    return made
 
 
 def sidecar_of(
@@ -217,6 +325,7 @@ def sidecar_of(
         privacy=privacy(plan, coins, 1 if copy is None else copy.of, also),
         copy=copy or UNSET,
         class_=plan.class_ or UNSET,
+        scheme=list(plan.scheme) or UNSET,
     )
     _check_readable(sidecar)
     return sidecar
@@ -241,7 +350,7 @@ def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
     return str(
         uuid.UUID(
             bytes=key.derive(
-                "release", plan.attributes, *[number][: number > 1], *[plan.digest] * bool(plan.several)
+                "release", plan.attributes, *[number][: number > 1], *[plan.digest] * plan.withholds
             )[:16],
             version=4,
         )
@@ -277,7 +386,7 @@ def describe(
                 f"the plan drops {quoted(settled.dropped[0])}, which the table has",
                 "describe every column of it",
             )
-        if settled.several:
+        if settled.withholds:
             raise UsageError(
                 "a plan by which each record publishes a few attributes describes no file of another tool: "
                 "nothing there says which ones",
@@ -328,8 +437,8 @@ def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -
         if own.bins is None and binned and (name,) in gammas:
             fits, has_ends = own.cut != (None, None), own.core not in (None, own.interval)
             bins = best_bins(gammas[(name,)], kind_for(own, plan), records, fits) + has_ends
-            attributes[name] = replace(own, bins=bins)
-    return replace(plan, bins=None, attributes=attributes)
+            attributes[name] = msgspec.structs.replace(own, bins=bins)
+    return msgspec.structs.replace(plan, bins=None, attributes=attributes)
 
 
 def best_bins(gamma: Decimal | float, kind: type[Spec], records: int, fits: bool = False) -> int:

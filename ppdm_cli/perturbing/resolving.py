@@ -30,10 +30,10 @@ from ppdm_cli.inspection import PRIOR
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds, digested, few
+from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds, digested
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
-from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe
+from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe, Scheme
 
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
@@ -46,35 +46,36 @@ class ResolvedPlan:
     """Everything decided before the first record is perturbed."""
 
     attributes: list[Attribute]
-    specs: list[Spec]
-    """The channels, which have each of the perturbed attributes once."""
+    recipes: list[Recipe]
+    """The recipes of records; none where a scheme alters values by no channels."""
     class_: str | None
     dropped: list[str]
     merging: frozenset[str] = frozenset()
     """Attributes whose rare values go to a commoner one."""
-    several: tuple[Recipe, ...] = ()
-    """The recipes, where records differ in them: then there are no `specs`."""
     rounds: Rounds | None = None
     """Where records are dealt to rounds, what the recipes of all of them follow from."""
     typed: tuple[str, ...] = ()
     """Attributes with a declared domain, whose types the cells of a CSV decide."""
+    scheme: tuple[Scheme, ...] = ()
+    """The schemes of noise that keeps a tree; nothing is promised of it."""
 
     @property
     def columns(self) -> list[str]:
         return [a.name for a in self.attributes]
 
     @property
-    def recipes(self) -> list[Recipe]:
-        return list(self.several) or [Recipe(list(self.specs))]
+    def withholds(self) -> bool:
+        """Return whether records differ in their recipes, and withhold what theirs leaves out."""
+        return sum(r.members for r in self.recipes) > 1
 
     @cached_property
-    def dealt(self) -> tuple[RecipeInUse, ...]:
+    def in_use(self) -> tuple[RecipeInUse, ...]:
         return recipes_in_use(self.recipes, self.attributes)
 
     @property
     def channels(self) -> list[Channel]:
         """Return the channels of every recipe."""
-        return [c for d in self.dealt for c in d.channels]
+        return [c for d in self.in_use for c in d.channels]
 
     @cached_property
     def through(self) -> dict[str, Channel]:
@@ -94,16 +95,16 @@ class ResolvedPlan:
     @cached_property
     def shares(self) -> list[int]:
         """Return how many records are dealt to each round, relative to each other: the rounds to come too."""
-        sums = [sum(d.weight for d in r) for r in in_rounds(self.dealt)]
+        sums = [sum(d.weight for d in r) for r in in_rounds(self.in_use)]
         return [s // gcd(*sums) for s in sums] if self.rounds is None else self.rounds.shares
 
     def with_round(self, tells: Tells) -> ResolvedPlan:
         """Return the plan with the recipes of one round more, by what the rounds so far tell."""
         assert self.rounds is not None
-        recipes = self.rounds.further(self.several, tells)
+        recipes = self.rounds.further(self.recipes, tells)
         beyond = self.rounds.maker.beyond(recipes)
         attributes = [msgspec.structs.replace(a, beyond=beyond.get(a.name, UNSET)) for a in self.attributes]
-        return replace(self, attributes=attributes, several=tuple(recipes))
+        return replace(self, attributes=attributes, recipes=recipes)
 
 
 def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None:
@@ -188,39 +189,40 @@ def resolve(
     learnt = {n: facts[n] for n in undeclared(schema, plan, identifier)}
     refuse_rare(learnt, perturbed, plan.rare, "records" if plan.person is None else "persons")
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
-    specs, several, beyond = list[Spec](), tuple[Recipe, ...](), dict[str, Any]()
     rounds: Rounds | None = None
-    if (number := few(plan)) is not None:
+    if (number := plan.few) is not None:
         known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
-        publisher = RecipeMaker.of(known, plan.class_, plan.record_epsilon or 0.0)
+        maker = RecipeMaker.of(known, plan.class_, plan.record_epsilon or 0.0)
         if plan.rounds is None:
-            made = publisher.recipes([*combinations(publisher.names, publisher.number(number, records))])
+            recipes = maker.recipes([*combinations(maker.names, maker.number(number, records))])
         else:
-            rounds = Rounds.of(publisher, plan.rounds, number)
-            made = rounds.first()
-        beyond = publisher.beyond(made)
+            rounds = Rounds.of(maker, plan.rounds, number)
+            recipes = rounds.first()
+        beyond = maker.beyond(recipes)
         if COLUMN in schema.names and COLUMN not in plan.drop:
             raise UsageError(
                 f"a column is named {quoted(COLUMN)}, as is the one that has each record's recipe",
                 f"rename it, or add --drop {COLUMN}",
             )
-        several, specs = (tuple(made), []) if len(made) > 1 or made[0].members > 1 else ((), made[0].specs)
+        if sum(r.members for r in recipes) == 1:
+            recipes = [Recipe([*recipes[0].specs])]
     else:
         specs, beyond = _specs(schema, plan, perturbed, {n: d.domain for n, d in domains.items()})
+        recipes = [Recipe([*specs])]
     attributes = list[Attribute]()
     for name in schema.names:
         kind = schema.field(name).type
         if name in perturbed:
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
             told = described(name, domains[name].domain, origin, beyond.get(name, UNSET))
-            outside = _outside(domains[name], perturbed[name], plan.clip)
+            outside = _outside(domains[name], perturbed[name], bool(plan.clip))
             attributes.append(msgspec.structs.replace(told, group=perturbed[name].group, outside=outside))
         elif name in plan.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
     aside = {*plan.drop, *({identifier, plan.person} - {*plan.keep})}
     dropped = [n for n in schema.names if n in aside]
     merging = frozenset(n for n, s in domains.items() if s.merges)
-    return ResolvedPlan(attributes, specs, plan.class_, dropped, merging, several, rounds)
+    return ResolvedPlan(attributes, recipes, plan.class_, dropped, merging, rounds)
 
 
 def _specs(
@@ -233,7 +235,7 @@ def _specs(
         with about_column(name):
             domain = domains[name] if len(names) == 1 else _product([domains[n] for n in names])
             # labels may be mere names: of a class only a kind asked for by its name is meant
-            for_all = plan if name != plan.class_ else replace(plan, matrix=None)
+            for_all = plan if name != plan.class_ else msgspec.structs.replace(plan, matrix=None)
             spec, beyond[name] = chosen(name, domain, gammas.get(names), own, for_all)
         specs.append(msgspec.structs.replace(spec, attributes=list(names)))
         if len(names) > 1 and name in schema.names:
@@ -375,10 +377,10 @@ def privacy(
     def promise(gamma: Any, epsilon: Any) -> Privacy:
         return Privacy("person" if "rows" in also else "record", gamma, epsilon, kept, coins, **also)
 
-    if coins in UNPROMISED:
+    if coins in UNPROMISED or plan.scheme:
         return promise(None, None)
     product, context = Decimal(1), Context(prec=6, rounding=ROUND_CEILING, traps=[Overflow], Emax=300)
-    worst = max(plan.dealt, key=attrgetter("epsilon"))
+    worst = max(plan.in_use, key=attrgetter("epsilon"))
     gammas = [channel.matrix.amplification for channel in worst.channels] * (copies * rows)
     if inf in gammas:
         return promise("inf", "inf")
@@ -407,7 +409,7 @@ def kind_for(own: AttributePlan, plan: Plan) -> type[Spec]:
 
 def request(gamma: Decimal | float | None, own: AttributePlan, plan: Plan) -> Request:
     """Return what is asked of an attribute's channel, its own settings laid over those for all."""
-    return Request(gamma, {**plan.options, **own.options})
+    return Request(gamma, {**plan.kind_options, **own.options})
 
 
 def chosen(

@@ -103,8 +103,46 @@ class Drawn(Batch):
         return self.coins
 
 
-class Substituter:
-    """Perturbs batches by a plan and a key; holds nothing that changes, so threads share it."""
+class OwnersTask:
+    """What an owner's tasks share: a plan, where rows go in a random order, and what is noted of theirs.
+
+    A task holds nothing that changes, so threads share it.
+    """
+
+    schema: pa.Schema
+    """What is written; text may be a dictionary of it."""
+
+    def __init__(self, plan: ResolvedPlan, key: Key, shuffle: bool) -> None:
+        self.plan = plan
+        # under a key file too, fresh places: with the same ones two releases could be laid side by side
+        places = key if key.origin == "seeded" else Key.fresh()
+        self._places_key = places.derive("shuffle") if shuffle else None
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the columns that must be read."""
+        return self.plan.columns
+
+    def _made(
+        self,
+        batch: Batch,
+        addresses: Addresses,
+        columns: list[pa.Array],
+        compared: Mapping[str, Codes | pa.Array],
+        checks: Checks,
+    ) -> Made[Checks]:
+        """Return what is written of a batch; its order is noted by what is `compared`, unless it is random."""
+        places = None
+        if self._places_key is None:
+            checks.order = RowBlocks.of(batch.first_row, batch.rows, compared)
+        else:
+            places = places_of(Coins(self._places_key), addresses)
+        typed = pa.schema([f.with_type(c.type) for f, c in zip(self.schema, columns, strict=True)])
+        return Made(pa.RecordBatch.from_arrays(columns, schema=typed), checks, places)
+
+
+class Substituter(OwnersTask):
+    """Perturbs batches by a plan and a key."""
 
     def __init__(
         self,
@@ -116,26 +154,20 @@ class Substituter:
         left_out: np.ndarray | None = None,
     ) -> None:
         """Take the numbers of rows that are `left_out`, where persons have at most so many."""
-        self._plan, self._key, self._identifier = plan, key, identifier
+        super().__init__(plan, key, shuffle)
+        self._key, self._identifier = key, identifier
         self._outside = {a.name: a.outside for a in plan.attributes}
         self._binned = {a.name for a in plan.attributes if a.domain_from == "data" and a.type == "continuous"}
         self._left_out = left_out
-        # under a key file too, fresh places: with the same ones two releases could be laid side by side
-        places = key if key.origin == "seeded" else Key.fresh()
-        self._places_key = places.derive("shuffle") if shuffle else None
-        self._withholder = Withholder(plan, key) if plan.several else None
-        self._ready = [] if plan.several else self._all_prepared(key)
-        self.schema = pa.schema([self._field(a) for a in plan.attributes])
-        if plan.several:
+        self._recipes = Withholder(plan, key) if plan.withholds else AllPublished(plan, key)
+        self.schema = pa.schema(
+            [pa.field(a.name, a.kind) if a.role == "kept" else self._recipes.field(a) for a in plan.attributes]
+        )
+        if plan.withholds:
             self.schema = self.schema.append(pa.field(COLUMN, pa.uint16(), False))
 
-    def _field(self, attribute: Attribute) -> pa.Field:
-        name = attribute.name
-        if attribute.role == "kept":
-            return pa.field(name, attribute.kind)
-        if self._withholder is not None:
-            return pa.field(name, WideColumn(attribute).domain.kind)
-        return pa.field(name, self._plan.through[name].shown(name).kind, attribute.nulls is True)
+    def report(self, _: Checks) -> None:
+        """Say nothing of what was done beyond what every release says."""
 
     def for_copy(self, number: int) -> Substituter:
         """Return the same with the coins of another copy; a shuffled row has one place in all of them."""
@@ -143,27 +175,23 @@ class Substituter:
             return self
         other = copy(self)
         key = Key(self._key.derive("copy", number), self._key.origin)
-        other._ready = self._all_prepared(key)
+        other._recipes = AllPublished(self.plan, key)
         return other
-
-    def _all_prepared(self, key: Key) -> list[KeyedChannel]:
-        known = {a.name: a for a in self._plan.attributes}
-        return [prepared(c, known, key) for c in self._plan.channels]
 
     @cached_property
     def _domains(self) -> dict[str, Domain]:
-        return {a.name: a.domain for a in self._plan.attributes if a.role == "perturbed"}
+        return {a.name: a.domain for a in self.plan.attributes if a.role == "perturbed"}
 
     @cached_property
     def _kept(self) -> list[str]:
         """Return the kept columns that may be identifiers."""
-        kept = {a.name: a.kind for a in self._plan.attributes if a.role == "kept"}
+        kept = {a.name: a.kind for a in self.plan.attributes if a.role == "kept"}
         return [n for n, kind in kept.items() if pa.types.is_string(kind) or pa.types.is_integer(kind)]
 
     @property
     def columns(self) -> list[str]:
         """Return the columns that must be read."""
-        names = self._plan.columns
+        names = self.plan.columns
         return names if self._identifier in (None, *names) else [*names, str(self._identifier)]
 
     def __call__(self, batch: Batch) -> Made[Checks]:
@@ -176,23 +204,11 @@ class Substituter:
             checks.identifiers.append(here)
         compared: dict[str, Codes | pa.Array] = {n: batch.column(n) for n in self.columns}
         checks.distinct = {n: _distinct(batch.column(n)) for n in self._kept}
-        perturbed: dict[str, pa.Array] = {}
-        for ready in self._ready:
-            perturbed |= self._perturbed(ready, batch, here, checks, compared)
-        if self._withholder is not None:
-            own = {n: self._encoded(n, d, batch, checks) for n, d in self._domains.items()}
-            compared |= own
-            perturbed = self._withholder.published(own, here)
-        some = self._left_out is not None
-        columns = [perturbed[n] if n in perturbed else used(batch.column(n), some) for n in self._plan.columns]
-        if self._withholder is not None:
-            columns.append(perturbed[COLUMN])
-        places = None
-        if self._places_key is None:
-            checks.order = RowBlocks.of(batch.first_row, batch.rows, compared)
-        else:
-            places = places_of(Coins(self._places_key), here)
-        return Made(pa.RecordBatch.from_arrays(columns, schema=self._typed(columns)), checks, places)
+        own = {n: self._encoded(n, d, batch, checks) for n, d in self._domains.items()}
+        compared |= own
+        perturbed, some = self._recipes.published(own, batch, here), self._left_out is not None
+        columns = [perturbed[n] if n in perturbed else used(batch.column(n), some) for n in self.schema.names]
+        return self._made(batch, here, columns, compared, checks)
 
     def so_far(self, batch: Batch) -> Drawn:
         """Return what the records of the rounds so far publish: all that a later round may know of them."""
@@ -202,29 +218,6 @@ class Substituter:
         own = own if self._left_out is None else own[thinned(batch, self._left_out).were]
         coins = places_of(Coins(self._key.derive("fold")), own[there])
         return Drawn(done.take(pa.array(there)), batch.index, batch.first_row, batch.file, 0, coins)
-
-    def _typed(self, columns: list[pa.Array]) -> pa.Schema:
-        """Return the schema of a batch, where text may be a dictionary."""
-        return pa.schema([f.with_type(c.type) for f, c in zip(self.schema, columns, strict=True)])
-
-    def _perturbed(
-        self,
-        ready: KeyedChannel,
-        batch: Batch,
-        addresses: Addresses,
-        checks: Checks,
-        compared: dict[str, Codes | pa.Array],
-    ) -> dict[str, pa.Array]:
-        """Return the columns that a channel publishes, and note the true codes of its attributes."""
-        channel, domain = ready.channel, ready.channel.domain
-        own = [
-            self._encoded(n, p, batch, checks) for n, p in zip(channel.attributes, domain.parts, strict=True)
-        ]
-        compared |= zip(channel.attributes, own, strict=True)
-        cells = Cells(addresses, ready.keys.__getitem__)
-        published = channel.publish(domain.joined(own), batch.column(channel.attributes[0]), cells)
-        parts = [published] if len(own) == 1 else published.flatten()
-        return dict(zip(channel.attributes, parts, strict=True))
 
     def _encoded(self, name: str, domain: Domain, batch: Batch, checks: Checks) -> Codes:
         array = batch.column(name)
@@ -236,7 +229,7 @@ class Substituter:
             if isinstance(domain, Categories) and how == "other":  # a file of groups has such values too
                 checks.merged[name] += int((codes == domain.values.index(OTHER)).sum())
             else:
-                counts = checks.merged if name in self._plan.merging else checks.moved
+                counts = checks.merged if name in self.plan.merging else checks.moved
                 counts[name] += found - len(outside)
             checks.values[name] += len(array) - array.null_count
         if outside.size:
@@ -329,22 +322,44 @@ class Lot:
         return np.asarray(u)
 
 
-class Withholder:
-    """Deals recipes to records, and publishes by them."""
+class AllPublished:
+    """Publishes by the one recipe of all records, channel by channel."""
 
     def __init__(self, plan: ResolvedPlan, key: Key) -> None:
-        rounds = in_rounds(plan.dealt)
+        known = {a.name: a for a in plan.attributes}
+        self._through, self._ready = plan.through, [prepared(c, known, key) for c in plan.channels]
+
+    def field(self, attribute: Attribute) -> pa.Field:
+        name = attribute.name
+        return pa.field(name, self._through[name].shown(name).kind, attribute.nulls is True)
+
+    def published(self, codes: Mapping[str, Codes], batch: Batch, addresses: Addresses) -> dict[str, pa.Array]:
+        """Return the perturbed columns."""
+        columns: dict[str, pa.Array] = {}
+        for keyed in self._ready:
+            names, cells = keyed.channel.attributes, Cells(addresses, keyed.keys.__getitem__)
+            true = keyed.channel.domain.joined([codes[n] for n in names])
+            made = keyed.channel.publish(true, batch.column(names[0]), cells)
+            columns |= zip(names, [made] if len(names) == 1 else made.flatten(), strict=True)
+        return columns
+
+
+class Withholder:
+    """Publishes by each record's own recipe, which a coin chooses, and withholds what that leaves out."""
+
+    def __init__(self, plan: ResolvedPlan, key: Key) -> None:
+        rounds = in_rounds(plan.in_use)
         self._firsts = [r[0].number for r in rounds]
         self._rounds, coins = None, [key.derive("recipe", plan.digest)]
         if len(plan.shares) > 1:
             self._rounds = Lot(key.derive("round", plan.shares, plan.facts), plan.shares)
-            bare = [msgspec.structs.replace(r, weight=UNSET) for r in plan.several]
+            bare = [msgspec.structs.replace(r, weight=UNSET) for r in plan.recipes]
             own = [[r for r in bare if r.round == n] for n in range(1, len(rounds) + 1)]
             coins = [key.derive("recipe", digested(r, plan.facts)) for r in own]
         self._lots = [Lot(c, [d.weight for d in r]) for c, r in zip(coins, rounds, strict=True)]
         known = {a.name: a for a in plan.attributes}
         wide = {n: WideColumn(known[n]) for n in plan.through}
-        self._ready = [[(prepared(c, known, key), _places(c, wide)) for c in d.channels] for d in plan.dealt]
+        self._ready = [[(prepared(c, known, key), _places(c, wide)) for c in d.channels] for d in plan.in_use]
         self._columns = {
             n: (w.domain, key.derive("representative", *attribute_facts(w.attribute))) for n, w in wide.items()
         }
@@ -361,7 +376,10 @@ class Withholder:
                     found[start : start + CELLS][rows] = first + lot.drawn(own)
         return found
 
-    def published(self, codes: Mapping[str, Codes], addresses: Addresses) -> dict[str, pa.Array]:
+    def field(self, attribute: Attribute) -> pa.Field:
+        return pa.field(attribute.name, self._columns[attribute.name][0].kind)
+
+    def published(self, codes: Mapping[str, Codes], _: object, addresses: Addresses) -> dict[str, pa.Array]:
         """Return the perturbed columns, with nulls for what is withheld, and the column of recipes."""
         numbers = self.recipes(addresses)
         order = np.argsort(numbers, kind="stable")

@@ -7,7 +7,6 @@ and which leaf each published record is in; p(X -> Y) is the product over attrib
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -16,19 +15,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Addresses
-from ppdm_cli.coins import Coins, Key, places_of
+from ppdm_cli.coins import Key
 from ppdm_cli.display import percent
 from ppdm_cli.engine import Batch, Made, scan
-from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, quoted, unknown_column
+from ppdm_cli.errors import (
+    DataError,
+    RefusedError,
+    UsageError,
+    argument,
+    counted,
+    listed,
+    quoted,
+    unknown_column,
+)
 from ppdm_cli.perturbing.noise_laws import ClassNoise, Noise, Range, expected_changes
+from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.perturbing.row_order import RowBlocks
-from ppdm_cli.perturbing.substitution import Checks, used
-from ppdm_cli.releases import decode
-from ppdm_cli.settings import names, real
-from ppdm_cli.sidecar import Attribute, Privacy, Scheme, Sidecar
+from ppdm_cli.perturbing.substitution import Checks, OwnersTask, used
+from ppdm_cli.sidecar import Attribute, Scheme
 from ppdm_cli.tables import Table
 from ppdm_cli.trees import Membership, Tree, as_tree, check_tested, rules_of
 
@@ -47,7 +53,7 @@ class Counted:
     ranges: dict[str, Range]
 
 
-class Counter:
+class LeafCounter:
     """Counts a batch's records by leaf and class, and the ranges of the attributes to be altered."""
 
     def __init__(self, membership: Membership, altered: list[str]) -> None:
@@ -64,23 +70,25 @@ class Counter:
         return Counted(counts, certain, unsure, {n: Range.of(batch.column(n)) for n in self._altered})
 
 
-class NoiseAdder:
-    """Alters batches by a plan, a tree and a key; holds nothing that changes, so threads share it."""
+class NoiseAdder(OwnersTask):
+    """Alters batches by a plan, a tree and a key."""
 
-    def __init__(self, table: Table, plan: NoisePlan, key: Key, shuffle: bool) -> None:
+    def __init__(self, table: Table, asked: Plan, key: Key) -> None:
         if not table.rewindable:
             raise UsageError(
-                "standard input can be read only once, and leaves are counted first", "name a file"
+                "tree-noise-on-stream",
+                "standard input can be read only once, and leaves are counted first",
+                "name a file",
             )
+        self.noise = plan = NoisePlan.of(asked)
         plan.check(table.schema)
         check_tested(plan.tree, table.schema)
-        self.plan, self.membership = plan, Membership(plan.tree)
-        self.class_ = plan.tree.class_name
+        self.membership, self.class_ = Membership(plan.tree), plan.tree.class_name
         names, self.unable = plan.innocents(table.schema)
-        self.columns = [n for n in table.schema.names if n not in plan.drop]
-        parts = scan(table, Counter(self.membership, names), columns=self.columns)
+        columns = [n for n in table.schema.names if n not in plan.drop]
+        parts = scan(table, LeafCounter(self.membership, names), columns=columns)
         if not parts or not (counts := np.stack([p.counts for p in parts])).any():
-            raise DataError(f"{quoted(table.name)} has no records", "there is nothing to perturb")
+            raise DataError("no-records", f"{quoted(table.name)} has no records", "there is nothing to perturb")
         self.membership.check(sum(p.sure for p in parts), sum(p.unsure for p in parts))  # type: ignore[arg-type]
         self.counts: np.ndarray = counts.sum(axis=0)
         ranges = {n: sum((p.ranges[n] for p in parts), Range()) for n in names}
@@ -90,26 +98,30 @@ class NoiseAdder:
         self.noised = {n: self._innocent(n) for n in names}
         scheme = plan.class_scheme
         self.class_noise = ClassNoise.of(scheme, counts, key, self.class_) if scheme else None
-        if not any(rows.any() for rows in self.noised.values()) and self.class_noise is None:
+        altered = {n for n, rows in self.noised.items() if rows.any()} | ({self.class_} if scheme else set())
+        if not altered:
             raise RefusedError(
+                "nothing-altered",
                 "no numeric attribute is innocent in any of these leaves: nothing would be altered",
                 "train a smaller tree, or let attributes of all kinds be altered in all leaves",
             )
         self._keys = {n: key.derive("innocent", n, plan.sd_percent, plan.percent_of) for n in names}
-        places = key if key.origin == "seeded" else Key.fresh()
-        self._places_key = places.derive("shuffle") if shuffle else None
-        altered = {n for n, rows in self.noised.items() if rows.any()} | ({self.class_} if scheme else set())
-        self.resolved = ResolvedPlan(
-            [self._attribute(table.schema, n, n in altered) for n in self.columns],
-            [],
-            self.class_,
-            list(plan.drop),
-        )
-        self.schema = pa.schema([pa.field(a.name, a.kind) for a in self.resolved.attributes])
+        attributes = [self._attribute(table.schema, n, n in altered) for n in columns]
+        resolved = ResolvedPlan(attributes, [], self.class_, list(plan.drop), scheme=plan.schemes)
+        super().__init__(resolved, key, bool(asked.shuffle))
+        self.schema = pa.schema([pa.field(a.name, a.kind) for a in attributes])
+
+    def report(self, checks: Checks) -> NoiseReport:
+        """Return the report of what was published."""
+        return report_of(self, checks)
+
+    def for_copy(self, _: int) -> NoiseAdder:
+        """Return the task itself: noise is published once."""
+        return self
 
     def _innocent(self, name: str) -> np.ndarray:
         """Return in which leaves an attribute is altered."""
-        tree = self.plan.tree
+        tree = self.noise.tree
         tests = [f >= 0 and tree.features[f].name == name for f in tree.feature.tolist()]
         guilty = np.zeros(tree.size, bool)
         for node in range(1, tree.size):
@@ -117,29 +129,18 @@ class NoiseAdder:
             guilty[node] = guilty[above] or tests[above]
         mixed = (self.counts > 0).sum(axis=1) > 1
         found = ~guilty[self.membership.nodes]
-        return np.asarray(found & mixed if self.plan.leaves == "heterogeneous" else found)
+        return np.asarray(found & mixed if self.noise.leaves == "heterogeneous" else found)
 
     def _attribute(self, schema: pa.Schema, name: str, altered: bool) -> Attribute:
         kind = dtypes.normal(schema.field(name).type, name)
         labels: dict[str, Any] = {}
         if name == self.class_:
-            values = list(self.plan.tree.labels)
+            values = list(self.noise.tree.labels)
             labels = {"categories": values, "N": len(values), "nulls": False}
         type_: Any = "discrete" if labels or dtypes.is_discrete(kind) else "continuous"
         return Attribute(
             name=name, role="altered" if altered else "kept", type=type_, dtype=str(kind), **labels
         )
-
-    def sidecar(self, key: Key, release: str, rows: int | None) -> Sidecar:
-        """Return the sidecar: the schemes, what was altered, and that no gamma is promised."""
-        attributes = self.resolved.attributes
-        kept = [a.name for a in attributes if a.role == "kept"]
-        made = sidecars.new(
-            "perturbed", release, rows, attributes, class_=self.class_, scheme=list(self.plan.schemes),
-            privacy=Privacy("record", None, None, kept, key.origin, shuffled=self._places_key is not None),
-        )  # fmt: skip
-        decode(made.encode(), "to be written")
-        return made
 
     def __call__(self, batch: Batch) -> Made[Checks]:
         addresses: Addresses = np.arange(batch.first_row, batch.first_row + batch.rows, dtype=np.uint64)
@@ -169,13 +170,7 @@ class NoiseAdder:
             columns[name] = array
         pairs.setdefault("class", class_)
         checks.pairs = RowBlocks.of(batch.first_row, batch.rows, pairs)
-        places = None
-        if self._places_key is None:
-            checks.order = RowBlocks.of(batch.first_row, batch.rows, compared)
-        else:
-            places = places_of(Coins(self._places_key), addresses)
-        types = [f.with_type(columns[f.name].type) for f in self.schema]
-        return Made(pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(types)), checks, places)
+        return self._made(batch, addresses, list(columns.values()), compared, checks)
 
 
 def _numbers(array: pa.Array) -> np.ndarray:
@@ -189,27 +184,13 @@ SCHEMES: tuple[str, ...] = get_args(Scheme)
 INNOCENT = SCHEMES[-1]
 PAPER = 27.6
 """The standard deviation of the paper's noise, in per cent of the value."""
-_CHOICES = {
-    "innocent": ("both", "tia", "lia"),
-    "leaves": ("all", "heterogeneous"),
-    "percent_of": ("value", "sd"),
-}
-
-
-def named(scheme: Any) -> bool:
-    """Return whether any of the schemes that are asked for keeps a tree."""
-    return any(s in SCHEMES for s in _parts(scheme))
-
-
-def _parts(scheme: Any) -> list[str]:
-    return [s.strip() for s in str(scheme or "").split(",")]
 
 
 @dataclass(frozen=True)
 class NoisePlan:
     """Noise that keeps a tree, as it is asked for."""
 
-    schemes: tuple[str, ...]
+    schemes: tuple[Any, ...]
     tree: Tree
     innocent: str = "both"
     """`tia`: attributes that the tree tests nowhere; `lia`: those tested elsewhere than on a leaf's path."""
@@ -221,49 +202,46 @@ class NoisePlan:
     drop: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tree: Any, settings: Mapping[str, Any]) -> NoisePlan:
-        """Return the plan that settings ask for; those of random substitution are refused."""
-        given = {
-            k: v for k, v in settings.items() if v is not None and v is not False and v not in ((), {}, [])
-        }
-        if not named(given.get("scheme")):
-            raise UsageError("a tree goes with noise that keeps it", "use --scheme class-random, or no --tree")
-        schemes = tuple(_parts(given.pop("scheme")))
-        if (
-            len(set(schemes)) < len(schemes)
-            or sum(s != INNOCENT for s in schemes) > 1
-            or {*schemes} - {*SCHEMES}
-        ):
+    def of(cls, asked: Plan) -> NoisePlan:
+        """Return the noise that a plan asks for; settings of random substitution are refused."""
+        schemes = asked.schemes
+        if len({*schemes}) < len(schemes) or sum(s != INNOCENT for s in schemes) > 1 or {*schemes} - {*SCHEMES}:
             raise UsageError(
+                "schemes-not-together",
                 f"{quoted(','.join(schemes))} are no schemes that go together",
                 f"one of {', '.join(SCHEMES[:-1])}, or {INNOCENT}, or one with {INNOCENT} after a comma",
             )
-        if tree is None:
+        if asked.tree is None:
             raise UsageError(
+                "no-tree",
                 f"{schemes[0]} noise keeps a tree, and none is named",
-                "train it on this very table (ppdm train-tree), and add --tree tree.json",
+                f"train it on this very table (ppdm train-tree), and add {argument('tree', 'tree.json')}",
             )
-        tree, own = as_tree(tree), {k: given.pop(k) for k in [*_CHOICES, "sd_percent"] if k in given}
+        tree = as_tree(asked.tree)
+        settings = ("innocent", "leaves", "sd_percent", "percent_of")
+        own = {k: v for k in settings if (v := getattr(asked, k)) is not None}
         if own and INNOCENT not in schemes:
-            raise UsageError(f"{listed(own)} go with innocent noise only", "add innocent to --scheme")
-        for name, values in _CHOICES.items():
-            if name in own and own[name] not in values:
-                raise UsageError(
-                    f"{quoted(own[name])} is no {name.replace('_', ' ')}", f"one of {listed(values)}"
-                )
-        if "sd_percent" in own:
-            own["sd_percent"] = real(own["sd_percent"])
-            if not 0 < own["sd_percent"] <= 1e6:
-                raise UsageError("the standard deviation must be above 0 %", f"the paper's is {PAPER}")
-        keep, drop = (names(k, given.pop(k, ())) for k in ("keep", "drop"))
-        if given.pop("class_", tree.class_name) != tree.class_name:
-            raise UsageError(f"the tree's class is {quoted(tree.class_name)}", "leave out --class")
-        if given:
             raise UsageError(
-                f"{schemes[0]} noise takes no {listed(given)}: that is for random substitution",
+                "innocent-noise-alone",
+                f"{listed(own)} go with innocent noise only",
+                f"add innocent to {argument('scheme')}",
+            )
+        if not 0 < own.get("sd_percent", PAPER) <= 1e6:
+            raise UsageError(
+                "bad-sd-percent", "the standard deviation must be above 0 %", f"the paper's is {PAPER}"
+            )
+        if asked.class_ not in (None, tree.class_name):
+            what = f"the tree's class is {quoted(tree.class_name)}"
+            raise UsageError("other-class", what, f"leave out {argument('class_')}")
+        known, plain = {*settings, "scheme", "tree", "class_", "keep", "drop", "shuffle", "keep_order"}, Plan()
+        fields = (n for n in asked.__struct_fields__ if n not in {*known, "csv"})
+        if strange := [n for n in fields if getattr(asked, n) != getattr(plain, n)]:
+            raise UsageError(
+                "not-for-tree-noise",
+                f"{schemes[0]} noise takes no {listed(strange)}: that is for random substitution",
                 "leave them out",
             )
-        return cls(schemes, tree, **own, keep=keep, drop=drop)
+        return cls(schemes, tree, **own, keep=tuple(asked.keep), drop=tuple(asked.drop))
 
     @property
     def class_scheme(self) -> str | None:
@@ -400,11 +378,11 @@ class NoiseReport:
         return said
 
 
-def report(work: NoiseAdder, checks: Checks) -> NoiseReport:
+def report_of(work: NoiseAdder, checks: Checks) -> NoiseReport:
     """Return the report of what was published."""
-    counts, tree = work.counts, work.plan.tree
+    counts, tree = work.counts, work.noise.tree
     wrong = None if work.class_noise is None else work.class_noise.wrong()
-    told = np.ones(counts.shape) if work.plan.class_scheme == "class-all-leaves" else counts
+    told = np.ones(counts.shape) if work.noise.class_scheme == "class-all-leaves" else counts
     rules, leaves = rules_of(tree), []
     for number, node in enumerate(work.membership.nodes.tolist()):
         held, most = int(counts[number].sum()), int(counts[number].argmax())
@@ -419,7 +397,7 @@ def report(work: NoiseAdder, checks: Checks) -> NoiseReport:
     expected = expected_changes(counts) if wrong is not None else 0.0
     altered = [n for n, rows in work.noised.items() if rows.any()]
     return NoiseReport(
-        work.plan.schemes, checks.rows, expected, dict(checks.changed), work.class_, leaves,
+        work.noise.schemes, checks.rows, expected, dict(checks.changed), work.class_, leaves,
         _intruder(work, checks, altered), work.unable, altered,
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
 from ppdm_cli.perturbing.resolving import ResolvedPlan, described
 from ppdm_cli.perturbing.substitution import Substituter
+from ppdm_cli.sidecar import Recipe
 from tests.chances import LEVEL, binomial, chi_square, independent
 
 ROWS = 20 * CELLS
@@ -30,7 +31,7 @@ def released(codes: np.ndarray, gamma: int, N: int, key: Key = KEY) -> np.ndarra
     """The perturbed codes as `perturb` makes them: the attribute "x", numbers 0..N-1, rows in order."""
     domain = Categories(pa.int64(), list(range(N)), False)
     spec = GammaDiagonalSpec(attributes=["x"], gamma=gamma)
-    plan = ResolvedPlan([described("x", domain, "declared")], [spec], None, [])
+    plan = ResolvedPlan([described("x", domain, "declared")], [Recipe([spec])], None, [])
     work = Substituter(plan, key, identifier=None, shuffle=False)
     batch = pa.RecordBatch.from_arrays([pa.array(codes, pa.int64())], names=["x"])
     return work(Batch(batch, 0, 0, "here", 0)).rows.column("x").to_numpy()

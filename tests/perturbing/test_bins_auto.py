@@ -92,5 +92,5 @@ def test_a_stream_has_no_number_of_records(tmp_path: Path, ppdm: Run) -> None:
 
 
 def test_auto_is_for_all_columns_only() -> None:
-    with pytest.raises(UsageError, match="not a number"):
+    with pytest.raises(UsageError, match="not a whole number"):
         perturb(table(100), gamma=5, attributes={"x": {"bins": "auto"}})

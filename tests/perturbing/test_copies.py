@@ -18,7 +18,7 @@ from ppdm_cli.channels.copies import Copies
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, RefusedError
-from ppdm_cli.releases import read_sidecar
+from ppdm_cli.releases import opened, read_sidecar
 from tests.chances import LEVEL, chi_square
 from tests.conftest import Run, listing, people
 
@@ -108,7 +108,7 @@ def test_copies_are_independent_and_each_says_which_it_is(files: list[Path], tmp
     perturb(tmp_path / "o.parquet", tmp_path / "k.parquet", copies=2, **KEPT_ORDER)
     found = [pl.read_parquet(tmp_path / f"k.{i}.parquet") for i in (1, 2)]
     promised = read_sidecar(tmp_path / "k.1.parquet.ppdm.json", None, "k")
-    perturbed = [c.name for c in promised.channels]
+    perturbed = [c.name for c in opened(promised).channels]
     assert promised.privacy.perturbed_gamma == 3 ** (2 * len(perturbed))
     original = pl.read_parquet(tmp_path / "o.parquet")
     for first, second, honest in ((0, 1, True), (0, 0, False)):

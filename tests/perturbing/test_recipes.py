@@ -206,12 +206,12 @@ def test_a_cells_coins_hang_on_the_channel_and_not_on_the_recipes_number() -> No
     first, second = opened(base).recipes
     turned = replace(
         settled,
-        several=(Recipe([second.channels[0].spec], weight=1), *([Recipe([first.channels[0].spec], weight=1)])),
+        recipes=[Recipe([second.channels[0].spec], weight=1), Recipe([first.channels[0].spec], weight=1)],
     )
     key = Key.from_seed(4)
     codes = {"age": np.zeros(500, np.uint8), "level": np.zeros(500, np.uint8)}
     addresses = np.arange(500, dtype=np.uint64)
-    one, other = (Withholder(p, key).published(codes, addresses) for p in (settled, turned))
+    one, other = (Withholder(p, key).published(codes, None, addresses) for p in (settled, turned))
     both = [
         (a, b)
         for a, b in zip(one["age"].to_pylist(), other["age"].to_pylist(), strict=True)
@@ -235,8 +235,8 @@ def test_auto_takes_no_more_recipes_than_there_may_be() -> None:
     [
         ({"publish": 9}, "cannot publish 9 of 4"),
         ({"publish": 0}, "1 attribute or more"),
-        ({"publish": 2, "record_epsilon": None, "gamma": 9}, "by nothing else"),
-        ({"publish": 2, "matrix": "band"}, "by nothing else"),
+        ({"publish": 2, "record_epsilon": None, "gamma": 9}, "for the whole record alone"),
+        ({"publish": 2, "matrix": "band"}, "for the whole record alone"),
         ({"class_in_budget": True}, "is kept"),
         ({"copies": 2, "output": "x.parquet"}, "copies of a release with several recipes"),
     ],

@@ -267,9 +267,9 @@ def test_persons_and_a_random_order_go_with_rounds() -> None:
     [
         ({"rounds": 1}, "from 2 to 3"),
         ({"rounds": 4}, "from 2 to 3"),
-        ({"class_": None}, "tell most of a class"),
-        ({"publish": "all"}, "publishes all of them"),
-        ({"record_epsilon": None, "gamma": 9}, "tell most of a class"),
+        ({"class_": None}, "reveal most about a class"),
+        ({"publish": "all"}, "reveal most about a class"),
+        ({"record_epsilon": None, "gamma": 9}, "reveal most about a class"),
         ({"publish": 9}, "cannot publish 9 of 5"),
         ({"drop": list("bcd"), "attributes": some("a", "town")}, "choose among attributes"),
         ({"class_": "a", "keep": ["a", "ill"], "attributes": some(*"bcd", "town")}, "no labels that rounds"),

@@ -116,8 +116,8 @@ def test_who_chose_a_design_is_published_as_it_was_chosen_by(
     seen: list[tuple[pl.Series, pl.DataFrame]] = []
     real = Withholder.published
 
-    def heard(self: Withholder, codes: Any, addresses: Any) -> dict[str, pa.Array]:
-        columns = real(self, codes, addresses)
+    def heard(self: Withholder, codes: Any, batch: Any, addresses: Any) -> dict[str, pa.Array]:
+        columns = real(self, codes, batch, addresses)
         seen.append((pl.Series(addresses), pl.DataFrame(pa.table(columns))))
         return columns
 

@@ -18,6 +18,7 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.engine import Batch
 from ppdm_cli.perturbing.resolving import ResolvedPlan, described
 from ppdm_cli.perturbing.substitution import Substituter
+from ppdm_cli.sidecar import Recipe
 from ppdm_cli.tables import Shuffler, output
 from tests.chances import LEVEL, chi_square
 
@@ -26,7 +27,7 @@ def places(rows: int, seed: int, identifiers: list[str] | None = None) -> np.nda
     """The order that a release of so many rows is given under a key."""
     domain = Categories(pa.int64(), [0, 1], False)
     plan = ResolvedPlan(
-        [described("x", domain, "declared")], [GammaDiagonalSpec(attributes=["x"], gamma=9)], None, []
+        [described("x", domain, "declared")], [Recipe([GammaDiagonalSpec(attributes=["x"], gamma=9)])], None, []
     )
     who = None if identifiers is None else "id"
     work = Substituter(plan, Key.from_seed(seed), identifier=who, shuffle=True)
