@@ -19,10 +19,9 @@ from ppdm_cli.engine import where_the_data_are
 from ppdm_cli.errors import PpdmError, counted, quoted
 from ppdm_cli.estimating import Coverage, fill
 from ppdm_cli.files import one_run
-from ppdm_cli.querying import grammar
 from ppdm_cli.querying.answering import Row, answered, difference
-from ppdm_cli.querying.asked import Aggregate, Column, Question, parts
-from ppdm_cli.querying.testing import holm
+from ppdm_cli.querying.functions import holm
+from ppdm_cli.querying.question import Aggregate, Column, Question, parts, read_question
 from ppdm_cli.releases import open_releases
 from ppdm_cli.settings import names
 from ppdm_cli.sidecar import Sidecar
@@ -111,7 +110,7 @@ def answers(
         ask = partial(answers, bins=bins, level=level, population=population, from_=from_)
         own, other = ask(data, text, sidecar=sidecar), ask(against, text, sidecar=beside)
         return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
-    question = grammar.question(text)
+    question = read_question(text)
     coverage = Coverage(level, False, population)
     table, sidecar = open_releases(data, sidecar, from_, withholding=True)
     rows, sidecar, records = answered(table, sidecar, question, coverage, bins)

@@ -21,7 +21,10 @@ from ppdm_cli.estimating import (
     check_work,
     with_kept,
 )
-from ppdm_cli.querying.asked import (
+from ppdm_cli.querying.delta_method import corrected
+from ppdm_cli.querying.functions import Compiler, Computed, Quantile, Test, possible
+from ppdm_cli.querying.moments import Moments, Reading, Tally, merged, moments
+from ppdm_cli.querying.question import (
     REGRESSIONS,
     Aggregate,
     Column,
@@ -32,15 +35,8 @@ from ppdm_cli.querying.asked import (
     named,
     parts,
 )
-from ppdm_cli.querying.conditions import resolved
-from ppdm_cli.querying.counting import Reading, Tally, merged
-from ppdm_cli.querying.functions import Compiler, Computed, possible
-from ppdm_cli.querying.moments import Moments, moments
-from ppdm_cli.querying.quantiles import Quantile
 from ppdm_cli.querying.regression import regressed
-from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, too_large
-from ppdm_cli.querying.testing import Test
-from ppdm_cli.querying.told import corrected
+from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, resolved, too_large
 from ppdm_cli.releases import Exposure, Strata, axes_of, never_together, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -148,7 +144,9 @@ def _regression(question: Question) -> Aggregate | None:
         return None
     if len(question.items) > 1 or question.by or question.where is not None or answer.where is not None:
         raise UsageError(
-            "a regression is asked for alone, of all records", "leave out the rest of the question"
+            "regression-with-others",
+            "a regression is asked for alone, of all records",
+            "leave out the rest of the question",
         )
     return answer
 
@@ -185,6 +183,7 @@ def _check(sidecar: Sidecar, question: Question) -> None:
             through = opened(sidecar).through(name)
             if through.noise is not None or not through.matrix.invertible:
                 raise RefusedError(
+                    "no-unbiased-estimate",
                     f"what {quoted(name)} was perturbed with has no unbiased estimate that can be trusted",
                     "ppdm estimate has the likeliest counts",
                 )

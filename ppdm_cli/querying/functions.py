@@ -1,18 +1,33 @@
-"""The functions of a question: each as sums over records, and a number computed from them."""
+"""Functions for answers: means, shares, quantiles, tests as sums over records, and numbers made of them.
+
+Of tests: numbers d that are 0 where nothing is to be found have the covariance S = G V G', by the delta method
+with the whole covariance V of the sums. Of Q = sum w d^2 the law is a sum of chi-squares, weighted by the
+eigenvalues of S scaled by w (Rao and Scott 1981); its tail is that of a chi-square with the same first three
+moments (Hall, 1983; Buckley and Eagleson, 1988). 1/w is what Pearson divides by, and what the noise adds to
+d's variance: of originals the test is his, and cells that are noise alone have no say.
+
+A quantile is where the estimated shares below reach a share, with the interval of a test's inversion: all
+values below which, as far as chance tells, the share may lie (Woodruff 1952). Estimated shares need not rise,
+nor the ends of their intervals: they are put in order, which brings them nearer to what does rise
+(Chernozhukov, Fernandez-Val and Galichon 2009). Inside a bin values are taken to be spread evenly.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isnan, sqrt
+from math import inf, isnan, nan, sqrt
 from typing import Any
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats
+from ppdm_cli import dtypes
+from ppdm_cli.arrays import Floats, chi_square_tail
 from ppdm_cli.channels import Channel
+from ppdm_cli.domain import Bins, Domain, unit
 from ppdm_cli.errors import UsageError, quoted
-from ppdm_cli.querying.asked import (
+from ppdm_cli.querying.delta_method import SURE, Figure
+from ppdm_cli.querying.question import (
     REGRESSIONS,
     TESTS,
     Aggregate,
@@ -24,15 +39,153 @@ from ppdm_cli.querying.asked import (
     Not,
     Predicate,
 )
-from ppdm_cli.querying.quantiles import Quantile
 from ppdm_cli.querying.scope import Scope, Value, numeric, too_large
-from ppdm_cli.querying.testing import FLOOR, Test
-from ppdm_cli.querying.told import Told
+
+STEPS = 32
+"""How finely shares are followed inside a bin."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quantile:
+    """A quantile that is asked for: the sums that count each code of its column."""
+
+    domain: Domain
+    places: tuple[int, ...]
+    share: float
+
+    def of(self, sums: Floats, covariance: Floats, z: float) -> tuple[float, float, float, Floats]:
+        """Return the quantile, its interval, and how the share below moves with each sum.
+
+        NaN where there may be no records at all.
+        """
+        moves = np.zeros(len(sums))
+        own = np.ix_(self.places, self.places)
+        counts, covered = sums[list(self.places)], covariance[own]
+        n = float(counts.sum())
+        if not n > SURE * sqrt(max(covered.sum(), 0.0)):
+            return nan, nan, nan, moves
+        # at each mark the records below less the share of all, and what chance makes of it
+        below = np.tril(np.ones((len(counts) + 1, len(counts))), -1) - self.share
+        along = below @ covered
+        excess, squares = below @ counts, np.einsum("ij,ij->i", along, below)
+        excess, spread = self._inside(excess, squares, np.einsum("ij,ij->i", along[:-1], below[1:]))
+        places = [self._crossed(excess + reach) for reach in (0.0, z * spread)]
+        places.append(self._crossed(excess - z * spread, last=True))
+        whole = int(places[0])
+        part = places[0] - whole
+        moves[list(self.places)] = (1 - part) * below[whole] + part * below[min(whole + 1, len(counts))]
+        value, low, high = np.interp(places, np.arange(len(below)), self._marks)
+        return float(value), float(low), float(high), moves
+
+    def _inside(self, excess: Floats, squares: Floats, products: Floats) -> tuple[Floats, Floats]:
+        """Return the excess and its standard error, inside bins too: `STEPS` of them to a bin.
+
+        What lies between two marks is a mean of both, whose errors have these squares and products.
+        """
+        if not isinstance(self.domain, Bins):
+            return excess, np.sqrt(np.maximum(squares, 0.0))
+        part = np.arange(STEPS)[None, :] / STEPS
+        first = (1 - part) * excess[:-1, None] + part * excess[1:, None]
+        second = (1 - part) ** 2 * squares[:-1, None] + part**2 * squares[1:, None]
+        second = second + 2 * part * (1 - part) * products[:, None]
+        found = np.append(second.ravel(), squares[-1])
+        return np.append(first.ravel(), excess[-1]), np.sqrt(np.maximum(found, 0.0))
+
+    def _crossed(self, curve: Floats, last: bool = False) -> float:
+        """Return at which mark a curve becomes 0, made to rise; of single values the first, or the last."""
+        curve, most = np.sort(curve), float(len(self.places))
+        place = int(np.searchsorted(curve, 0.0, "right" if last else "left"))
+        if not isinstance(self.domain, Bins):
+            return min(max(place, 1), most)
+        if place in (0, len(curve)):
+            return most * (place > 0)
+        before, after = curve[place - 1], curve[place]
+        return float(place - 1 - before / (after - before)) / STEPS
+
+    @property
+    def _marks(self) -> Floats:
+        """Return where each code ends, and before them where the first begins."""
+        scale = unit(self.domain.kind)
+        if isinstance(self.domain, Bins):
+            half = dtypes.is_whole(self.domain.kind) / 2  # whole numbers count half a step to either side
+            edges = self.domain.edges.astype(np.float64) - half
+            edges[-1] += 2 * half
+            return edges * scale
+        return np.asarray([self.domain.marks[0], *self.domain.marks], np.float64) * scale
+
+
+FLOOR = 0.1
+"""The least that Pearson's test divides by, as a share of the mean."""
+
+Compared = Callable[[Floats], tuple[list[Figure], Floats]]
+"""What makes of a group's sums the numbers that a test takes for 0, and what Pearson would divide by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Test:
+    """A test that is asked for."""
+
+    compared: Compared
+    shown: Callable[[Floats], Figure] | None = None
+    """A number that is told with the p-value, where there is one that says more than the statistic."""
+    kept: Callable[[Floats], float] | None = None
+    """Of a test of what was published itself, the share of records that originals would need."""
+
+    def of(self, sums: Floats, sampled: Floats, clean: Floats) -> tuple[float, float, float]:
+        """Return the statistic, its p-value, and the share of the records that originals would need.
+
+        The statistic is scaled to the mean of a chi-square with as many degrees of freedom as there are.
+        """
+        apart, pearsons = self.compared(sums)
+        if not all(d.sure(sampled) for d in apart):
+            return np.nan, np.nan, np.nan
+        moves = np.stack([d.gradient for d in apart])
+        pearsons = np.maximum(pearsons, FLOOR * np.maximum(pearsons, 0.0).mean())
+        spread = moves @ sampled @ moves.T
+        own = np.einsum("ij,jk,ik->i", moves, clean, moves)
+        noise = np.maximum(np.diagonal(spread) - own, 0.0)
+        own = pearsons * max(float(own.sum()), 0.0) / max(float(pearsons.sum()), 1e-300)
+        # a weight must not hang on its own cell's chance: noise is taken as a line over what Pearson divides by
+        level, size = float(noise.mean()), pearsons / max(float(pearsons.mean()), 1e-300) - 1
+        slope = float(size @ noise) / max(float(size @ size), 1e-300)
+        noise = level + min(max(slope, 0.0), level) * size
+        weights = np.divide(1.0, own + noise, out=np.zeros(len(own)), where=own + noise > 0)
+        roots = np.sqrt(weights)
+        statistic = float((np.array([d.value for d in apart]) ** 2 * weights).sum())
+        laws = np.asarray(np.linalg.eigvalsh(spread * np.outer(roots, roots)), np.float64)
+        freedom, whole = np.count_nonzero(laws > 1e-9 * laws.max()), float(laws.sum())
+        if self.kept is not None:
+            share = self.kept(sums)
+        else:  # as far as what is not so moves it, in its own standard deviations
+            moved = float((weights * own).sum())
+            share = moved / sqrt(freedom * float((laws**2).sum())) if whole > 0 else 1.0
+        scale = freedom / whole if whole > 0 else 1.0
+        return statistic * scale, tail(statistic, laws), min(max(share, 0.0), 1.0)
+
+
+def tail(statistic: float, weights: Floats) -> float:
+    """Return how often a sum of chi-squares of one degree with these weights is more than a statistic."""
+    one, two, three = (float((np.maximum(weights, 0.0) ** k).sum()) for k in (1, 2, 3))
+    if three <= 0:
+        return 1.0 if statistic <= 0 else 0.0
+    freedom = two**3 / three**2
+    return chi_square_tail(max((statistic - one) * two / three + freedom, 0.0), freedom)
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return p-values of several tests that hold together (Holm 1979)."""
+    order = np.argsort(values)
+    found, least = [1.0] * len(values), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min(1.0, values[place] * (len(values) - rank)))
+        found[place] = least
+    return found
+
 
 MOST_TESTED = 1 << 11
 """The most counts that a test is of."""
 
-Computed = Callable[[Floats], Told]
+Computed = Callable[[Floats], Figure]
 """What makes a number of the sums of one group."""
 
 
@@ -58,12 +211,13 @@ class Compiler:
     def _computed(self, answer: Answer) -> Computed:
         if isinstance(answer, float):
             value = answer
-            return lambda sums: Told.constant(value, sums)
+            return lambda sums: Figure.constant(value, sums)
         if isinstance(answer, Combined):
             one, other, sign = self._computed(answer.one), self._computed(answer.other), answer.sign
             return lambda sums: _signed(one(sums), sign, other(sums))
         if answer.function == "quantile" or answer.function in (*TESTS, *REGRESSIONS):
             raise UsageError(
+                "not-a-smooth-function",
                 f"{quoted(answer.function)} is no smooth function of what is counted, to be computed with",
                 "ask for it by itself",
             )
@@ -80,7 +234,7 @@ class Compiler:
     def _count(self, chosen: np.ndarray, of: Any = None) -> Computed:
         known = chosen if of is None else chosen & self._known(of)
         place, most = self.scope.sum(known, ()), self.records
-        return lambda sums: Told.of(sums, place).within(0, most)
+        return lambda sums: Figure.of(sums, place).within(0, most)
 
     def _known(self, of: Any) -> np.ndarray:
         """Return where a number, or any column, has a value."""
@@ -98,7 +252,7 @@ class Compiler:
     def _total(self, value: Value, chosen: np.ndarray) -> Computed:
         places = [self.scope.sum(np.where(chosen, t, 0.0), f) for f, t in value.terms.items()]
 
-        return lambda sums: added(sums, [Told.of(sums, place) for place in places])
+        return lambda sums: added(sums, [Figure.of(sums, place) for place in places])
 
     def _mean(self, chosen: np.ndarray, of: Any) -> Computed:
         value = self.scope.value(of)
@@ -111,7 +265,7 @@ class Compiler:
             table = np.broadcast_to(value.terms[()], np.broadcast_shapes(value.terms[()].shape, chosen.shape))
             inside = table[np.broadcast_to(chosen, table.shape)]
             least, most = (float(inside.min()), float(inside.max())) if inside.size else (0.0, 0.0)
-        return lambda sums: (above(sums) / Told.of(sums, below)).within(least, most)
+        return lambda sums: (above(sums) / Figure.of(sums, below)).within(least, most)
 
     def _share(self, chosen: np.ndarray, of: Condition) -> Computed:
         one = self._number(of)
@@ -127,9 +281,9 @@ class Compiler:
             self.scope.sum(known, ()),
         )
 
-        def variance(sums: Floats) -> Told:
-            n, m = Told.of(sums, below), mean(sums)
-            one = Told.constant(1.0, sums)
+        def variance(sums: Floats) -> Figure:
+            n, m = Figure.of(sums, below), mean(sums)
+            one = Figure.constant(1.0, sums)
             return ((square(sums) - m * m) * (n / (n - one))).within(0.0, inf)
 
         return variance
@@ -146,11 +300,11 @@ class Compiler:
         known = chosen & x.known & y.known
         means = [self._mean_of(v, known) for v in (x, y, x * y, x * x, y * y)]
 
-        def covariance(sums: Floats) -> Told:
+        def covariance(sums: Floats) -> Figure:
             mx, my, xy = (m(sums) for m in means[:3])
             return xy - mx * my
 
-        def correlation(sums: Floats) -> Told:
+        def correlation(sums: Floats) -> Figure:
             mx, my, _, xx, yy = (m(sums) for m in means)
             return (covariance(sums) / ((xx - mx * mx) * (yy - my * my)).root()).within(-1.0, 1.0)
 
@@ -181,8 +335,8 @@ class Compiler:
         rows, columns = self._codes(one.name, other.name), self._codes(other.name)
         places = [[self.scope.sum(chosen & r & c, ()) for c in columns] for r in rows]
 
-        def compared(sums: Floats) -> tuple[list[Told], Floats]:
-            cells = [[Told.of(sums, p) for p in line] for line in places]
+        def compared(sums: Floats) -> tuple[list[Figure], Floats]:
+            cells = [[Figure.of(sums, p) for p in line] for line in places]
             n = added(sums, [c for line in cells for c in line])
             across = [added(sums, line) for line in cells]
             down = [added(sums, [line[j] for line in cells]) for j in range(len(columns))]
@@ -220,21 +374,23 @@ class Compiler:
         truths = [self.scope.truth(Predicate(of.name, "among", (v,))) for v in told[::2]]
         places = [self.scope.sum(chosen & t.true, ()) for t in truths]
 
-        def compared(sums: Floats) -> tuple[list[Told], Floats]:
-            cells = [Told.of(sums, p) for p in places]
+        def compared(sums: Floats) -> tuple[list[Figure], Floats]:
+            cells = [Figure.of(sums, p) for p in places]
             n = added(sums, cells)
-            return [c - n * Told.constant(s, sums) for c, s in zip(cells, shares, strict=True)], shares
+            return [c - n * Figure.constant(s, sums) for c, s in zip(cells, shares, strict=True)], shares
 
         return Test(compared)
 
     def _same(self, chosen: np.ndarray, of: Answer, by: Column) -> Test:
         if not isinstance(of, Aggregate) or of.function in (*TESTS, "quantile"):
-            raise UsageError("same compares one function over groups", "such as same(mean(age), sex)")
+            raise UsageError(
+                "same-of-one-function", "same compares one function over groups", "such as same(mean(age), sex)"
+            )
         own = chosen & self._chosen(of.where)
         each = [getattr(self, f"_{of.function}")(own & code, *of.arguments) for code in self._codes(by.name)]
         sizes = [self.scope.sum(own & code, ()) for code in self._codes(by.name)]
 
-        def compared(sums: Floats) -> tuple[list[Told], Floats]:
+        def compared(sums: Floats) -> tuple[list[Figure], Floats]:
             told, n = [e(sums) for e in each], np.maximum(sums[sizes], 0.0)
             ratios = [t.ratio for t in told if t.ratio is not None]
             if len(ratios) == len(told):  # nothing is divided by a group that may be empty
@@ -242,7 +398,7 @@ class Compiler:
                 middle = added(sums, [a for a, _ in ratios]) / added(sums, below)
                 return [a - b * middle for a, b in ratios], np.array([b.value for b in below])
             n = np.maximum(n, FLOOR * n.mean()) / max(n.sum(), 1e-300)
-            middle = added(sums, [t * Told.constant(float(s), sums) for t, s in zip(told, n, strict=True)])
+            middle = added(sums, [t * Figure.constant(float(s), sums) for t, s in zip(told, n, strict=True)])
             return [t - middle for t in told], 1 / np.maximum(n, 1e-300)
 
         return Test(compared)
@@ -250,7 +406,7 @@ class Compiler:
     def _quantile(self, answer: Aggregate) -> Quantile:
         column, share = answer.arguments
         if not isinstance(column, Column):
-            raise UsageError("a quantile is of a column", "such as quantile(age, .5)")
+            raise UsageError("quantile-of-a-column", "a quantile is of a column", "such as quantile(age, .5)")
         numeric(column.name, self.scope.kinds[column.name])
         chosen = self._chosen(answer.where)
         domain = self.scope.axes[column.name]
@@ -261,14 +417,14 @@ class Compiler:
         return Quantile(domain, tuple(places), share)
 
 
-def added(sums: Floats, several: Sequence[Told]) -> Told:
-    found = Told.constant(0.0, sums)
+def added(sums: Floats, several: Sequence[Figure]) -> Figure:
+    found = Figure.constant(0.0, sums)
     for each in several:
         found += each
     return found
 
 
-def _signed(one: Told, sign: str, other: Told) -> Told:
+def _signed(one: Figure, sign: str, other: Figure) -> Figure:
     if sign == "+":
         return one + other
     if sign == "-":

@@ -28,10 +28,9 @@ from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.estimating import check_work
-from ppdm_cli.querying.asked import Aggregate, Column, Condition, named
-from ppdm_cli.querying.conditions import nulls
-from ppdm_cli.querying.scope import Scope, numeric
-from ppdm_cli.querying.told import SURE
+from ppdm_cli.querying.delta_method import SURE
+from ppdm_cli.querying.question import Aggregate, Column, Condition, named
+from ppdm_cli.querying.scope import Scope, nulls, numeric
 from ppdm_cli.releases import Exposure, Grouped, Strata, never_together
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -190,11 +189,19 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     labels = [label for s in reader.sources for label in s.labels]
     y, rest = labels.index(""), [i for i, label in enumerate(labels) if label]
     if len(rest) >= MOST:
-        raise UsageError(f"the regression has more than {MOST} coefficients", "name columns of fewer values")
+        raise UsageError(
+            "too-many-coefficients",
+            f"the regression has more than {MOST} coefficients",
+            "name columns of fewer values",
+        )
     columns = reader.columns or [n for a in (target, *predictors) for n in named(a)]
     sums = fold(table, partial(_moments, reader), _added, columns=columns)
     if sums is None or sums[1].sum() < len(rest):
-        raise RefusedError("the release has fewer records than coefficients", "name fewer columns")
+        raise RefusedError(
+            "fewer-records-than-coefficients",
+            "the release has fewer records than coefficients",
+            "name fewer columns",
+        )
     records = sums[1]
     weights, spread = reader.weights(records), np.concatenate([s.spread for s in reader.sources])
     each = np.repeat(np.arange(len(reader.sources)), [len(s.labels) for s in reader.sources])
@@ -210,6 +217,7 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     noise = float(sizes[known, 1].sum() - (sizes[known, 0] ** 2 / records[known]).sum())
     if not ridge and not sizes[:, 0].sum() > SURE * sqrt(max(noise, 0.0)):
         raise RefusedError(
+            "columns-not-told-apart",
             "the columns cannot be told apart by what the release shows of them",
             "name fewer columns, or say ridge(y, 1, ...) instead of linear(y, ...)",
         )
@@ -233,7 +241,11 @@ def _reader(
     """Return what reads all numbers, a constant one's first."""
     own = {n: (a, a is target) for a in (target, *predictors) for n in named(a)}
     if len(own) != 1 + len(predictors):
-        raise UsageError("each column of a regression is named once", "such as linear(income, age, sex)")
+        raise UsageError(
+            "column-named-twice",
+            "each column of a regression is named once",
+            "such as linear(income, age, sex)",
+        )
     kept = [n for n, (a, _) in own.items() if isinstance(a, Column) and _plain(sidecar, n)]
     plain = [Source("", ("intercept",), np.ones(1))]
     plain += [Source(n, ("" if own[n][1] else n,), np.full(1, np.nan)) for n in kept]
@@ -260,6 +272,7 @@ def _check_products(sources: Sequence[Source], strata: int) -> None:
     products = strata * sum(s.numbers.size * len(s.labels) for s in sources if s.numbers is not None)
     if products > MOST_PRODUCTS:
         raise UsageError(
+            "too-many-products",
             f"the regression needs {products:,} products, more than {MOST_PRODUCTS:,}",
             "name fewer columns, or columns of fewer values",
         )
@@ -295,10 +308,16 @@ def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tupl
     elif not dtypes.is_discrete(domain.kind):
         value = scope.value(asked)
         if not value.known.all():
-            raise UsageError(f"{quoted(name)} may have nulls, and a regression needs all values", NULLS)
+            raise UsageError(
+                "regression-of-nulls",
+                f"{quoted(name)} may have nulls, and a regression needs all values",
+                NULLS,
+            )
         yield name, value.terms[()]
     elif target:
-        raise UsageError(f"{quoted(name)} has no numbers", "say for which value: linear(sex = 'F', age)")
+        raise UsageError(
+            "not-numeric", f"{quoted(name)} has no numbers", "say for which value: linear(sex = 'F', age)"
+        )
     else:
         for code, label in list(enumerate(domain.labels()))[1:]:
             yield f"{name} = {label}", scope.over(name, np.arange(domain.size) == code)
@@ -310,7 +329,9 @@ def _numbers_of(source: Source, batch: Batch) -> Floats:
         return np.ones((batch.rows, 1))
     column = dtypes.plain(batch.column(source.name))
     if nulls(column).any():
-        raise UsageError(f"{quoted(source.name)} has nulls, and a regression needs all values", NULLS)
+        raise UsageError(
+            "regression-of-nulls", f"{quoted(source.name)} has nulls, and a regression needs all values", NULLS
+        )
     return np.asarray((dtypes.carrier(column).astype(np.float64) * unit(column.type))[:, None])
 
 

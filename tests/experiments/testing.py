@@ -19,9 +19,9 @@ from scipy.stats import ncx2
 from ppdm_cli import perturb
 from ppdm_cli.estimating import StratumLaw, with_kept
 from ppdm_cli.perturbing import Release
-from ppdm_cli.querying import answering, grammar
-from ppdm_cli.querying.counting import Counted
-from ppdm_cli.querying.moments import moments
+from ppdm_cli.querying import answering
+from ppdm_cli.querying.moments import Counted, moments
+from ppdm_cli.querying.question import read_question
 from ppdm_cli.releases import open_releases, opened
 from ppdm_cli.sidecar import Sidecar
 
@@ -66,7 +66,7 @@ class Simulated:
     """What a test is asked of: its tables, and the law of the counts in them."""
 
     def __init__(self, release: Release, test: str) -> None:
-        question = grammar.question(f"select {test} as t")
+        question = read_question(f"select {test} as t")
         with ExitStack() as stack:
             table, sidecar = open_releases(release.frame, release.sidecar, None, withholding=True)
             table, sidecar = with_kept(table, sidecar, answering._listed(sidecar, question), None, stack)

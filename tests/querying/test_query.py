@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ppdm_cli import PpdmError, RefusedError, Release, UsageError, perturb, query
 from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
-from ppdm_cli.querying.told import Told
+from ppdm_cli.querying.delta_method import Figure
 from ppdm_cli.releases import opened
 from tests.conftest import Run
 from tests.experiments.efficiency import of_kinds
@@ -205,7 +205,7 @@ def test_an_answer_is_worth_the_records_that_would_say_as_much() -> None:
 
 def test_a_ratio_is_fiellers_and_a_product_the_delta_methods() -> None:
     sums, covariance = np.array([10.0, 4.0]), np.array([[1.0, 0.2], [0.2, 0.25]])
-    one, two = Told.of(sums, 0), Told.of(sums, 1)
+    one, two = Figure.of(sums, 0), Figure.of(sums, 1)
     low, high = (one / two).interval(covariance, 1.96)
     for end in (low, high):
         apart = 10 - end * 4

@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 
 from ppdm_cli import UsageError
-from ppdm_cli.querying.grammar import question
+from ppdm_cli.querying.question import read_question
 
 WHOLE = (
     "select mean(age) as m, count() where age >= 40 group by smoker, ward",
@@ -29,7 +29,7 @@ def spelled(text: str) -> list[str]:
 def test_no_token_of_a_question_is_passed_over(text: str) -> None:
     """A question without some of its tokens is refused, or is another question, made of all that is left."""
     tokens = sqlglot.tokenize(text)
-    question(text)
+    read_question(text)
     assert spelled(sqlglot.parse_one(text).sql(normalize_functions=False)) == spelled(text)
     ends = [text[: t.start] for t in tokens] + [text + f" {word}" for word in (",", "as", "group by", "limit")]
     holes = [text[: a.start] + " " + text[b.end + 1 :] for a, b in zip(tokens, tokens, strict=True)]
@@ -38,7 +38,7 @@ def test_no_token_of_a_question_is_passed_over(text: str) -> None:
     whole = 0
     for typed in ends + holes:
         try:
-            question(typed)
+            read_question(typed)
         except UsageError:
             continue
         assert spelled(sqlglot.parse_one(typed).sql(normalize_functions=False)) == spelled(typed), typed
@@ -81,11 +81,11 @@ TRUNCATED = {
 @pytest.mark.parametrize("text", TRUNCATED)
 def test_a_truncated_question_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=TRUNCATED[text]):
-        question(text)
+        read_question(text)
 
 
 def test_comments_and_a_last_semicolon_say_nothing() -> None:
-    same = question("select mean(age) /* in years */ group by kids;")
-    assert same == question("select mean(age) group by kids")
+    same = read_question("select mean(age) /* in years */ group by kids;")
+    assert same == read_question("select mean(age) group by kids")
     cast = "select count() as n where since < date '2024-01-01' and since > cast('2020-01-01' as date)"
-    assert question(cast).titles == ()
+    assert read_question(cast).titles == ()

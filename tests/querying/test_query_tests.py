@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from scipy.stats import chi2_contingency
 
-from ppdm_cli.querying.testing import holm, tail
+from ppdm_cli.querying.functions import holm, tail
 from tests.querying.test_query import COPIES, DESIGNS, EXACT, ROWS, asked, middles, records, released
 
 TESTS = (

@@ -21,67 +21,67 @@ STEP = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Figure:
     """A number computed from sums."""
 
     value: float
     gradient: Floats
     linear: bool = True
     """Whether it is a sum of sums."""
-    ratio: tuple[Told, Told] | None = None
+    ratio: tuple[Figure, Figure] | None = None
     """The two sums whose ratio it is."""
-    divided: tuple[Told, ...] = ()
+    divided: tuple[Figure, ...] = ()
     """What was divided by on the way."""
     limits: tuple[float, float] = (-inf, inf)
     """Between what the number must lie, whatever the records are."""
 
     @classmethod
-    def of(cls, sums: Floats, place: int) -> Told:
+    def of(cls, sums: Floats, place: int) -> Figure:
         gradient = np.zeros(len(sums))
         gradient[place] = 1.0
         return cls(float(sums[place]), gradient)
 
     @classmethod
-    def constant(cls, value: float, sums: Floats) -> Told:
+    def constant(cls, value: float, sums: Floats) -> Figure:
         return cls(value, np.zeros(len(sums)))
 
     @property
     def _fixed(self) -> bool:
         return self.linear and not self.gradient.any()
 
-    def within(self, least: float, most: float) -> Told:
+    def within(self, least: float, most: float) -> Figure:
         return replace(self, limits=(least, most))
 
-    def __add__(self, other: Told) -> Told:
+    def __add__(self, other: Figure) -> Figure:
         linear, divided = self.linear and other.linear, self.divided + other.divided
-        return Told(self.value + other.value, self.gradient + other.gradient, linear, None, divided)
+        return Figure(self.value + other.value, self.gradient + other.gradient, linear, None, divided)
 
-    def __sub__(self, other: Told) -> Told:
+    def __sub__(self, other: Figure) -> Figure:
         linear, divided = self.linear and other.linear, self.divided + other.divided
-        return Told(self.value - other.value, self.gradient - other.gradient, linear, None, divided)
+        return Figure(self.value - other.value, self.gradient - other.gradient, linear, None, divided)
 
-    def __mul__(self, other: Told) -> Told:
+    def __mul__(self, other: Figure) -> Figure:
         gradient = self.gradient * other.value + other.gradient * self.value
         linear = (self._fixed and other.linear) or (self.linear and other._fixed)
-        return Told(self.value * other.value, gradient, linear, None, self.divided + other.divided)
+        return Figure(self.value * other.value, gradient, linear, None, self.divided + other.divided)
 
-    def __truediv__(self, other: Told) -> Told:
+    def __truediv__(self, other: Figure) -> Figure:
         divided = self.divided + other.divided
         if other._fixed:
             by = 1 / other.value if other.value else nan
-            return Told(self.value * by, self.gradient * by, self.linear, None, divided)
+            return Figure(self.value * by, self.gradient * by, self.linear, None, divided)
         value = self.value / other.value if other.value else nan
         gradient = (self.gradient - value * other.gradient) / (other.value or nan)
         ratio = (self, other) if self.linear and other.linear else None
-        return Told(value, gradient, False, ratio, (*divided, other))
+        return Figure(value, gradient, False, ratio, (*divided, other))
 
-    def less(self, bias: float) -> Told:
+    def less(self, bias: float) -> Figure:
         """Return the number without a bias of the second order; a ratio's interval needs none."""
         return replace(self, value=self.value - bias)
 
-    def root(self) -> Told:
+    def root(self) -> Figure:
         value = sqrt(self.value) if self.value > 0 else nan
-        return Told(value, self.gradient / (2 * value), False, None, self.divided)
+        return Figure(value, self.gradient / (2 * value), False, None, self.divided)
 
     # -- how certain it is
 
@@ -104,7 +104,7 @@ class Told:
         return min(max(low, least), most), max(min(high, most), least)
 
 
-def corrected(computed: Callable[[Floats], Told], sums: Floats, covariance: Floats) -> Told:
+def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Floats) -> Figure:
     """Return what is computed of sums, less the bias that their errors give a function that is curved."""
     told = computed(sums)
     moving = np.flatnonzero(told.gradient)
@@ -120,7 +120,7 @@ def corrected(computed: Callable[[Floats], Told], sums: Floats, covariance: Floa
     return told.less(bias) if np.isfinite(bias) else told
 
 
-def _fieller(above: Told, below: Told, covariance: Floats, z: float) -> tuple[float, float]:
+def _fieller(above: Figure, below: Figure, covariance: Floats, z: float) -> tuple[float, float]:
     N, D, z2 = above.value, below.value, z**2
     top, bottom = above.variance(covariance), below.variance(covariance)
     both = float(above.gradient @ covariance @ below.gradient)

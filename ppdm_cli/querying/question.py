@@ -1,29 +1,120 @@
-"""SQL read as a question: sqlglot parses, and what cannot be answered is refused with the reason."""
+"""Questions for `query`: SQL read by sqlglot as conditions, numbers, and answers that are computed from sums.
+
+What cannot be answered is refused with the reason. Conditions have three values, as in SQL: what is asked of
+null is neither true nor false.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from ppdm_cli.errors import UsageError, counted, near, quoted
-from ppdm_cli.querying.asked import (
-    REGRESSIONS,
-    Aggregate,
-    Answer,
-    Both,
-    Column,
-    Combined,
-    Condition,
-    Item,
-    Literals,
-    Not,
-    Number,
-    Predicate,
-    Question,
-    Sign,
-    either,
-    parts,
-)
+
+Literals = str | int | float | bool
+Sign = Literal["+", "-", "*", "/"]
+TESTS = ("independent", "trend", "same", "fits")
+REGRESSIONS = ("linear", "ridge")
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What is asked of one column: whether it is below a value, at most it, among some, or null."""
+
+    column: str
+    asks: Literal["below", "up to", "among", "null"]
+    values: tuple[Literals, ...] = ()
+
+
+@dataclass(frozen=True)
+class Not:
+    of: Condition
+
+
+@dataclass(frozen=True)
+class Both:
+    """Two conditions, both of which hold."""
+
+    one: Condition
+    other: Condition
+
+
+Condition = Predicate | Not | Both
+
+
+def either(one: Condition, other: Condition) -> Condition:
+    return Not(Both(Not(one), Not(other)))
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+
+
+@dataclass(frozen=True)
+class Combined:
+    """Two numbers, or two answers, with a sign between."""
+
+    sign: Sign
+    one: Any
+    other: Any
+
+
+Number = Column | Combined | float
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """A function of all records, or of those for which a condition holds."""
+
+    function: str
+    arguments: tuple[Any, ...]
+    where: Condition | None = None
+
+
+Answer = Aggregate | Combined | float
+
+
+@dataclass(frozen=True)
+class Item:
+    """One answer that is asked for, and what it is called."""
+
+    title: str
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Question:
+    items: tuple[Item, ...]
+    where: Condition | None
+    by: tuple[Column | Condition, ...]
+    titles: tuple[str, ...]
+    """What the groups are called."""
+
+
+def parts(of: Any) -> Iterator[Any]:
+    """Yield a question's part and all parts of it."""
+    yield of
+    inner: tuple[Any, ...] = ()
+    if isinstance(of, (Both, Combined)):
+        inner = of.one, of.other
+    elif isinstance(of, Not):
+        inner = (of.of,)
+    elif isinstance(of, Aggregate):
+        inner = (*of.arguments, of.where)
+    for each in inner:
+        yield from parts(each)
+
+
+def named(of: Any) -> list[str]:
+    """Return the columns that a part names, each once."""
+    found = (
+        p.name if isinstance(p, Column) else p.column for p in parts(of) if isinstance(p, (Column, Predicate))
+    )
+    return list(dict.fromkeys(found))
+
 
 LONGEST = 1 << 16
 """The most characters of a question."""
@@ -46,20 +137,24 @@ _READ = {
 """What is read of each part of a statement, where that is not simply all."""
 
 
-def question(text: str) -> Question:
+def read_question(text: str) -> Question:
     """Return the question that a select statement asks."""
     tree = _parsed(text)
     exp = _sqlglot().exp
     if not isinstance(tree, exp.Select):
-        raise UsageError("only a SELECT statement can be answered", "such as 'select mean(age)'")
+        raise UsageError("only-select", "only a SELECT statement can be answered", "such as 'select mean(age)'")
     by = _grouped(tree)
     asked = [e for e in tree.expressions if e.unalias() not in by]
     if not asked:
-        raise UsageError("the question asks for nothing", "such as 'select mean(age) group by sex'")
+        raise UsageError(
+            "question-asks-nothing", "the question asks for nothing", "such as 'select mean(age) group by sex'"
+        )
     where, source = tree.args.get("where"), tree.args.get("from_") or tree.args.get("from")
     titles = {e.unalias(): e.alias for e in tree.expressions if e.alias}
     if source is not None and not isinstance(source.this.this, exp.Identifier):
-        raise UsageError("FROM takes only a name here", "leave it out: a question is about its release")
+        raise UsageError(
+            "from-is-a-name", "FROM takes only a name here", "leave it out: a question is about its release"
+        )
     found = Question(
         tuple(Item(e.alias or _text(e), _answer(e.unalias())) for e in asked),
         None if where is None else _condition(where.this),
@@ -70,15 +165,24 @@ def question(text: str) -> Question:
     _nothing_lost(text, tree)
     if len(found.items) > MOST_ANSWERS:
         raise UsageError(
+            "too-many-answers",
             f"the question asks for {len(found.items):,} answers, more than {MOST_ANSWERS}",
             "ask for fewer at once",
         )
     answers: dict[str, Answer] = {}
     for item in found.items:
         if not any(isinstance(p, Aggregate) for p in parts(item.answer)):
-            raise UsageError(f"{quoted(item.title)} is the same for every release", f"ask for {ANSWERS}")
+            raise UsageError(
+                "answer-of-no-release",
+                f"{quoted(item.title)} is the same for every release",
+                f"ask for {ANSWERS}",
+            )
         if answers.setdefault(item.title, item.answer) != item.answer:
-            raise UsageError(f"two answers are called {quoted(item.title)}", "give each a name of its own")
+            raise UsageError(
+                "two-answers-of-a-name",
+                f"two answers are called {quoted(item.title)}",
+                "give each a name of its own",
+            )
     return found
 
 
@@ -86,7 +190,9 @@ def _grouped(tree: Any) -> list[Any]:
     """Return what the answers are grouped by."""
     group = tree.args.get("group")
     if group is not None and not any(group.args.values()):
-        raise UsageError("GROUP BY names nothing", "add columns, such as group by sex, or remove it")
+        raise UsageError(
+            "group-by-nothing", "GROUP BY names nothing", "add columns, such as group by sex, or remove it"
+        )
     return [] if group is None else list(group.expressions)
 
 
@@ -103,7 +209,11 @@ def _nothing_left(tree: Any) -> None:
 def _nothing_lost(text: str, tree: Any) -> None:
     """Refuse a question that the parser reads as one of other words: it may be cut off."""
     if _words(text) != _words(str(tree.sql(comments=False))):
-        raise UsageError("the question is incomplete, or lacks AS before a name", f"it reads as {_shown(tree)}")
+        raise UsageError(
+            "question-incomplete",
+            "the question is incomplete, or lacks AS before a name",
+            f"it reads as {_shown(tree)}",
+        )
 
 
 def _words(text: str) -> Counter[str]:
@@ -121,7 +231,9 @@ def _sqlglot() -> Any:
         import sqlglot
     except ImportError:
         raise UsageError(
-            "queries need an extra that is not installed", "install it with: pip install 'ppdm-cli[query]'"
+            "extra-not-installed",
+            "queries need an extra that is not installed",
+            "install it with: pip install 'ppdm-cli[query]'",
         ) from None
     return sqlglot
 
@@ -129,7 +241,9 @@ def _sqlglot() -> Any:
 def _parsed(text: str) -> Any:
     sqlglot = _sqlglot()
     if len(text) > LONGEST:
-        raise UsageError(f"the question has more than {LONGEST} characters", "ask less at once")
+        raise UsageError(
+            "question-too-long", f"the question has more than {LONGEST} characters", "ask less at once"
+        )
     try:
         trees = sqlglot.parse(text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
@@ -137,10 +251,12 @@ def _parsed(text: str) -> Any:
         line, column = found[0].get("line"), found[0].get("col")
         where = f", at character {column} of line {line}" if line else ""
         raise UsageError(
-            f"the question is not SQL that can be read{where}", "such as 'select mean(age) where sex = \"F\"'"
+            "question-not-sql",
+            f"the question is not SQL that can be read{where}",
+            "such as 'select mean(age) where sex = \"F\"'",
         ) from None
     if len(trees) != 1:
-        raise UsageError("the question is several statements", "ask one at a time")
+        raise UsageError("several-statements", "the question is several statements", "ask one at a time")
     _check_depth(trees[0])
     return trees[0]
 
@@ -153,11 +269,13 @@ def _check_depth(tree: Any) -> None:
         depth += 1
         if depth > DEEPEST:
             what = f"the question is nested more than {DEEPEST} deep, or joins more than that by signs, and, or"
-            raise UsageError(what, "ask for less at once; write `in (1, 2, 3)` instead of many times or")
+            raise UsageError(
+                "question-too-deep", what, "ask for less at once; write `in (1, 2, 3)` instead of many times or"
+            )
 
 
 def _no(what: str, step: str = "use only select, where and group by") -> UsageError:
-    return UsageError(f"{what} isn't supported", step)
+    return UsageError("sql-not-supported", f"{what} isn't supported", step)
 
 
 def _text(tree: Any) -> str:
@@ -189,8 +307,10 @@ def _answer(tree: Any, where: Condition | None = None) -> Answer:
         return _aggregate(tree, where)
     if isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star):
         step = f"aggregate it, such as mean({_text(tree)}), or move it to group by"
-        raise UsageError(f"{_shown(tree)} is a column", step)
-    raise UsageError(f"{_shown(tree)} is not an answer about all records", f"use one of {ANSWERS}")
+        raise UsageError("column-without-a-function", f"{_shown(tree)} is a column", step)
+    raise UsageError(
+        "not-an-answer", f"{_shown(tree)} is not an answer about all records", f"use one of {ANSWERS}"
+    )
 
 
 def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
@@ -199,6 +319,7 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     name = _ALSO.get(name, name)
     if name in ("max", "min"):
         raise UsageError(
+            "extremes-not-estimated",
             f"{quoted(name)} can't be estimated: noise decides which perturbed value is extreme",
             f"use a quantile, such as quantile(age, {'.99' if name == 'max' else '.01'})",
         )
@@ -216,7 +337,7 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     least, most = TAKES[name]
     if not least <= len(given) <= most:
         told = f"{_shown(tree)}: {name} takes {counted(most, 'argument')}"
-        raise UsageError(told, f"the functions: {ANSWERS}")
+        raise UsageError("wrong-number-of-arguments", told, f"the functions: {ANSWERS}")
     if name == "share":
         return Aggregate(name, (_condition(given[0]),), where)
     if name == "median":
@@ -225,7 +346,9 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
         share = _constant(given[1])
         if not isinstance(share, float) or not 0 < share < 1:
             raise UsageError(
-                f"{_shown(tree)}: a quantile is of a share between 0 and 1", "such as quantile(age, .9)"
+                "share-out-of-range",
+                f"{_shown(tree)}: a quantile is of a share between 0 and 1",
+                "such as quantile(age, .9)",
             )
         return Aggregate(name, (_number(given[0]), share), where)
     if name in REGRESSIONS:
@@ -244,7 +367,9 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
 def _alone(tree: Any) -> Column:
     """Return a column that stands by itself."""
     if not isinstance(tree, _sqlglot().exp.Column):
-        raise UsageError(f"{_shown(tree)} is no column", "name a column, such as independent(smoker, sex)")
+        raise UsageError(
+            "not-a-column", f"{_shown(tree)} is no column", "name a column, such as independent(smoker, sex)"
+        )
     return _column(tree)
 
 
@@ -260,12 +385,16 @@ def _regression(name: str, tree: Any, given: list[Any]) -> tuple[Any, ...]:
     if name == "ridge":
         value = _constant(given.pop(1))
         if isinstance(value, (bool, str)) or value is None or not 0 < value < float("inf"):
-            raise UsageError(f"{_shown(tree)} has no weight above 0", "such as ridge(income, 1, age, sex)")
+            raise UsageError(
+                "no-ridge-weight", f"{_shown(tree)} has no weight above 0", "such as ridge(income, 1, age, sex)"
+            )
         weight = [float(value)]
     columns = [_number_or_condition(g) for g in given]
     if any(isinstance(c, (float, Combined)) for c in columns):
         raise UsageError(
-            f"{_shown(tree)} takes columns and conditions", "such as linear(income, age, sex = 'F')"
+            "regression-of-columns",
+            f"{_shown(tree)} takes columns and conditions",
+            "such as linear(income, age, sex = 'F')",
         )
     return (columns[0], *weight, *columns[1:])
 
@@ -276,6 +405,7 @@ def _fitted(tree: Any, given: list[Any]) -> list[Literals]:
     shares = [s for s in found[1::2] if isinstance(s, (int, float)) and not isinstance(s, bool) and s > 0]
     if len(found) % 2 or 2 * len(shares) != len(found) or abs(sum(shares) - 1) > 1e-6:
         raise UsageError(
+            "shares-of-a-fit",
             f"{_shown(tree)} takes values, each with its share, which are 1 together",
             "such as fits(sex, 'F', .5, 'M', .5)",
         )
@@ -310,7 +440,11 @@ def _number(tree: Any) -> Number:
 
 def _column(tree: Any) -> Column:
     if tree.table:
-        raise UsageError(f"{_shown(tree)} names a table", "name the column alone: a release is one table")
+        raise UsageError(
+            "column-of-a-table",
+            f"{_shown(tree)} names a table",
+            "name the column alone: a release is one table",
+        )
     return Column(tree.name)
 
 
@@ -344,6 +478,7 @@ def _condition(tree: Any) -> Condition:
     if isinstance(tree, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return _comparison(tree)
     raise UsageError(
+        "not-a-condition",
         f"{_shown(tree)} is no condition that can be asked of a release",
         "compare a column with a value by = <> < <= > >=, between, in or is null; join them by and, or, not",
     )
@@ -356,7 +491,9 @@ def _comparison(tree: Any) -> Condition:
         turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
         column, value, kind = value, column, turned.get(kind, kind)
     if not isinstance(column, exp.Column):
-        raise UsageError(f"{_shown(tree)} names no column", "compare a column with a value")
+        raise UsageError(
+            "comparison-without-a-column", f"{_shown(tree)} names no column", "compare a column with a value"
+        )
     name, literal = _column(column).name, (_literal(value),)
     if kind in (exp.EQ, exp.NEQ):
         found: Condition = Predicate(name, "among", literal)
@@ -367,7 +504,9 @@ def _comparison(tree: Any) -> Condition:
 
 def _asked(tree: Any) -> Column:
     if not isinstance(tree.this, _sqlglot().exp.Column):
-        raise UsageError(f"{_shown(tree)} is not asked of a column", "name a column first")
+        raise UsageError(
+            "comparison-without-a-column", f"{_shown(tree)} is not asked of a column", "name a column first"
+        )
     return _column(tree.this)
 
 
@@ -395,6 +534,8 @@ def _literal(tree: Any) -> Literals:
     value = _constant(tree)
     if value is None:
         raise UsageError(
-            f"{_shown(tree)} is no value", "write numbers as they are, text in quotes, and columns on the left"
+            "not-a-value",
+            f"{_shown(tree)} is no value",
+            "write numbers as they are, text in quotes, and columns on the left",
         )
     return value
