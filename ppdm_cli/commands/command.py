@@ -47,14 +47,13 @@ class Command(click.Command):
     that several commands share are in groups of their own (`options.GROUPS`).
     """
 
-    def __init__(self, *args: Any, groups: Mapping[str, str] | None = None, json: bool = True, **kwargs: Any):
+    def __init__(self, *args: Any, groups: Mapping[str, str] | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         named = {**(groups or {}), **GROUPS}
         self.group_of = {name: title for title, names in named.items() for name in names.split()}
         self.params.append(click.Option(["--force"], is_flag=True, help="Overwrite an existing output."))
-        if json:
-            said = "Print one JSON object, for programs."
-            self.params.append(click.Option(["--json", "as_json"], is_flag=True, help=said))
+        said = "Print one JSON object, for programs."
+        self.params.append(click.Option(["--json", "as_json"], is_flag=True, help=said))
         self.params.append(
             click.Option(
                 ["-q", "--quiet"],
@@ -91,8 +90,6 @@ class Command(click.Command):
         silent = on_stream and sys.stdout.isatty()  # rows pass to the terminal as they are made
         with nullcontext() if silent else show.progress():
             report = super().invoke(ctx)
-        if report is None:
-            return
         if as_json:
             click.echo(display_json(report.figures()))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.command import Command
+from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.commands.options import file_option, formulas_option, output_option, to_option
 from ppdm_cli.errors import UsageError
 
@@ -15,7 +15,6 @@ from ppdm_cli.errors import UsageError
 @click.command(
     "generate",
     cls=Command,
-    json=False,
     epilog="""\b
 Examples:
   ppdm generate --function 2 --records 100000 --seed 7 -o f2.parquet
@@ -41,7 +40,7 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Me
 def command(
     function: int | None, network: Path | None, records: int, seed: int | None, balanced: bool, output: Path,
     to: Any, force: bool,
-) -> None:  # fmt: skip
+) -> Report:  # fmt: skip
     """Make a table of Agrawal and Srikant, or one drawn from a Bayesian network.
 
     With --function: nine attributes, and a class `group`, A or B. Salary, commission, age, education level,
@@ -73,3 +72,4 @@ def command(
         with step("generating", records) as advance:
             target.fill(show.advancing(batches, advance), schema)
         commit(target)
+    return Report(lambda: {"records": records, "seed": seed}, lambda: None)

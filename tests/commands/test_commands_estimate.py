@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 
 from ppdm_cli import estimate, perturb, pictures
@@ -107,13 +106,6 @@ def test_the_table_in_a_file_has_a_sidecar_that_inspect_reads(suffix: str, relea
     assert b"is at stage 'estimated'" in ppdm("estimate", name, code=3).stderr
 
 
-def test_figures_go_to_stdout_and_the_rest_to_stderr(release: Path, ppdm: Run) -> None:
-    done = ppdm("estimate", "r.parquet", "-o", "-", "--truth", "original.parquet", "--attribute", "age")
-    table = pa.ipc.open_stream(done.stdout).read_all()
-    assert table.num_rows == 12 and b"E, the paper's error: age 0." in done.stderr
-    assert b"name an output file" in ppdm("estimate", "r.parquet", "-o", "-", "--json", code=2).stderr
-
-
 @pytest.mark.parametrize("to", ["arrow", "csv"])
 def test_perturb_is_piped_into_estimate(to: str, release: Path, ppdm: Run) -> None:
     args = ("perturb", "original.parquet", "-o", "-", "--to", to, "--like", "r.parquet", "--seed", "8")
@@ -144,29 +136,6 @@ def test_pictures_are_drawn_in_every_case(release: Path, ppdm: Run) -> None:
         pictures.distributions(rows, target)
         commit(target)
     assert ">null<" in (release / "n.svg").read_text()
-
-
-def test_outputs_appear_whole_or_not_at_all(release: Path, ppdm: Run) -> None:
-    (release / "old.csv").write_text("old")
-    (release / "old.svg").write_text("old")
-    before = listing(release)
-    for args, said in (
-        (("-o", "old.csv", "--plot", "new.svg"), "--force"),
-        (("-o", "new.csv", "--plot", "old.svg"), "--force"),
-        (("-o", "new.csv", "--plot", "new.gif"), "names no picture"),
-        (("-o", "new.txt", "--plot", "new.svg"), "new.txt"),
-        (("-o", "r.parquet", "--force"), "also the input"),
-        (("--joint", "age,region", "--plot", "new.svg"), "no picture"),
-        (("--attribute", "aeg"), "did you mean 'age'?"),
-        (("--attribute", "group"), "nothing to estimate"),
-        (("--joint", "age"), "two or three"),
-        (("--by", "group", "--joint", "age,region"), "--joint goes with neither"),
-        (("--estimator", "best"), "--estimator"),
-    ):
-        done = ppdm("estimate", "r.parquet", *args, code=2)
-        assert said in done.stderr.decode() and listing(release) == before, args
-    ppdm("estimate", "r.parquet", "-o", "old.csv", "--plot", "old.svg", "--force")
-    assert (release / "old.csv").read_text() != "old" != (release / "old.svg").read_text()
 
 
 def test_too_few_records_are_said_to_be_too_few(tmp_path: Path, ppdm: Run) -> None:

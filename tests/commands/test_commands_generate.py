@@ -7,10 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-import polars as pl
 import pyarrow as pa
-import pytest
 
 from ppdm_cli import synthetic
 from tests.conftest import Run, listing, read_table
@@ -38,41 +35,6 @@ def test_the_seed_decides_and_without_one_tables_differ(ppdm: Run) -> None:
     assert ones[0] == ones[1]
     assert len({ones[0], ppdm(*args, "--seed", "2").stdout, ppdm(*args).stdout, ppdm(*args).stdout}) == 4
     assert ppdm(*args[:4], "0", *args[5:]).stdout.count(b"\n") == 1
-
-
-def test_balanced_makes_both_classes_equally_many() -> None:
-    for records in (1001, synthetic.BLOCK_ROWS + 1000):
-        frame = pl.concat(pl.from_arrow(b) for b in synthetic.generate(3, records, 5, balanced=True))
-        counts = dict(frame["group"].value_counts().iter_rows())
-        assert frame.height == records and abs(counts["A"] - counts["B"]) <= 1
-
-
-@pytest.mark.parametrize("function", synthetic.FUNCTIONS)
-def test_the_class_is_what_the_function_says(function: int) -> None:
-    frame = pl.concat(pl.from_arrow(b) for b in synthetic.generate(function, 20_000, 9))
-    columns = {n: frame[n].to_numpy() for n in synthetic.NAMES}
-    assert np.array_equal(synthetic.group_a(function, columns), frame["group"].to_numpy() == "A")
-    salary, commission = columns["salary"], columns["commission"]
-    assert np.array_equal(commission == 0, salary >= 75_000)
-    assert salary.min() >= 20_000 and salary.max() <= 150_000
-    assert set(columns["zipcode"]) == set(range(9)) and set(columns["elevel"]) == set(range(5))
-
-
-def test_what_is_wrong_is_said_and_nothing_is_written(tmp_path: Path, ppdm: Run) -> None:
-    (tmp_path / "t.csv").write_text("mine")
-    (tmp_path / "s.csv.ppdm.json").write_text("mine")
-    before = listing(tmp_path)
-    for args, code in (
-        ("--function 6 --records 5 -o x.csv", 2),
-        ("--function 1 --records -5 -o x.csv", 2),
-        ("--function 1 --records 5 -o x.xls", 2),
-        ("--function 1 --records 5 -o t.csv", 2),
-        ("--function 1 --records 5 -o s.csv", 2),
-        ("--function 1 --records 5 -o no/x.csv", 1),
-        ("--records 5 -o x.csv", 2),
-    ):
-        assert ppdm("generate", *args.split(), code=code).stdout == b""
-    assert listing(tmp_path) == before
 
 
 def test_a_larger_table_needs_no_more_memory(tmp_path: Path) -> None:

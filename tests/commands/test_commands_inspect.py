@@ -58,24 +58,6 @@ def test_people_read_a_table_and_sentences(release: Path, ppdm: Run) -> None:
         assert words in text, words
 
 
-def test_what_does_not_fit_or_is_not_there_has_its_exit_code(release: Path, ppdm: Run) -> None:
-    (release / "r.csv").write_bytes((release / "r.csv").read_bytes()[:-1])
-    (release / "plain.csv").write_text("a,b\n1,2\n")
-    (release / "broken.ppdm.json").write_text("{}")
-    people().write_parquet(release / "other.parquet")
-    for args, code, said in (
-        (("r.csv",), 3, "fetch both again"),
-        (("plain.csv",), 3, "no sidecar"),
-        (("broken.ppdm.json",), 3, "not valid"),
-        (("other.parquet", "--sidecar", "r.parquet.ppdm.json"), 3, "which its sidecar lacks"),
-        (("nosuch.parquet",), 1, "does not exist"),
-        (("r.csv", "--prior=0"), 2, "between 0 and 1"),
-        (("r.csv", "--prior=nan"), 2, "between 0 and 1"),
-    ):
-        done = ppdm("inspect", *args, code=code)
-        assert done.stdout == b"" and said in done.stderr.decode() and done.stderr.count(b"\n") == 1
-
-
 def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
     done = ppdm("--help")
     assert done.stderr == b"" and all(name in done.stdout.decode() for name in SUBCOMMANDS)
@@ -87,24 +69,6 @@ def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
         assert "Memory:" in said and len(re.findall(rf"\n +ppdm {name} ", said)) >= 2, (
             "memory class and two examples"
         )
-
-
-def test_without_a_command_the_help_is_shown_line_by_line(ppdm: Run) -> None:
-    said = ppdm(code=2).stderr.decode()
-    assert "\\n" not in said and said.startswith("Usage: ppdm") and "\n  perturb " in said
-
-
-def test_what_is_misspelt_gets_a_suggestion(release: Path, ppdm: Run) -> None:
-    assert b"Did you mean 'perturb'?" in ppdm("pertub", "x", code=2).stderr
-    assert b"Commands: plan, perturb, inspect" in ppdm("xyz", code=2).stderr
-    people().write_csv(release / "data.csv")
-    base = ("perturb", "data.csv", "-o", "x.csv", "--gamma", "9")
-    for option in ("--keep", "--drop", "--class"):
-        said = ppdm(*base, option, "incone", code=2).stderr.decode()
-        assert f"{option} names the column 'incone'" in said and "did you mean 'income'?" in said
-    for option in (("--attribute", "incone:bins=5"), ("--domain", "incone=0:1")):
-        assert b"did you mean 'income'?" in ppdm(*base, *option, code=2).stderr
-    assert b"No such option" in ppdm(*base, "--gama", "9", code=2).stderr
 
 
 def test_an_identifier_that_is_not_there_is_said_to_be_one(release: Path, ppdm: Run) -> None:
@@ -147,41 +111,6 @@ def test_colours_are_for_terminals_and_no_color_is_honoured(release: Path) -> No
     assert "\x1b[3" not in plain and "\x1b[9" not in plain
     piped = on_a_terminal(f"{PPDM} inspect r.csv | cat; {PPDM} inspect r.csv --json", release)
     assert "\x1b[" not in piped, "a pipe is no terminal, and JSON is for programs"
-
-
-def test_a_broken_pipe_is_quiet(release: Path) -> None:
-    people(50_000).write_parquet(release / "r2.parquet")
-    for command in (
-        "generate --function 1 --records 300000 -o - --to csv",
-        "generate --function 1 --records 300000 -o -",
-        "inspect r.parquet --json",
-        "entropy --gamma 2:300 --bins 5:200 --json",
-        "perturb r2.parquet -o - --gamma 9",
-    ):
-        line = f"{PPDM} {command} 2> err | head -c 1 > /dev/null"
-        done = subprocess.run(["bash", "-c", line], cwd=release, capture_output=True)
-        said = (release / "err").read_text()
-        report = command.startswith("perturb")  # its report comes when the data have gone
-        assert done.stderr == b"" and ("Error" not in said and "Exception" not in said), said
-        assert report or said == "", (command, said)
-
-
-def test_a_full_standard_output_is_one_line(release: Path) -> None:
-    people(50_000).write_parquet(release / "r2.parquet")
-    for command in (
-        "generate --function 1 --records 100000 -o - --to csv",
-        "inspect r.parquet --json",
-        "inspect r.parquet",
-        "perturb r2.parquet -o - --gamma 9",
-        "perturb r2.parquet -o - --to csv --sidecar s.json --gamma 9",
-        "--help",
-    ):
-        done = subprocess.run(
-            ["bash", "-c", f"{PPDM} {command} > /dev/full"], cwd=release, capture_output=True, text=True
-        )
-        assert done.returncode == 1 and done.stderr.count("\n") == 1, (command, done.stderr)
-        assert "space left" in done.stderr.lower()
-        assert not (release / "s.json").exists()
 
 
 def test_processes_are_piped_and_arrow_carries_its_sidecar(tmp_path: Path, ppdm: Run) -> None:

@@ -54,26 +54,18 @@ def test_json_and_unknown_labels(tree: Path, tmp_path: Path, ppdm: Run) -> None:
 @pytest.mark.parametrize(
     ("args", "code"),
     [
-        ("t.json absent.csv -o x.csv", 1),
-        ("absent.json d.csv -o x.csv", 1),
         ("d.csv d.csv -o x.csv", 2),
         ("d.parquet d.csv -o x.csv", 2),
         ("broken.json d.csv -o x.csv", 3),
         ("t.json other.csv -o x.csv", 3),
         ("t.json text.parquet -o x.csv", 3),
         ("t.json clash.csv -o x.csv", 2),
-        ("t.json d.csv -o d.csv --force", 2),
-        ("t.json d.csv -o t.csv", 2),
-        ("t.json d.csv -o x.json", 2),
-        ("t.json d.csv -o - --json", 2),
-        ("t.json d.csv -o no/x.csv", 1),
     ],
 )
 def test_what_is_wrong_leaves_nothing(args: str, code: int, tree: Path, tmp_path: Path, ppdm: Run) -> None:
     (tmp_path / "broken.json").write_text(tree.read_text()[:-40])
     (tmp_path / "other.csv").write_text("x\n1\n")
     (tmp_path / "clash.csv").write_text("age,predicted\n1,a\n")
-    (tmp_path / "t.csv").write_text("mine")
     pl.DataFrame({"age": ["a"]}).write_parquet(tmp_path / "text.parquet")
     before = listing(tmp_path)
     done = ppdm("predict", *args.split(), code=code)

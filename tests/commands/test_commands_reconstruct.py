@@ -14,7 +14,6 @@ from ppdm_cli import estimate, perturb, reconstruct
 from ppdm_cli.releases import open_release, read_sidecar
 from tests.conftest import Run, listing, loaded, people
 from tests.made_releases import DOMAINS, ROWS, made
-from tests.test_canary import seen
 
 
 @pytest.fixture
@@ -157,16 +156,6 @@ def test_several_releases_become_one_data_set(release: Path, ppdm: Run) -> None:
     before = listing(release)
     said = ppdm("reconstruct", "r.parquet", "other.parquet", "-o", "new.csv", code=3).stderr.decode()
     assert "gamma 9 and gamma 5" in said and said.count("\n") == 1 and listing(release) == before
-
-
-def test_what_was_reconstructed_is_no_release(release: Path, ppdm: Run) -> None:
-    ppdm("reconstruct", "r.parquet", "-o", "u.csv")
-    before = listing(release)
-    for command in ("reconstruct", "estimate"):
-        done = ppdm(command, "u.csv", "-o", "again.csv", code=3)
-        said = done.stderr.decode()
-        assert "is at stage 'reconstructed', not perturbed; use the release that it was made from" in said
-        assert said.count("\n") == 1 and listing(release) == before and not seen(done.stderr)
 
 
 def test_an_output_appears_whole_or_not_at_all(release: Path, ppdm: Run) -> None:

@@ -42,12 +42,6 @@ def test_quiet_is_quiet_but_for_failures_and_results(
         assert bool(ppdm(*PERTURB, "--force").stderr) != quiet
 
 
-def test_every_command_can_be_quiet() -> None:
-    for name in SUBCOMMANDS:
-        command = cli.get_command(None, name)  # type: ignore[arg-type]
-        assert command is not None and sum("-q" in p.opts for p in command.params) == 1
-
-
 @pytest.mark.parametrize("name", SUBCOMMANDS)
 def test_the_short_help_fits_a_screen_and_the_whole_one_has_all(
     name: str, ppdm: Run, monkeypatch: pytest.MonkeyPatch
