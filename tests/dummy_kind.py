@@ -13,10 +13,19 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels import Beyond, Blocks, Request, Spec, Substitution, register
-from ppdm_cli.channels.base import GammaSpec, json_gamma
-from ppdm_cli.channels.exact_draw import rounded_down, uniform_below
-from ppdm_cli.channels.least_squares import applied
+from ppdm_cli.channels import (
+    Beyond,
+    Blocks,
+    GammaSpec,
+    Request,
+    Spec,
+    Substitution,
+    applied,
+    json_gamma,
+    register,
+    rounded_down,
+    uniform_below,
+)
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError
 

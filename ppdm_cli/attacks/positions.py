@@ -25,11 +25,11 @@ from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.adversary import AttackedAttribute, Records
 from ppdm_cli.attacks.evidence import Level, Numbers
 from ppdm_cli.attacks.report import LawVerdict
-from ppdm_cli.channels import Channel, Matrix, Noisy
+from ppdm_cli.channels import Channel, Matrix, Noisy, mixed
 from ppdm_cli.coins import Coins
 from ppdm_cli.coins import uniform as drawn_uniform
 from ppdm_cli.domain import Domain
-from ppdm_cli.releases import Exposure, Strata, mixed
+from ppdm_cli.releases import Exposure, Strata
 from ppdm_cli.repeatable import hashed, uniform
 
 COIN, RECIPE = "the record's coin", "the recipe"

@@ -21,11 +21,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, Floats, Words
-from ppdm_cli.channels.base import Cells, Request, Spec, register
-from ppdm_cli.channels.beyond import Beyond
-from ppdm_cli.channels.channel import Channel
-from ppdm_cli.channels.explicit import Explicit
-from ppdm_cli.channels.matrix import Matrix, Noisy
+from ppdm_cli.channels.base import Beyond, Cells, Channel, Request, Spec, register
+from ppdm_cli.channels.matrix import Explicit, Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
 from ppdm_cli.errors import RefusedError, UsageError, quoted, word

@@ -1,4 +1,4 @@
-"""The band matrix for codes in order: any of the 2b+1 codes around a value alike, else any code at all.
+"""The band, a kind for codes in order: any of the 2b+1 codes around a value alike, else any code at all.
 
 For N ordered codes the outputs are N + 2b, b more on either side: M[h, k] = gamma x where
 k <= h <= k+2b, else x (maths 9). Null, where it takes part, is one more input with 2b+1 outputs of its
@@ -18,17 +18,24 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes
-from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond, continued, within
-from ppdm_cli.channels.blur import Blur
-from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.base import (
+    Beyond,
+    Channel,
+    GammaSpec,
+    Request,
+    Spec,
+    continued,
+    json_gamma,
+    register,
+    within,
+)
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.channels.matrix import Blocks, Matrix
-from ppdm_cli.channels.mixture import Drawn
+from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
+from ppdm_cli.channels.mixture import Blur, Mixture, revealing
 from ppdm_cli.display import percent
 from ppdm_cli.domain import Bins, Domain
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.errors import RefusedError, UsageError, argument
 from ppdm_cli.settings import whole
 
 MOST_ORDERED = 1 << 11
@@ -36,8 +43,8 @@ MOST_ORDERED = 1 << 11
 
 
 @dataclass(frozen=True)
-class Band(Drawn):
-    """A band of `ordered` codes, and null as the last one where `nulls`.
+class Band(Mixture, Substitution):
+    """A band of ordered codes, and of null as the last one if it takes part.
 
     Amplification. Let w = 2b+1 and D = (gamma-1) w + T, where T counts all outputs, null's w among
     them. A column has w entries of gamma/D and T-w of 1/D, which sum to 1. So a row has entries
@@ -46,32 +53,35 @@ class Band(Drawn):
     gamma again.
     """
 
-    gamma: Decimal
-    ordered: int
-    half_width: int
-    nulls: bool = False
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.ordered <= MOST_ORDERED:
+    @classmethod
+    def of(cls, gamma: Decimal, ordered: int, half_width: int, nulls: bool = False) -> Band:
+        """Return the band of amplification gamma; refuse what cannot be drawn exactly."""
+        if not 2 <= ordered <= MOST_ORDERED:
             raise RefusedError(
-                f"a band needs 2 to {MOST_ORDERED} values or bins in order, this domain has {self.ordered}",
-                "give it another number of --bins, or matrix=gamma-diagonal",
+                "band-of-unordered",
+                f"a band needs 2 to {MOST_ORDERED} values or bins in order, this domain has {ordered}",
+                f"give it another number of {argument('bins')}, or matrix=gamma-diagonal",
             )
-        if not 1 <= self.half_width <= self.ordered // 2:
+        if not 1 <= half_width <= ordered // 2:
             raise UsageError(
-                f"the half-width of a band must be from 1 to half its values, here {self.ordered // 2}",
+                "wrong-half-width",
+                f"the half-width of a band must be from 1 to half its values, here {ordered // 2}",
                 "leave it out, to get the one that tells the miner most",
             )
-        if self._range > LARGEST_RANGE:
+        sides = (Blur(ordered, half_width, nulls),)
+        found = cls(revealing(gamma, sides), sides, gamma)
+        if found.range > LARGEST_RANGE:
             raise UsageError(
-                f"gamma {self.gamma} has too many decimals for a band of {self.ordered} values: the "
+                "gamma-too-fine-for-band",
+                f"gamma {gamma} has too many decimals for a band of {ordered} values: the "
                 "exact sampler has no room for them",
                 "round gamma down to fewer digits",
             )
+        return found
 
-    @cached_property
-    def sides(self) -> tuple[Blur, ...]:  # type: ignore[override]
-        return (Blur(self.ordered, self.half_width, self.nulls),)
+    @property
+    def half_width(self) -> int:
+        return self.sides[0].half_width
 
     @property
     def neighbourhood(self) -> float:
@@ -93,17 +103,17 @@ class Band(Drawn):
         (output 0 lies b below the domain), null's is the first after the ordered ones; whatever comes
         after the ordered ones is null. No floating-point number takes part.
         """
-        p, q = self._ratio
-        own, u = (p - q) * self.width, uniform_below(self._range, blocks)
-        near, null = u < own, self.sides[0].place_of_null
+        (p, q), (side,) = self.ratio, self.sides
+        own, u = (p - q) * self.width, uniform_below(self.range, blocks)
+        near, null = u < own, side.null_output
         anywhere = (u - u.dtype.type(own)) // u.dtype.type(q)  # wraps around where it is near
         place = u // u.dtype.type(p - q)
         first = codes.astype(place.dtype)
-        if self.nulls:
-            first[codes == self.ordered] = null
+        if side.nulls:
+            first[codes == side.ordered] = null
         place += first
         place = np.where(near, place, anywhere)
-        if self.nulls:
+        if side.nulls:
             np.minimum(place, null, out=place)
         out[:] = place
 
@@ -141,7 +151,8 @@ def read_half_width(value: Any) -> int:
     """Read how many codes on either side a band is for."""
     number = whole(value)
     if number < 0:
-        raise UsageError("a half-width must be a number of bins, 0 or more", "such as half_width=2")
+        what = "a half-width must be a number of bins, 0 or more"
+        raise UsageError("negative-half-width", what, "such as half_width=2")
     return number
 
 
@@ -160,7 +171,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
     ]
 
     def matrix(self, domain: Domain) -> Band:
-        return Band(self.exact, domain.ordinary, self.half_width[0], domain.nulls)
+        return Band.of(self.exact, domain.ordinary, self.half_width[0], domain.nulls)
 
     @property
     def decides(self) -> dict[str, Any]:
@@ -231,7 +242,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         if not isinstance(gamma, Decimal):
             width = 2 * b + 1
             exact = rounded_down(exact, domain.ordinary + width - 1 + domain.nulls * width, width)
-        Band(exact, domain.ordinary, b, domain.nulls)  # refuses a half-width that cannot be
+        Band.of(exact, domain.ordinary, b, domain.nulls)  # refuses a half-width that cannot be
         return cls(attributes=[name], gamma=json_gamma(exact), half_width=[b]), continued(domain, b)
 
     @classmethod
@@ -242,7 +253,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
 
 def _compared(band: Band) -> str:
     """Return the probabilities to publish neighbourhood and value, beside the gamma-diagonal matrix's."""
-    b, N, gamma = band.half_width, band.ordered, band.amplification
+    b, N, gamma = band.half_width, band.sides[0].ordered, band.amplification
     others = sum(2 * (N - d) / N for d in range(1, b + 1))
     D = gamma + band.inputs - 1
     return (

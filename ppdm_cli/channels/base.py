@@ -1,35 +1,41 @@
-"""What a kind of channel is: one file that says what a sidecar writes of it, and what it does.
+"""Kinds of channel and channels in use, for every kind's own file and for whoever uses channels.
 
-A kind has a *spec* (its name and parameters, as published) and a *matrix* (the law as numbers). The spec
-class registers itself with its name; the sidecar, the owner's options and the documents find it in `KINDS`.
-Nothing outside this room asks which kind a channel is.
+A kind has a *spec* (its name and parameters, as a sidecar says them) and a *matrix* (the law as numbers). The
+spec class registers itself; the sidecar, the owner's options and the documents find it in `KINDS`. Nothing
+outside this package asks which kind a channel is. A `Channel` is a spec in use: with its matrix and its
+attributes' domains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from fractions import Fraction
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
+from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, code_type
-from ppdm_cli.channels.beyond import Beyond
 from ppdm_cli.channels.exact_draw import checked_gamma
-from ppdm_cli.channels.matrix import Matrix, Substitution
+from ppdm_cli.channels.matrix import Matrix, Noisy, Substitution
 from ppdm_cli.coins import CELLS, Coins, uniform
-from ppdm_cli.domain import Bins, Domain
-
-if TYPE_CHECKING:
-    from ppdm_cli.channels.channel import Channel
+from ppdm_cli.domain import MOST_VALUES, Bins, Domain, Product
+from ppdm_cli.errors import RefusedError, unknown
 
 MOST_TOGETHER = 16
 """The most attributes of one channel."""
 Name = Annotated[str, Meta(min_length=1, max_length=1 << 12)]
+Scalar = int | float | bool | Annotated[str, Meta(max_length=1 << 14)]
+DEFAULT_KIND = "gamma-diagonal"
+"""The kind of channel that an attribute has by default."""
+SUBSTITUTION = "substitution"
+"""The scheme in which each attribute has a kind of its own."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,7 @@ class Recorded:
     __slots__ = ()
 
 
-OPEN = "every kind answers this: `register` takes none that does not"
+_OPEN = "every kind answers this: `register` takes none that does not"
 
 
 class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True):
@@ -83,7 +89,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def matrix(self, domain: Domain) -> Matrix:
         """Return the law as numbers, for the codes of a domain."""
-        raise NotImplementedError(OPEN)
+        raise NotImplementedError(_OPEN)
 
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         """Return the domain of what is published; ValueError where `beyond` does not fit."""
@@ -133,7 +139,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
 
     def described(self) -> str:
         """Return the law in a few words."""
-        raise NotImplementedError(OPEN)
+        raise NotImplementedError(_OPEN)
 
     def short(self) -> str:
         """Return the kind in a cell of a table, with what tells it from others of its kind."""
@@ -172,7 +178,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         """Return the channel that is asked for, checked, and what it publishes beyond the domain."""
-        raise NotImplementedError(OPEN)
+        raise NotImplementedError(_OPEN)
 
     @classmethod
     def best_bins(cls, gamma: float, size: float) -> float:
@@ -197,6 +203,104 @@ class GammaSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def json_gamma(gamma: Decimal) -> int | float:
     """Return the JSON number of an exact gamma: its shortest decimal."""
     return int(gamma) if gamma == gamma.to_integral_value() else float(gamma)
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """One axis: what its original and its published codes are, and the law between them.
+
+    The codes of several attributes that are perturbed together are those of the product of their domains.
+    """
+
+    name: str
+    domain: Domain
+    published: Domain
+    spec: Spec | None = None
+    law: Matrix | None = None
+    several: tuple[str, ...] = ()
+    """The attributes, where they are more than the one that `name` is."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return self.several or (self.name,)
+
+    def each(self) -> Iterator[tuple[str, Domain]]:
+        """Yield its attributes with their domains."""
+        yield from zip(self.attributes, self.domain.parts, strict=True)
+
+    def shown(self, attribute: str) -> Domain:
+        """Return the domain of what is published in an attribute's column."""
+        return self.published.parts[self.attributes.index(attribute)]
+
+    def column(self, of: Callable[[str], pa.Array]) -> pa.Array:
+        """Return what its domains encode: its attribute's column, or a struct of several."""
+        if not self.several:
+            return of(self.name)
+        return pa.StructArray.from_arrays(list(map(of, self.several)), list(map(str, range(len(self.several)))))
+
+    def marginal(self, names: Sequence[str]) -> Channel | None:
+        """Return the axis of some of its attributes, None where these have no law of their own.
+
+        They have one where the chances of what is published of them hang on nothing but their own values.
+        """
+        places = [i for i, n in enumerate(self.attributes) if n in names]
+        if len(places) == len(self.attributes):
+            return self
+        law = self.matrix.marginal(places, self.domain.sizes, self.published.sizes)
+        if law is None:
+            return None
+        own, shown = ([d.parts[p] for p in places] for d in (self.domain, self.published))
+        if len(places) == 1:
+            return Channel(names[0], own[0], shown[0], None, law)
+        several = tuple(self.attributes[p] for p in places)
+        return Channel(" x ".join(several), Product(own), Product(shown), None, law, several)
+
+    @property
+    def kept(self) -> bool:
+        return self.law is None
+
+    @property
+    def matrix(self) -> Matrix:
+        """Return the law of a perturbed channel."""
+        assert self.law is not None, "a kept attribute has no matrix"
+        return self.law
+
+    @property
+    def kind(self) -> pa.DataType:
+        """Return the type of the original column."""
+        return self.domain.kind
+
+    @property
+    def noise(self) -> Noisy | None:
+        """Return the law of a channel that publishes numbers."""
+        return self.law if isinstance(self.law, Noisy) else None
+
+    @property
+    def again(self) -> Substitution | None:
+        """Return the law, where what is published can go through it again."""
+        same = self.published.size == self.domain.size
+        return self.law if isinstance(self.law, Substitution) and same else None
+
+    @property
+    def no_nulls(self) -> str:
+        """Return the next step where a column without nulls turns out to have some."""
+        assert self.spec is not None
+        return self.spec.no_nulls
+
+    def publish(self, codes: Codes, values: pa.Array, cells: Cells) -> pa.Array:
+        """Return the column that is published for values and their codes: exactly drawn from the law."""
+        assert self.spec is not None
+        return self.spec.publish(self.matrix, self.domain, self.published, codes, values, cells)
+
+    def drawn(self, codes: Codes, coins: Coins, addresses: Addresses) -> Codes:
+        """Return published codes for codes, exactly drawn from the law."""
+        assert self.spec is not None
+        return self.spec.drawn(self.matrix, codes, coins, addresses)
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """Return the figures that only the channel's kind has."""
+        return {} if self.spec is None else self.spec.figures(self.matrix, self.domain)
 
 
 KINDS: dict[str, type[Spec]] = {}
@@ -228,3 +332,93 @@ def substitute(matrix: Substitution, coins: Coins, addresses: Addresses, codes: 
             return coins.words(here[rows], true[rows], retry)
 
         matrix.sample(true, blocks, out[part])
+
+
+def schemes() -> list[str]:
+    """Return what may be asked for with --scheme: substitution, and kinds that all attributes have or none."""
+    return [SUBSTITUTION, *(k for k, spec in KINDS.items() if spec.everywhere)]
+
+
+def kinds() -> list[str]:
+    """Return what may be asked for with --matrix, the default first."""
+    others = sorted(k for k, s in KINDS.items() if s.by_name and not s.everywhere and k != DEFAULT_KIND)
+    return [DEFAULT_KIND, *others]
+
+
+def checked_kind(matrix: str) -> str:
+    """Return the name of a kind, if it is one."""
+    if matrix not in kinds():
+        raise unknown("kind of matrix", matrix, kinds())
+    return matrix
+
+
+# -- what is published beyond a domain
+
+
+class Beyond(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is published beyond the domain: as many edges (or numbers) more on either side.
+
+    `dtype` is the type of the published column, which is wider where the attribute's own has no room.
+    """
+
+    dtype: Annotated[str, Meta(max_length=128)]
+    below: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
+    above: Annotated[list[Scalar], Meta(max_length=MOST_VALUES)]
+
+
+BeyondValues = tuple[pa.DataType, list[Any], list[Any]]
+
+
+def beyond_values(domain: Domain, beyond: Beyond) -> BeyondValues:
+    """Return the type of what is published, and what lies below and above; ValueError if wrong."""
+    kind = dtypes.parse(beyond.dtype)
+    below, above = ([dtypes.from_json(e, kind) for e in side] for side in (beyond.below, beyond.above))
+    if not below or len(below) != len(above):
+        raise ValueError("as much is published below the domain as above it")
+    if dtypes.is_discrete(domain.kind) or dtypes.holding(domain.kind, below[0], above[-1]) != kind:
+        raise ValueError(f"what is published of type {domain.kind} has not the type {beyond.dtype}")
+    domain.extended(kind, below, above)
+    return kind, below, above
+
+
+def within(domain: Domain, beyond: BeyondValues | Beyond | UnsetType, count: int) -> Domain:
+    """Return a domain with so many values more on either side, of those that are published beyond it.
+
+    The type is that of the whole column; ValueError where there are fewer.
+    """
+    if beyond is UNSET:
+        if count:
+            raise ValueError("a half-width above 0 needs 'beyond'")
+        return domain
+    kind, below, above = beyond_values(domain, beyond) if isinstance(beyond, Beyond) else beyond
+    if count > len(below):
+        raise ValueError("less is published beyond the domain than a half-width says")
+    return domain.extended(kind, below[len(below) - count :], above[:count])
+
+
+def continued(domain: Domain, count: int) -> Beyond:
+    """Return as many values more on either side, by the first and the last step of the domain."""
+    try:
+        ends = _continued(domain.marks, count, dtypes.is_whole(domain.kind))
+        kind = dtypes.holding(domain.kind, ends[0][0], ends[1][-1])
+        if kind is None:
+            raise ValueError
+        carrier = dtypes.carrier_type(kind).type
+        below, above = ([carrier(v).item() for v in side] for side in ends)
+        domain.extended(kind, below, above)
+    except (ValueError, OverflowError):
+        raise RefusedError(
+            "nothing-beyond",
+            f"a band publishes values beyond the domain, and the type {domain.kind} has none",
+            "use matrix=gamma-diagonal for it",
+        ) from None
+    return Beyond(str(kind), *([dtypes.to_json(v, kind) for v in side] for side in (below, above)))
+
+
+def _continued(numbers: list[Any], count: int, whole: bool) -> tuple[list[Any], list[Any]]:
+    """Return the numbers before and after a rising list, continued by its first and its last step."""
+    exact: Any = int if whole else Fraction
+    (first, second), (before, last) = map(exact, numbers[:2]), map(exact, numbers[-2:])
+    below = [first - i * (second - first) for i in range(count, 0, -1)]
+    above = [last + i * (last - before) for i in range(1, count + 1)]
+    return (below, above) if whole else ([float(v) for v in below], [float(v) for v in above])

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.channels.base import Request, Spec, register
-from ppdm_cli.channels.beyond import Beyond
+from ppdm_cli.channels.base import Beyond, Request, Spec, register
 from ppdm_cli.channels.dense import Weights, WeightsSpec, whole_numbers
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError

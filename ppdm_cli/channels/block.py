@@ -16,14 +16,11 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond
-from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.base import Beyond, Channel, GammaSpec, Request, Spec, json_gamma, register
 from ppdm_cli.channels.dense import MOST_CODES
 from ppdm_cli.channels.exact_draw import rounded_down
-from ppdm_cli.channels.explicit import Explicit, codes_of
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
-from ppdm_cli.channels.matrix import Blocks, Substitution
+from ppdm_cli.channels.matrix import Blocks, Explicit, Substitution, codes_of
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 

@@ -1,9 +1,14 @@
-"""The box: several attributes by one coin, which either blurs all their values or replaces all of them.
+"""The box, a kind for several attributes by one coin, which blurs all their values or replaces all of them.
 
 Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products. With chance lam
 every value becomes one of its own w_j outputs, else every one any of the T_j: M = lam prod U_j + (1-lam)/T
 (maths 11). An entry is gamma c or c with c = 1/((gamma-1) w + T), so the amplification over all attributes is
 gamma. Codes of several attributes are those of the product of their domains, the last one fastest.
+
+The Fisher information of one record about an interaction of functions of some attributes, as a share of a clean
+record's, mean over the three lowest cosines of each attribute, values uniform (maths 11, e2):
+lam^2 sum_y prod_i m_i(y_i)^2 / p(y), with m = U phi / N for an attribute of the interaction and U 1/N for
+another, p = lam prod U 1/N + (1-lam) noise. n times it is at most the clean records that would say as much.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
+from itertools import combinations
 from math import prod
 from typing import Annotated, Any
 
@@ -18,47 +25,61 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.arrays import Codes, joined
+from ppdm_cli.arrays import Codes, Floats, joined
 from ppdm_cli.channels.band import MOST_ORDERED
-from ppdm_cli.channels.base import GammaSpec, Name, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond, continued, within
-from ppdm_cli.channels.blur import Blur
+from ppdm_cli.channels.base import (
+    Beyond,
+    GammaSpec,
+    Name,
+    Request,
+    Spec,
+    continued,
+    json_gamma,
+    register,
+    within,
+)
 from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, uniform_below_wide
-from ppdm_cli.channels.half_widths import best_widths
-from ppdm_cli.channels.matrix import Blocks, Matrix
-from ppdm_cli.channels.mixture import Drawn
-from ppdm_cli.domain import Domain
+from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
+from ppdm_cli.channels.mixture import Blur, Mixture, mixed, revealing
+from ppdm_cli.domain import MOST_COMBINATIONS, Domain
 from ppdm_cli.errors import RefusedError, UsageError
 
+COSINES = 3
+WIDEST = 0.55
+"""The largest half-width that is looked at, as a share of the values."""
+MOST_OUTPUT_SHARES = 1 << 20
+Size = tuple[int, bool]
+"""How many values an attribute has besides null, and whether they are in order."""
 MOST_NAMED = 1 << 11
 """The most attributes that are listed; those of one box have at most so many combinations."""
-LARGEST_PRODUCT = 1 << 32
-"""The most combinations of values: a cell's coins depend on which it has, and have 32 bits for it."""
 
 
 @dataclass(frozen=True)
-class Box(Drawn):
+class Box(Mixture, Substitution):
     """A box of amplification gamma, drawn exactly."""
 
-    gamma: Decimal
-    sides: tuple[Blur, ...]
-
-    def __post_init__(self) -> None:
-        if max(self.inputs, self.outputs) > LARGEST_PRODUCT:
+    @classmethod
+    def of(cls, gamma: Decimal, sides: tuple[Blur, ...]) -> Box:
+        """Return the box of amplification gamma; refuse what cannot be drawn exactly."""
+        found = cls(revealing(gamma, sides), sides, gamma)
+        if max(found.inputs, found.outputs) > MOST_COMBINATIONS:
             raise RefusedError(
-                f"{len(self.sides)} attributes together have {self.inputs:,} combinations of values; a box has "
-                f"at most {LARGEST_PRODUCT:,}",
+                "box-too-large",
+                f"{len(sides)} attributes together have {found.inputs:,} combinations of values; a box has "
+                f"at most {MOST_COMBINATIONS:,}",
                 "publish fewer of them together, or use fewer bins",
             )
-        if self._range > LARGEST_WIDE_RANGE:
+        if found.range > LARGEST_WIDE_RANGE:
             raise UsageError(
-                f"gamma {self.gamma} has too many decimals for a box of {self.all_outputs} outputs: the exact "
+                "gamma-too-fine-for-box",
+                f"gamma {gamma} has too many decimals for a box of {found.all_outputs} outputs: the exact "
                 "sampler has no room for them",
                 "round gamma down to fewer digits",
             )
+        return found
 
     def sample(self, codes: Codes, blocks: Blocks, out: Codes) -> None:
-        drawn = self.drawn(uniform_below_wide(self._range, blocks), self.split(codes, self.shape_in))
+        drawn = self.drawn(uniform_below_wide(self.range, blocks), self.split(codes, self.shape_in))
         out[:] = joined(drawn, self.shape_out)
 
     def drawn(self, u: np.ndarray, codes: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -70,7 +91,7 @@ class Box(Drawn):
         other s/R = c. Both are numbered with mixed radix, the last attribute fastest. No floating-point
         number takes part.
         """
-        p, s = self._ratio
+        p, s = self.ratio
         of = u.dtype.type
         blurred = u < of((p - s) * self.width)
         near, far = np.flatnonzero(blurred), np.flatnonzero(~blurred)
@@ -118,7 +139,7 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         parts = list(zip(domain.parts, self.half_width, strict=True))
         if any(b and not d.ordered for d, b in parts):
             raise ValueError("values without an order have a half-width of 0")
-        return Box(self.exact, tuple(Blur(d.ordinary, b, d.nulls) for d, b in parts))
+        return Box.of(self.exact, tuple(Blur(d.ordinary, b, d.nulls) for d, b in parts))
 
     @property
     def reach(self) -> list[int]:
@@ -157,18 +178,86 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         ordered: Sequence[bool],
         gamma: Decimal | float,
         widths: Sequence[int] | None = None,
-        riding: int = 0,
+        always_published: int = 0,
     ) -> BoxSpec:
         """Return a box of these attributes; a float gamma was derived, and is rounded down.
 
-        Without half-widths it gets those that tell most; the last `riding` attributes are labels, which take
-        part in whatever is to be learnt.
+        Without half-widths it gets those that tell most; the last `always_published` attributes are labels,
+        which take part in whatever is to be learnt.
         """
         sizes = [(d.ordinary, o) for d, o in zip(domains, ordered, strict=True)]
-        widths = best_widths(float(gamma), sizes, riding) if widths is None else widths
+        widths = best_widths(float(gamma), sizes, always_published) if widths is None else widths
         sides = tuple(Blur(d.ordinary, b, d.nulls) for d, b in zip(domains, widths, strict=True))
         if not isinstance(gamma, Decimal):
             T, w = prod(s.all_outputs for s in sides), prod(s.width for s in sides)
             gamma = rounded_down(gamma, T, w, LARGEST_WIDE_RANGE)
-        Box(gamma, sides)  # refuses what cannot be drawn exactly
+        Box.of(gamma, sides)  # refuses what cannot be drawn exactly
         return cls(attributes=list(names), gamma=json_gamma(gamma), half_width=list(widths))
+
+
+# -- half-widths by Fisher information: what a record says of attributes and pairs, before any data is seen
+
+
+@lru_cache(maxsize=1 << 10)
+def _side(values: int, half_width: int) -> tuple[Floats, Floats, Floats]:
+    """Return the distinct shares u of a uniform value's outputs; by them the sums of m^2 and of u^2.
+
+    The information depends on an output through u and, linearly, through m^2: outputs of one u are as one.
+    """
+    if not half_width:  # then all functions are alike
+        return np.array([1 / values]), np.array([1 / values]), np.array([1 / values])
+    blur = Blur(values, half_width)
+    u = blur.forward(np.full(values, 1 / values))
+    places = (np.arange(values) + 0.5) / values
+    functions = [np.sqrt(2) * np.cos(np.pi * f * places) / values for f in range(1, min(COSINES + 1, values))]
+    squares = np.mean([blur.forward(phi) ** 2 for phi in functions], axis=0)
+    levels = np.rint(u * values * blur.width).astype(np.int64)
+    shares = np.arange(levels.max() + 1) / (values * blur.width)
+    some = np.bincount(levels) > 0
+    sums: list[Floats] = [np.bincount(levels, each)[some].astype(np.float64) for each in (squares, u**2)]
+    return shares[some], sums[0], sums[1]
+
+
+def information(
+    gamma: float, sizes: Sequence[Size], widths: Sequence[int], order: int, always_published: int = 0
+) -> float:
+    """Return what a record of a box says of interactions of `order` of its attributes, mean over all of them.
+
+    The last `always_published` of them are labels that take part in every interaction and do not count in
+    `order`.
+    """
+    blurs = [Blur(n, b) for (n, _), b in zip(sizes, widths, strict=True)]
+    T, w = float(prod(b.all_outputs for b in blurs)), float(prod(b.width for b in blurs))
+    lam = (gamma - 1) * w / (T + (gamma - 1) * w)
+    sides = [_side(n, b) for (n, _), b in zip(sizes, widths, strict=True)]
+    p = np.ones(1)
+    for u, _, _ in sides:
+        p = np.multiply.outer(p, u).ravel()
+    p = mixed(lam, p, 1 / T)
+    free = len(sizes) - always_published
+    found = []
+    for chosen in combinations(range(free), min(order, free)):
+        part = np.ones(1)
+        for place, (_, squares, shares) in enumerate(sides):
+            part = np.multiply.outer(part, squares if place in chosen else shares).ravel()
+        found.append(lam**2 * float((part / p).sum()))
+    return float(np.mean(found))
+
+
+def best_widths(gamma: float, sizes: Sequence[Size], always_published: int = 0) -> list[int]:
+    """Return the half-widths that tell most of pairs, or of one attribute: the same share of each domain."""
+    return list(_best(gamma, tuple(sizes), always_published))
+
+
+@lru_cache(maxsize=1 << 12)
+def _best(gamma: float, sizes: tuple[Size, ...], always_published: int) -> tuple[int, ...]:
+    longest = max((n for n, ordered in sizes if ordered), default=0)
+    best, found = -1.0, tuple(0 for _ in sizes)
+    for b in range(int(WIDEST * longest) + 1):
+        widths = tuple(min(round(b * n / longest), n // 2) if ordered else 0 for n, ordered in sizes)
+        if prod(len(_side(n, w)[0]) for (n, _), w in zip(sizes, widths, strict=True)) > MOST_OUTPUT_SHARES:
+            break
+        share = information(gamma, sizes, widths, 2, always_published)
+        if share > best * 1.0001:
+            best, found = share, widths
+    return found

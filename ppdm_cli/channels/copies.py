@@ -10,20 +10,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations_with_replacement
 from math import comb
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Floats, code_type
-from ppdm_cli.channels.channel import Channel
-from ppdm_cli.channels.explicit import Explicit
-from ppdm_cli.channels.least_squares import applied
-from ppdm_cli.channels.matrix import Matrix
+from ppdm_cli.channels.base import Channel
+from ppdm_cli.channels.matrix import Explicit, Matrix, applied
 from ppdm_cli.domain import Domain, Encoded
 from ppdm_cli.errors import RefusedError
 
-MOST_ENTRIES = 1 << 22
+MOST_COPY_ENTRIES = 1 << 22
 """The most entries of a matrix of several answers."""
 
 
@@ -35,9 +32,10 @@ class Copies(Explicit):
     copies: int
 
     def __post_init__(self) -> None:
-        many = comb(self.one.outputs + self.copies - 1, self.copies) * self.one.inputs > MOST_ENTRIES
+        many = comb(self.one.outputs + self.copies - 1, self.copies) * self.one.inputs > MOST_COPY_ENTRIES
         if many or self.one.outputs**self.copies >= 1 << 63:  # a multiset's key is a number of 64 bits
             raise RefusedError(
+                "too-many-copies",
                 f"{self.copies} copies of an attribute with {self.one.outputs} published values have too many "
                 "combinations to be taken together",
                 "take fewer of the copies, or one by one",
@@ -80,7 +78,7 @@ class Copies(Explicit):
         return self.one.amplification**self.copies
 
     @property
-    def stop_gain(self) -> float:  # type: ignore[override]
+    def stop_gain(self) -> float:
         return self.one.stop_gain
 
     def numbered(self, codes: list[np.ndarray]) -> np.ndarray:
@@ -131,12 +129,6 @@ class Answers(Domain):
             return array.field(number)
         columns = [array.field(i).field(number) for i in range(len(self.one.parts))]
         return pa.StructArray.from_arrays(columns, [str(i) for i in range(len(columns))])
-
-    def _none(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError("several answers are read, never published together")
-
-    _encode_values = _decode_values = extended = extents = numbers = tops = _none
-    marks = property(_none)
 
 
 def together(channel: Channel, copies: int) -> Channel:

@@ -20,12 +20,9 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import Request, Spec, register
-from ppdm_cli.channels.beyond import Beyond
-from ppdm_cli.channels.channel import Channel
+from ppdm_cli.channels.base import Beyond, Channel, Request, Spec, register
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, uniform_below
-from ppdm_cli.channels.explicit import Explicit, codes_of
-from ppdm_cli.channels.matrix import Blocks, Substitution
+from ppdm_cli.channels.matrix import Blocks, Explicit, Substitution, codes_of
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.files import content

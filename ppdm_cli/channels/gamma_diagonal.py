@@ -1,4 +1,4 @@
-"""The gamma-diagonal matrix: stay with probability gamma/(gamma+N-1), else any other value alike.
+"""The gamma-diagonal matrix, the default kind: stay with probability gamma/(gamma+N-1), else any other alike.
 
 Dowd et al. section 4, from Agrawal & Haritsa; closed forms in maths 1. With lam =
 (gamma-1)/(gamma+N-1), M = lam I + (1-lam)/N J, so nothing of size N x N is ever built.
@@ -17,39 +17,70 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.beyond import Beyond
-from ppdm_cli.channels.blur import Blur
+from ppdm_cli.channels.base import Beyond, GammaSpec, Request, Spec, json_gamma, register
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
-from ppdm_cli.channels.matrix import Blocks, repeated_row
-from ppdm_cli.channels.mixture import Drawn
+from ppdm_cli.channels.matrix import Blocks, Substitution, repeated_row
+from ppdm_cli.channels.mixture import Blur
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import UsageError
 
 
 @dataclass(frozen=True)
-class GammaDiagonal(Drawn):
-    """A gamma-diagonal matrix over N codes: a mixture that blurs nothing."""
+class GammaDiagonal(Substitution):
+    """A gamma-diagonal matrix over N codes, drawn exactly."""
 
     diagonal = True
+    plain = True
 
     gamma: Decimal | Fraction
     N: int
 
     def __post_init__(self) -> None:
+        Blur(self.N)  # refuses a domain of one value
         if self._range > LARGEST_RANGE:
             raise UsageError(
+                "gamma-too-fine",
                 f"gamma {self.gamma} has too many decimals for {self.N} values: the "
                 "exact sampler has no room for them",
                 "round gamma down to fewer digits",
             )
 
     @cached_property
-    def sides(self) -> tuple[Blur, ...]:  # type: ignore[override]
-        return (Blur(self.N),)
+    def _ratio(self) -> tuple[int, int]:
+        return self.gamma.as_integer_ratio()
+
+    @cached_property
+    def _range(self) -> int:
+        """Return R = a + b (N-1), with gamma = a/b in lowest terms."""
+        a, b = self._ratio
+        return a + b * (self.N - 1)
 
     @property
-    def lam(self) -> float:  # type: ignore[override]
+    def inputs(self) -> int:
+        return self.N
+
+    @property
+    def outputs(self) -> int:
+        return self.N
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.N)
+
+    @property
+    def amplification(self) -> float:
+        return float(self.gamma)
+
+    @property
+    def own_outputs(self) -> tuple[float, float]:
+        return 1.0, float(self.N - 1)
+
+    @property
+    def coin(self) -> tuple[float, tuple[Blur, ...]]:
+        return self.lam, (Blur(self.N),)
+
+    @cached_property
+    def lam(self) -> float:
         """Return the share of values that are kept; the others are drawn uniformly from all N."""
         g = float(self.gamma)
         return (g - 1) / (g + self.N - 1)

@@ -1,23 +1,36 @@
-"""A channel as numbers: what an owner and a miner need of M[h, k] = Pr(code k is replaced by code h).
+"""Matrices for every kind of channel, and for miners: a channel as numbers.
 
-A matrix maps the input codes 0..inputs-1 to the output codes 0..outputs-1; its columns sum to 1. Nothing
-supposes that both are equal, or that the matrix is symmetric. `outputs x inputs` numbers are only built
-by `dense`.
+M[h, k] = Pr(code k is replaced by code h). A matrix maps the input codes 0..inputs-1 to the output codes
+0..outputs-1; its columns sum to 1. Nothing supposes that both are equal, or that the matrix is symmetric. A
+kind whose matrix has no closed forms gives its entries (`Explicit`), and all else is computed from them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from math import inf, log2
-from typing import ClassVar, Protocol
+from math import inf, log2, prod, sqrt
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.blur import Blur
-from ppdm_cli.channels.least_squares import applied, left_inverse
+from ppdm_cli.errors import RefusedError, UsageError, argument, quoted
+
+if TYPE_CHECKING:
+    from ppdm_cli.channels.mixture import Blur
+
+MOST_DECOMPOSED = 1 << 8
+"""The most inputs of a matrix whose singular values are taken from itself, not from its square."""
+LARGEST_CONDITION = 1e5
+"""The largest usable condition number: beyond it the unbiased estimate is noise for any number of records."""
+
+SAME_CHANCE = 1e-12
+"""By so much may chances differ that are the same but for rounding."""
+EM_STEPS = 100
+"""Steps of EM: what is published is smooth, and soon fitted."""
 
 
 class Blocks(Protocol):
@@ -32,14 +45,19 @@ class Blocks(Protocol):
 class Law(ABC):
     """What a miner needs of a law between codes, whether anything was published by it or not."""
 
-    invertible: bool = True
-    """Whether the unbiased estimate says anything."""
-    stop_gain: ClassVar[float] = 0.0
-    """EM ends when a step adds less log-likelihood than this to a slice; 0 where it goes to the end.
+    @property
+    def invertible(self) -> bool:
+        """Return whether the unbiased estimate says anything."""
+        return True
 
-    A matrix that publishes a value as one near it blurs: from equal shares EM finds the shape first and the
-    noise last, and the most likely counts of all are jagged (docs/method.md has figures).
-    """
+    @property
+    def stop_gain(self) -> float:
+        """Return the log-likelihood that a step of EM must add to a slice, or it ends; 0 to go to the end.
+
+        A matrix that publishes a value as one near it blurs: from equal shares EM finds the shape first and the
+        noise last, and the most likely counts of all are jagged (docs/method.md has figures).
+        """
+        return 0.0
 
     @property
     @abstractmethod
@@ -111,6 +129,11 @@ class Matrix(Law):
     @property
     @abstractmethod
     def condition_number(self) -> float: ...
+
+    @property
+    def plain(self) -> bool:
+        """Return whether it is lam I + (1-lam)/N J: then much has a closed form, by lam alone."""
+        return False
 
     @property
     def coin(self) -> tuple[float, tuple[Blur, ...]] | None:
@@ -221,3 +244,149 @@ def repeated_row(t: int, gamma: float, staying: float, entropy: float, N: int) -
         "entropy": float(entropy),
         "entropy_max": log2(N),
     }
+
+
+class Written(Law):
+    """Products with `entries`."""
+
+    @property
+    @abstractmethod
+    def entries(self) -> Floats:
+        """Return Pr(output | input), by output and input."""
+
+    @property
+    def inputs(self) -> int:
+        return self.entries.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.entries.shape[0]
+
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        return applied(self.entries, original, axis)
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        return applied(self.entries.T, values, axis)
+
+    def dense(self) -> Floats:
+        return self.entries.copy()
+
+
+class Explicit(Written, Matrix):
+    """Products, inverse and figures of `entries`."""
+
+    @property
+    def staying(self) -> float:
+        """Return the chance to be published as it was, for a code taken at random."""
+        return float(self.stays().mean())
+
+    @cached_property
+    def condition_number(self) -> float:
+        """Return the largest singular value over the least; with many inputs, inf if above a million."""
+        if self.inputs > MOST_DECOMPOSED:
+            values = np.linalg.eigvalsh(self.entries.T @ self.entries)  # a tenth of the time, half the digits
+            return sqrt(values[-1] / values[0]) if values[0] > 1e-12 * values[-1] else inf
+        values = np.linalg.svd(self.entries, compute_uv=False)
+        return float(values[0] / values[-1]) if values[-1] > 1e-15 * values[0] else inf
+
+    @property
+    def invertible(self) -> bool:
+        return self.condition_number <= LARGEST_CONDITION
+
+    @property
+    def candidates(self) -> int:
+        return int((self.entries > 0).sum(axis=1).min())
+
+    def entropy(self, prior: Floats | None = None) -> float:
+        M = self.entries
+        bits = -(M * np.log2(np.where(M > 0, M, 1))).sum(axis=0)
+        return float(bits.mean() if prior is None else bits @ prior)
+
+    def stays(self) -> Floats:
+        stays: Floats = self.entries[self.unchanged, np.arange(self.inputs)]
+        return stays
+
+    def marginal(self, places: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> Matrix | None:
+        if tuple(inputs) != tuple(outputs):
+            return None
+        many, N = len(inputs), prod(inputs[p] for p in places)
+        table = self.entries.reshape(*outputs, *inputs)
+        table = np.moveaxis(table, [*places, *(many + p for p in places)], range(2 * len(places)))
+        # published, original, the others' codes
+        by_rest = table.reshape(N, N, self.inputs // N, -1).sum(axis=2)
+        alike = np.ptp(by_rest, axis=2).max() < SAME_CHANCE
+        return Given(by_rest[:, :, 0]) if alike else None
+
+    @cached_property
+    def inverse(self) -> Floats:
+        if not self.invertible:
+            raise RefusedError(
+                "blurring-matrix",
+                "the matrix blurs so much that the unbiased estimate says nothing: its condition number is "
+                f"{self.condition_number:.2g}",
+                f"use {argument('estimator', 'ml')}",
+            )
+        return left_inverse(self.entries)
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Explicit):
+    """A square matrix of these entries, which is not drawn from."""
+
+    chances: Floats
+
+    @property
+    def entries(self) -> Floats:
+        return self.chances
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        return np.arange(self.inputs)
+
+    @cached_property
+    def amplification(self) -> float:
+        least, largest = self.chances.min(axis=1), self.chances.max(axis=1)
+        shown = largest > 0
+        return inf if (least[shown] == 0).any() else float((largest[shown] / least[shown]).max())
+
+
+def codes_of(labels: Sequence[str]) -> dict[str, int]:
+    """Return the code that each label names; refuse a label that names two."""
+    found = {label: code for code, label in enumerate(labels)}
+    if len(found) < len(labels):
+        label = next(a for code, a in enumerate(labels) if found[a] != code)
+        raise UsageError(
+            "label-of-two-values",
+            f"two values of the domain have the label {quoted(label)}, so that it names neither",
+            "rename the one that is text, as null keeps its label",
+        )
+    return found
+
+
+def applied(matrix: Floats, table: Floats, axis: int) -> Floats:
+    """Return the matrix times a table, along one axis."""
+    return np.moveaxis(np.tensordot(matrix, table, (1, axis)), 0, axis)
+
+
+def left_inverse(matrix: Floats, published: Floats | None = None) -> Floats:
+    """Return A with A M = I: least squares, weighted by the variances that equal counts would give.
+
+    With V = diag(M X) for equal X, A = (M^T V^-1 M)^-1 M^T V^-1. Its columns sum to 1, so that the
+    estimates sum to n: M^T V^-1 M X = M^T 1 = 1, hence 1^T A = X^T M^T V^-1 = 1^T. `published` is M X of
+    another X.
+    """
+    sums = matrix.sum(axis=1) if published is None else published
+    weights = np.divide(1, sums, out=np.zeros_like(sums), where=sums > 0)
+    weighted = matrix.T * weights
+    inverse: Floats = np.linalg.solve(weighted @ matrix, weighted)
+    return inverse
+
+
+def likeliest(matrix: Floats, observed: Floats) -> Floats:
+    """Return shares X of which M X is near the observed counts, by a few steps of EM; equal ones of none."""
+    found = np.full(matrix.shape[1], 1 / matrix.shape[1])
+    for _ in range(EM_STEPS if observed.any() else 0):
+        fitted = matrix @ found
+        found *= matrix.T @ np.divide(observed, fitted, out=np.zeros_like(fitted), where=fitted > 0)
+        found /= found.sum()
+    return found

@@ -1,37 +1,157 @@
-"""Mixtures: with chance lam a record's values are blurred, else all of them are replaced.
+"""Mixtures for bands, boxes and their marginals: with chance lam values are blurred, else all are replaced.
 
 Attribute j has a `Blur` U_j with w_j of T_j outputs for each value; w and T are the products, and
 M = lam prod U_j + (1-lam)/T (maths 9 and 11). An entry is gamma c or c with c = 1/((gamma-1) w + T). A band is
-the mixture of one attribute, a box that of several.
+the mixture of one attribute, a box that of several. Of N ordered codes, value k is blurred to the outputs
+k..k+2b of N + 2b; without an order b is 0. Null is one more input with 2b+1 outputs of its own, shown as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from math import inf, prod
-from typing import Any
+from math import prod
 
 import numpy as np
 
-from ppdm_cli.arrays import Floats, split
-from ppdm_cli.channels.blur import Blur
-from ppdm_cli.channels.matrix import Matrix, Substitution
+from ppdm_cli.arrays import Codes, Floats, split
+from ppdm_cli.channels.matrix import Matrix
+from ppdm_cli.errors import RefusedError, UsageError
 
 
-class Mixture(Matrix):
-    """lam prod U_j + (1-lam) noise: a box, its marginals, and several boxes pooled."""
+def mixed(lam: Floats | float, law: Floats, noise: Floats | float) -> Floats:
+    """Return lam U + (1-lam) noise: what is published by U, or by the noise that replaces a record's values."""
+    return np.asarray(lam * law + (1 - lam) * noise)
 
-    sides: tuple[Blur, ...]
-    lam: float
-    """The chance that a record tells anything at all."""
+
+def revealing(gamma: Decimal, sides: Sequence[Blur]) -> float:
+    """Return lam, the chance that a record reveals anything, of the mixture of amplification gamma."""
+    p, s = gamma.as_integer_ratio()
+    w, T = prod(b.width for b in sides), prod(b.all_outputs for b in sides)
+    return (p - s) * w / ((p - s) * w + s * T)
+
+
+@dataclass(frozen=True)
+class Blur:
+    """The law U: each of the 2b+1 outputs of a value has the same probability."""
+
+    ordered: int
+    half_width: int = 0
+    nulls: bool = False
+
+    def __post_init__(self) -> None:
+        if self.inputs < 2:
+            raise RefusedError(
+                "one-value",
+                "a domain of one value has nothing to perturb",
+                "drop the column, or keep it if it is public",
+            )
+        if not 0 <= self.half_width <= self.ordered // 2:
+            raise UsageError(
+                "half-width-too-large",
+                f"the half-width must be from 0 to half the values, here {self.ordered // 2}",
+                "leave it out, to get the one that tells the miner most",
+            )
 
     @property
-    def stop_gain(self) -> float:  # type: ignore[override]
+    def plain(self) -> bool:
+        """Return whether each value is published as itself."""
+        return not self.half_width
+
+    @property
+    def width(self) -> int:
+        """Return w = 2b+1, the number of a value's outputs."""
+        return 2 * self.half_width + 1
+
+    @property
+    def null_output(self) -> int:
+        """Return the output that shows null; the ordered ones come before it."""
+        return self.ordered + self.width - 1
+
+    @property
+    def all_outputs(self) -> int:
+        """Return T, with the outputs of null counted singly."""
+        return self.null_output + self.nulls * self.width
+
+    @property
+    def inputs(self) -> int:
+        return self.ordered + self.nulls
+
+    @property
+    def outputs(self) -> int:
+        """Return how many outputs are shown."""
+        return self.null_output + self.nulls
+
+    @cached_property
+    def unchanged(self) -> np.ndarray:
+        """Return for each input the output that shows the same value."""
+        places = np.arange(self.inputs) + self.half_width
+        places[self.ordered :] = self.null_output
+        return places
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Return the law of an output that is drawn from all T alike."""
+        found = np.full(self.outputs, 1 / self.all_outputs)
+        found[self.null_output :] = self.width / self.all_outputs
+        return found
+
+    def forward(self, original: Floats, axis: int = 0) -> Floats:
+        """Return U X along one axis."""
+        moved = np.moveaxis(original, axis, 0)
+        sums = np.zeros((self.outputs, *moved.shape[1:]))
+        running = np.cumsum(moved[: self.ordered], axis=0)
+        sums[: self.ordered] = running
+        sums[self.ordered : self.null_output] = running[-1]
+        sums[self.width : self.null_output] -= running[: self.ordered - 1]
+        sums /= self.width
+        if self.nulls:
+            sums[-1] = moved[-1]
+        return np.moveaxis(sums, 0, axis)
+
+    def backward(self, values: Floats, axis: int = 0) -> Floats:
+        """Return U^T v along one axis."""
+        moved = np.moveaxis(values, axis, 0)
+        running = np.zeros((self.null_output + 1, *moved.shape[1:]))
+        np.cumsum(moved[: self.null_output], axis=0, out=running[1:])
+        sums = np.empty((self.inputs, *moved.shape[1:]))
+        sums[: self.ordered] = (running[self.width :] - running[: self.ordered]) / self.width
+        if self.nulls:
+            sums[-1] = moved[-1]
+        return np.moveaxis(sums, 0, axis)
+
+    def dense(self) -> Floats:
+        """Return U itself, outputs by inputs."""
+        return self.forward(np.eye(self.inputs))
+
+    def near(self, codes: Codes, offsets: np.ndarray) -> np.ndarray:
+        """Return the offset-th output of each code; whatever is null's is shown as one."""
+        places = codes.astype(np.int64) + offsets.astype(np.int64)
+        if self.nulls:
+            places[codes == self.ordered] = self.null_output
+        return places
+
+    def shown(self, numbers: np.ndarray) -> np.ndarray:
+        """Return outputs numbered from 0 to T-1, those of null as one."""
+        found: np.ndarray = np.minimum(numbers, self.outputs - 1).astype(np.int64)
+        return found
+
+
+@dataclass(frozen=True)
+class Mixture(Matrix):
+    """lam prod U_j + (1-lam) noise: what a box publishes of some of its attributes."""
+
+    lam: float
+    """The chance that a record reveals anything at all."""
+    sides: tuple[Blur, ...]
+    gamma: Decimal | None = None
+    """The exact amplification, where it is drawn: then lam follows from it."""
+
+    @property
+    def stop_gain(self) -> float:
         return 0.01 if any(s.half_width for s in self.sides) else 0.0
 
     @cached_property
@@ -71,11 +191,25 @@ class Mixture(Matrix):
     @property
     def _low(self) -> float:
         """Return the smaller entry, of an output that is shown singly."""
-        return (1 - self.lam) / self.all_outputs
+        if self.gamma is None:
+            return (1 - self.lam) / self.all_outputs
+        return 1 / ((float(self.gamma) - 1) * self.width + self.all_outputs)
 
     @property
     def _high(self) -> float:
-        return self._low + self.lam / self.width
+        return self._low + self.lam / self.width if self.gamma is None else float(self.gamma) * self._low
+
+    @cached_property
+    def ratio(self) -> tuple[int, int]:
+        """Return p and s, with gamma = p/s in lowest terms."""
+        assert self.gamma is not None, "a marginal is not drawn"
+        return self.gamma.as_integer_ratio()
+
+    @cached_property
+    def range(self) -> int:
+        """Return R = (p-s) w + s T: of so many whole numbers (p-s) w blur a record."""
+        p, s = self.ratio
+        return (p - s) * self.width + s * self.all_outputs
 
     @cached_property
     def unchanged(self) -> np.ndarray:
@@ -84,7 +218,9 @@ class Mixture(Matrix):
 
     @property
     def amplification(self) -> float:
-        return 1 + self.lam * self.all_outputs / ((1 - self.lam) * self.width)
+        if self.gamma is None:
+            return 1 + self.lam * self.all_outputs / ((1 - self.lam) * self.width)
+        return float(self.gamma)
 
     @property
     def staying(self) -> float:
@@ -102,8 +238,7 @@ class Mixture(Matrix):
         return self.lam, self.sides
 
     @cached_property
-    def plain(self) -> bool:
-        """Return whether it is lam I + (1-lam)/T J: then nothing of size T x T is ever built."""
+    def plain(self) -> bool:  # then nothing of size T x T is ever built
         return all(s.plain for s in self.sides)
 
     def solve(self, observed: Floats, axis: int = 0) -> Floats:
@@ -128,8 +263,6 @@ class Mixture(Matrix):
     def condition_number(self) -> float:
         if self.plain:
             return 1 / self.lam
-        if not self.invertible:
-            return inf
         values = np.linalg.svd(self.dense(), compute_uv=False)
         return float(values[0] / values[-1])
 
@@ -139,15 +272,20 @@ class Mixture(Matrix):
     def backward(self, values: Floats, axis: int = 0) -> Floats:
         return self._applied(values, axis, self.shape_out, Blur.backward, self._from_noise)
 
-    def _applied(self, table: Floats, axis: int, shape: tuple[int, ...], one: Any, rest: Any) -> Floats:
+    def _applied(
+        self,
+        table: Floats,
+        axis: int,
+        shape: tuple[int, ...],
+        one: Callable[[Blur, Floats, int], Floats],
+        rest: Callable[[Floats], Floats],
+    ) -> Floats:
         moved = np.moveaxis(table, axis, 0)
         blurred = moved.reshape(*shape, *moved.shape[1:])
         for place, side in enumerate(self.sides):
             blurred = one(side, blurred, place)
         blurred = blurred.reshape(-1, *moved.shape[1:])
-        blurred *= self.lam
-        blurred += (1 - self.lam) * rest(moved)
-        return np.moveaxis(blurred, 0, axis)
+        return np.moveaxis(mixed(self.lam, blurred, rest(moved)), 0, axis)
 
     def _to_noise(self, moved: Floats) -> Floats:
         return np.multiply.outer(self.noise, moved.sum(axis=0))
@@ -172,7 +310,7 @@ class Mixture(Matrix):
     def _bits(self, null: tuple[bool, ...], shown: tuple[bool, ...]) -> float:
         """Return what outputs with nulls in some places add to the entropy of a record with nulls in some."""
         of_one = prod(s.width for s, n in zip(self.sides, shown, strict=True) if n)
-        cells = prod(1 if n else s.place_of_null for s, n in zip(self.sides, shown, strict=True))
+        cells = prod(1 if n else s.null_output for s, n in zip(self.sides, shown, strict=True))
         near = prod(1 if n else s.width for s, n in zip(self.sides, shown, strict=True)) * (null == shown)
         low, high = of_one * self._low, of_one * self._high
         return -float(near * high * np.log2(high) + (cells - near) * low * np.log2(low))
@@ -184,7 +322,7 @@ class Mixture(Matrix):
         found = np.ones(len(original), bool)
         for side, code, output in zip(self.sides, codes, shown, strict=True):
             apart = np.abs(output.astype(np.int64) - side.unchanged[code])
-            null, shown_null = code >= side.ordered, output >= side.place_of_null
+            null, shown_null = code >= side.ordered, output >= side.null_output
             found &= np.where(null | shown_null, null & shown_null, apart <= side.half_width)
         return found
 
@@ -201,47 +339,4 @@ class Mixture(Matrix):
         self, places: Sequence[int], inputs: Sequence[int] = (), outputs: Sequence[int] = ()
     ) -> Matrix:
         """Return the law of some of the attributes, the others summed out: the same lam (maths 11)."""
-        return Marginal(self.lam, tuple(self.sides[p] for p in places))
-
-
-@dataclass(frozen=True)
-class Marginal(Mixture):
-    """A mixture by its lam: a marginal of a box, or several boxes pooled."""
-
-    lam: float
-    sides: tuple[Blur, ...]
-
-
-class Drawn(Mixture, Substitution):
-    """A mixture of amplification gamma, drawn exactly.
-
-    With gamma = p/s in lowest terms and R = (p-s) w + s T, (p-s) w of R whole numbers blur the record.
-    """
-
-    gamma: Decimal | Fraction
-
-    @cached_property
-    def _ratio(self) -> tuple[int, int]:
-        return self.gamma.as_integer_ratio()
-
-    @cached_property
-    def _range(self) -> int:
-        p, s = self._ratio
-        return (p - s) * self.width + s * self.all_outputs
-
-    @cached_property
-    def lam(self) -> float:  # type: ignore[override]
-        p, s = self._ratio
-        return (p - s) * self.width / self._range
-
-    @property
-    def _low(self) -> float:
-        return 1 / ((float(self.gamma) - 1) * self.width + self.all_outputs)
-
-    @property
-    def _high(self) -> float:
-        return float(self.gamma) * self._low
-
-    @property
-    def amplification(self) -> float:
-        return float(self.gamma)
+        return Mixture(self.lam, tuple(self.sides[p] for p in places))

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.channels.base import Request, Spec, register
-from ppdm_cli.channels.beyond import Beyond
+from ppdm_cli.channels.base import Beyond, Request, Spec, register
 from ppdm_cli.channels.binary import read_chance
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Domain

@@ -337,7 +337,7 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
     import msgspec
 
     from ppdm_cli import inspection
-    from ppdm_cli.channels import DEFAULT, KINDS
+    from ppdm_cli.channels import DEFAULT_KIND, KINDS
     from ppdm_cli.commands import show
     from ppdm_cli.perturbing import remarks
     from ppdm_cli.releases import opened
@@ -348,7 +348,7 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
         columns = show.NOISE
     else:  # one kind for all needs no column
         columns = ["published"] * any("published" in r for r in rows) + [
-            *["matrix"] * any(r["law"] != DEFAULT.kind for r in rows),
+            *["matrix"] * any(r["law"] != DEFAULT_KIND for r in rows),
             "gamma",
             "stays",
             "epsilon",

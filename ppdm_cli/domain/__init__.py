@@ -11,10 +11,10 @@ from ppdm_cli.domain.base import MOST_VALUES, Domain, Encoded, Extents, Represen
 from ppdm_cli.domain.bins import Bins
 from ppdm_cli.domain.calendar import CALENDAR, calendar_edges, starts
 from ppdm_cli.domain.categories import OTHER, Categories
-from ppdm_cli.domain.product import Product
+from ppdm_cli.domain.product import MOST_COMBINATIONS, Product
 from ppdm_cli.domain.round_edges import nice_edges
 
 __all__ = [
-    "CALENDAR", "MOST_VALUES", "OTHER", "Bins", "Categories", "Domain", "Encoded", "Extents", "Product",
-    "Representative", "calendar_edges", "nice_edges", "starts", "unit",
+    "CALENDAR", "MOST_COMBINATIONS", "MOST_VALUES", "OTHER", "Bins", "Categories", "Domain", "Encoded",
+    "Extents", "Product", "Representative", "calendar_edges", "nice_edges", "starts", "unit",
 ]  # fmt: skip

@@ -24,6 +24,9 @@ Extents = tuple[tuple[float, float], ...]
 """The numbers between which the values of each code lie; for a single value, it twice."""
 
 
+_COMBINED = "combinations have no order and no numbers"
+
+
 @dataclass(frozen=True)
 class Encoded:
     """A column's codes, and the rows whose values are outside the domain (their codes are junk)."""
@@ -109,9 +112,9 @@ class Domain(ABC):
             outside = np.flatnonzero(away)
         return Encoded(codes, outside)
 
-    @abstractmethod
     def _encode_values(self, array: pa.Array, codes: Codes, null: np.ndarray, clip: bool) -> np.ndarray:
         """Fill in the codes of what is not null; the rows outside (nulls may be among them)."""
+        raise ValueError(_COMBINED)
 
     def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
         """Return the column that codes stand for: values, or representatives of bins.
@@ -137,9 +140,9 @@ class Domain(ABC):
         return self
 
     @property
-    @abstractmethod
     def marks(self) -> list[Any]:
         """Return the carrier values that make up the domain, ascending: the edges of bins, or single values."""
+        raise ValueError(_COMBINED)
 
     def written(self) -> dict[str, Any]:
         """Return the fields by which a sidecar writes the domain."""
@@ -156,28 +159,28 @@ class Domain(ABC):
         """Return the distance from the first to the last number of the domain."""
         return float(self.marks[-1]) - float(self.marks[0])
 
-    @abstractmethod
     def numbers(self) -> Floats:
         """Return the number that each code stands for; NaN for null and for words."""
+        return np.full(self.size, np.nan)
 
-    @abstractmethod
     def tops(self) -> Floats:
-        """Return the largest value of each ordinary code; of words, which have none, their places."""
+        """Return the largest value of each ordinary code; of words, which have none, their positions."""
+        return np.arange(self.ordinary, dtype=np.float64)
 
-    @abstractmethod
     def extents(self) -> Extents:
         """Return the numbers between which the values of each ordinary code lie; ValueError if it has none."""
+        raise ValueError(_COMBINED)
 
     def limits(self) -> tuple[Floats, Floats]:
         """Return where each bin of numbers begins and ends; NaN for single values, null, dates and times."""
         return np.full(self.size, np.nan), np.full(self.size, np.nan)
 
-    @abstractmethod
     def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Domain:
         """Return the domain that also has the edges (or numbers) below and above, in a type that holds them."""
+        raise ValueError(_COMBINED)
 
-    @abstractmethod
-    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array: ...
+    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
+        raise ValueError(_COMBINED)
 
 
 def unit(kind: pa.DataType) -> float:

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from math import prod
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ppdm_cli.arrays import Codes, Floats, code_type, joined, split
+from ppdm_cli.arrays import Codes, code_type, joined, split
 from ppdm_cli.domain.base import Domain, Encoded
 
 MOST_COMBINATIONS = 1 << 32
-"""The most codes that the largest type of codes holds."""
+"""The most combinations: codes are of 32 bits, and a cell's coins have 32 bits for which one it has."""
 TIMES = " x "
 
 
@@ -84,18 +83,6 @@ class Product(Domain):
 
     def spread(self) -> Domain:
         return Product([p.spread() for p in self._parts])
-
-    def numbers(self) -> Floats:
-        return np.full(self.size, np.nan)
-
-    def tops(self) -> Floats:
-        return np.arange(self.size, dtype=np.float64)
-
-    def _none(self, *_: Any, **__: Any) -> Any:
-        raise ValueError("combinations have no order and no numbers")
-
-    _encode_values = _decode_values = extended = extents = _none
-    marks = property(_none)
 
 
 def _quoted(label: str) -> str:

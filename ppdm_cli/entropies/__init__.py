@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.channels import DEFAULT, checked_kind
+from ppdm_cli.channels import DEFAULT_KIND, checked_kind
 from ppdm_cli.display import Displayed
 from ppdm_cli.entropies.reaching import best, measured, reaching
 from ppdm_cli.entropies.surfaces import of_grid, of_release
@@ -106,7 +106,7 @@ def entropy(
         rho1=rho1,
         records=records,
         prior=prior,
-        kind=DEFAULT.kind if matrix is None else checked_kind(matrix),
+        kind=DEFAULT_KIND if matrix is None else checked_kind(matrix),
     )
     return Entropy(rows, None)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import DEFAULT, FIGURES, KINDS, Channel, Matrix, Request, checked_gamma
+from ppdm_cli.channels import DEFAULT_KIND, FIGURES, KINDS, Channel, Matrix, Request, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Categories
 from ppdm_cli.errors import UsageError
 from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
@@ -63,7 +63,7 @@ def of_grid(
     rho1: float = 0.05,
     records: int | None = None,
     prior: Sequence[float] | None = None,
-    kind: str = DEFAULT.kind,
+    kind: str = DEFAULT_KIND,
 ) -> list[dict[str, Any]]:
     """Return a row for every gamma and N; a given prior has as many shares as N.
 

@@ -17,9 +17,9 @@ from math import comb, prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel, Law, Written, applied, left_inverse, likeliest
+from ppdm_cli.channels import Channel, Law, Written, applied, left_inverse, likeliest, mixed
 from ppdm_cli.errors import UsageError, listed
-from ppdm_cli.releases import Exposure, Stratum, mixed
+from ppdm_cli.releases import Exposure, Stratum
 
 MOST_WORK = 1 << 35
 """The most multiplications that the left inverses of all laws take together, about."""
@@ -267,7 +267,7 @@ class PooledLaw(Law):
         self._ends = np.cumsum([s.outputs for s in self.strata])
         each = zip(self.strata, self._shares, strict=True)
         weights = np.array([share / s.variance if s.whole and share else 0.0 for s, share in each])
-        self.invertible = bool(weights.any())
+        self._known = bool(weights.any())
         self._weights = weights / max(weights.sum(), 1e-300) / np.maximum(self._shares, 1e-300)
 
     @cached_property
@@ -297,7 +297,11 @@ class PooledLaw(Law):
         return PooledLaw(laws, np.array([c.sum() for c in counts])), np.concatenate(counts)
 
     @property
-    def stop_gain(self) -> float:  # type: ignore[override]
+    def invertible(self) -> bool:
+        return self._known
+
+    @property
+    def stop_gain(self) -> float:
         """EM ends early where values are blurred, and near the product of the attributes."""
         blurred = any(e.outputs > e.inputs for s in self.strata for e in s.stratum.exposures)
         return 0.01 if blurred or len(self.strata[0].sizes) > 1 else 0.0
@@ -360,7 +364,7 @@ class SummedLaw(Written):
         return self._sums @ self.one.inverse
 
     @property
-    def invertible(self) -> bool:  # type: ignore[override]
+    def invertible(self) -> bool:
         return self.one.invertible
 
 

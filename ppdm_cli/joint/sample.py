@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, code_type
-from ppdm_cli.channels import Channel
+from ppdm_cli.channels import Channel, mixed
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, argument, quoted
 from ppdm_cli.estimating import Part, Steps, Tables, matrices_of, maximum_likelihood, shares, tabulated
 from ppdm_cli.joint.kept import kept_channels
-from ppdm_cli.releases import Exposure, Exposures, Strata, axis_of, mixed
+from ppdm_cli.releases import Exposure, Exposures, Strata, axis_of
 from ppdm_cli.repeatable import mixed as hashed_address
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table

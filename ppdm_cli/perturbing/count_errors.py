@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel, Matrix, Mixture
+from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.errors import RefusedError, listed, word
 from ppdm_cli.releases import RecipeInUse
 
@@ -54,7 +54,7 @@ def expected_errors(
 
 def _names(channel: Channel) -> Sequence[str]:
     """Return what a channel is for: a box is for each of its attributes."""
-    return channel.attributes if isinstance(channel.matrix, Mixture) else [channel.name]
+    return channel.attributes if channel.matrix.coin is not None else [channel.name]
 
 
 def _alone(channel: Channel, name: str) -> Channel:
@@ -76,7 +76,7 @@ def _shares(recipes: Sequence[RecipeInUse], name: str) -> list[tuple[float, Chan
     shares, alike = Counter[Hashable](), dict[Hashable, Channel]()
     for d, axis in axes:
         law = axis.matrix
-        key = (law.sides, round(log(law.lam), 2)) if isinstance(law, Mixture) else id(law)
+        key = id(law) if law.coin is None else (law.coin[1], round(log(law.coin[0]), 2))
         shares[key] += d.weight
         alike.setdefault(key, axis)
     return [(weight / total, alike[key]) for key, weight in shares.items()]
@@ -85,7 +85,7 @@ def _shares(recipes: Sequence[RecipeInUse], name: str) -> list[tuple[float, Chan
 def _expected(channels: Sequence[tuple[float, Channel]], records: int, copies: int) -> Expected | None:
     """Return the errors of an attribute that shares of the records publish by channels; None if unknown."""
     laws = [(share, channel.matrix) for share, channel in channels if channel.noise is None]
-    if not (laws and records and all(_is_plain(w) or w.inputs**2 <= MOST_ENTRIES for _, w in laws)):
+    if not (laws and records and all(w.plain or w.inputs**2 <= MOST_ENTRIES for _, w in laws)):
         return None
     sampled, domain = sum(share for share, _ in laws), channels[0][1].domain
     equal = np.full(domain.size, 1 / domain.size)
@@ -109,8 +109,8 @@ def _expected(channels: Sequence[tuple[float, Channel]], records: int, copies: i
 
 def _square(law: Matrix, equal: Floats) -> float:
     """Return the mean square of what a record adds to the estimate of a value's share."""
-    if isinstance(law, Mixture) and _is_plain(law):
-        return _square_of(law.lam, law.inputs)
+    if law.plain and law.coin is not None:
+        return _square_of(law.coin[0], law.inputs)
     return float(law.solve_power(law.forward(equal), 2).mean()) if law.invertible else inf
 
 
@@ -118,11 +118,6 @@ def _error(square: float, share: float, sampled: float, records: float) -> float
     """Return the standard error of a share over it, by the mean square of what a record that is seen adds."""
     variance = square - (sampled + (1 - sampled) * share) * share
     return sqrt(max(variance, 0.0) / (sampled * records)) / share
-
-
-def _is_plain(law: Matrix) -> bool:
-    """Return whether a value stays, or becomes any at all: then there is a closed form."""
-    return law.diagonal or (isinstance(law, Mixture) and law.invertible and not law.stop_gain)
 
 
 def _square_of(lam: float, N: int) -> float:

@@ -105,7 +105,7 @@ class RecipeMaker:
     def _box(self, names: Sequence[str]) -> BoxSpec:
         domains, ordered = zip(*(self.known[n] for n in names), strict=True)
         gamma = exp(min(self.epsilon, 700.0))
-        return BoxSpec.of(names, domains, ordered, gamma, riding=len(self.riding))
+        return BoxSpec.of(names, domains, ordered, gamma, always_published=len(self.riding))
 
     def beyond(self, recipes: Sequence[Recipe]) -> dict[str, Beyond | UnsetType]:
         """Return what each attribute publishes beyond its domain, in any of the recipes."""

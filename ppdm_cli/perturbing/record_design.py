@@ -17,6 +17,7 @@ from itertools import combinations
 from math import comb, exp, inf, prod, sqrt
 
 from ppdm_cli.channels import best_widths, information
+from ppdm_cli.domain import MOST_COMBINATIONS
 from ppdm_cli.errors import RefusedError
 
 MOST_CHOSEN = 3
@@ -29,7 +30,6 @@ LEAST_PAIRS = 3.0
 """Below so many pairs are not worth publishing either (docs/papers.md has what was measured, on functions)."""
 NEARLY = 1.2
 """A larger k must tell so many times as much of a pair, because lower frequencies are learnt last."""
-LARGEST_PRODUCT = 1 << 32
 Size = tuple[int, bool]
 
 
@@ -211,7 +211,7 @@ def possible(setting: Setting) -> list[Design]:
     found = []
     for k in range(1, min(MOST_CHOSEN, len(setting.sizes)) + 1):
         largest = sorted((n for n, _ in setting.sizes), reverse=True)[:k]
-        if prod(largest) * max(setting.labels, 1) <= LARGEST_PRODUCT:
+        if prod(largest) * max(setting.labels, 1) <= MOST_COMBINATIONS:
             found.append(Design(setting, k))
     return [*found, Design(setting, None)]
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
-from ppdm_cli.channels import DEFAULT, KINDS, SUBSTITUTION, Beyond, Channel, Request, Spec
+from ppdm_cli.channels import DEFAULT_KIND, KINDS, SUBSTITUTION, Beyond, Channel, Request, Spec
 from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.engine import Facts
@@ -404,7 +404,7 @@ def kind_for(own: AttributePlan, plan: Plan) -> type[Spec]:
     """Return the kind that is asked for an attribute, by itself or with all."""
     if plan.scheme != SUBSTITUTION:
         return KINDS[plan.scheme]
-    return KINDS[own.kind or plan.matrix or DEFAULT.kind]
+    return KINDS[own.kind or plan.matrix or DEFAULT_KIND]
 
 
 def request(gamma: Decimal | float | None, own: AttributePlan, plan: Plan) -> Request:
@@ -420,13 +420,14 @@ def chosen(
     if own.kind is not None or kind.everywhere:
         return kind.asked(name, domain, asked)
     if not kind.suits(domain, in_order(domain, own)):
-        return DEFAULT.asked(name, domain, asked)
+        return KINDS[DEFAULT_KIND].asked(name, domain, asked)
     try:
         return kind.asked(name, domain, asked)
     except RefusedError:
-        if kind is DEFAULT:
+        if kind.kind == DEFAULT_KIND:
             raise
-        return DEFAULT.asked(name, domain, asked)  # asked for all, a kind goes to those that can have it
+        # asked for all, a kind goes to those that can have it
+        return KINDS[DEFAULT_KIND].asked(name, domain, asked)
 
 
 def without_gamma(names: Iterable[str]) -> UsageError:

@@ -30,7 +30,6 @@ from ppdm_cli.releases.strata import (
     axes_of,
     axis_of,
     encoded,
-    mixed,
     never_together,
 )
 from ppdm_cli.releases.withheld import Published, published
@@ -38,6 +37,6 @@ from ppdm_cli.releases.withheld import Published, published
 __all__ = [
     "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "Published", "RecipeInUse", "Strata", "Stratum",
     "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut", "decode", "encoded", "in_rounds",
-    "is_promised", "mixed", "never_together", "open_data", "open_original", "open_release", "open_releases",
+    "is_promised", "never_together", "open_data", "open_original", "open_release", "open_releases",
     "opened", "other_rows", "published", "read_sidecar", "recipes_in_use", "several_recipes", "spooled",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats, code_type
-from ppdm_cli.channels import Blur, Channel, Law, Matrix
+from ppdm_cli.channels import Blur, Channel, Law, Matrix, mixed
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, RefusedError, listed, quoted
 from ppdm_cli.releases.opened_release import RecipeInUse, WideColumn, opened
@@ -72,11 +72,6 @@ class Unchanged(Law):
 
     def own_variance(self) -> Floats:
         return np.ones(self.size)
-
-
-def mixed(lam: Floats | float, law: Floats, noise: Floats) -> Floats:
-    """Return lam U + (1-lam) noise: what is published by U, or by the noise that replaces a record's values."""
-    return np.asarray(lam * law + (1 - lam) * noise)
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,7 +104,7 @@ def test_null_is_a_value_of_its_own_and_no_number() -> None:
 
 
 def matrices() -> tuple[Any, ...]:
-    kinds = (GammaDiagonal(Decimal(3), 3), Band(Decimal(2), 4, 1), GammaDiagonal(Decimal("1.5"), 2))
+    kinds = (GammaDiagonal(Decimal(3), 3), Band.of(Decimal(2), 4, 1), GammaDiagonal(Decimal("1.5"), 2))
     return tuple(k.dense() for k in kinds)
 
 

@@ -38,19 +38,20 @@ BANDS = [
 def bands(draw: st.DrawFn) -> Band:
     ordered = draw(st.integers(2, 30))
     half_width = draw(st.integers(1, ordered // 2))
-    return Band(draw(gammas).normalize(), ordered, half_width, draw(st.booleans()))
+    return Band.of(draw(gammas).normalize(), ordered, half_width, draw(st.booleans()))
 
 
 def by_definition(band: Band) -> list[list[Fraction]]:
     """M, exactly: gamma x around a code, x elsewhere; null's 2b+1 outputs summed."""
-    gamma, b, N = Fraction(band.gamma), band.half_width, band.ordered
-    singly = N + 2 * b + (2 * b + 1) * band.nulls
+    gamma, b, N = Fraction(band.gamma), band.half_width, band.sides[0].ordered
+    singly = N + 2 * b + (2 * b + 1) * band.sides[0].nulls
     x = 1 / ((2 * b + 1) * gamma + singly - (2 * b + 1))
     columns = []
-    for k in range(N + band.nulls):
+    for k in range(N + band.sides[0].nulls):
         first = k if k < N else N + 2 * b
         column = [gamma * x if first <= h <= first + 2 * b else x for h in range(singly)]
-        columns.append(column[: N + 2 * b] + ([sum(column[N + 2 * b :], Fraction(0))] if band.nulls else []))
+        of_null = [sum(column[N + 2 * b :], Fraction(0))] * band.sides[0].nulls
+        columns.append(column[: N + 2 * b] + of_null)
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -68,11 +69,11 @@ def test_the_matrix_is_its_definition_and_keeps_its_promise(band: Band) -> None:
     assert max(max(row) / min(row) for row in exact) == Fraction(band.gamma), "the amplification, exactly"
     assert band.amplification == float(band.gamma)
     at_itself = M[band.unchanged, np.arange(band.inputs)]
-    np.testing.assert_allclose(at_itself[: band.ordered], band.staying, rtol=1e-9)
+    np.testing.assert_allclose(at_itself[: band.sides[0].ordered], band.staying, rtol=1e-9)
     b = band.half_width
-    near = [M[k + b - b : k + b + b + 1, k].sum() for k in range(band.ordered)]
+    near = [M[k + b - b : k + b + b + 1, k].sum() for k in range(band.sides[0].ordered)]
     np.testing.assert_allclose(near, band.neighbourhood, rtol=1e-9)
-    prior = np.random.default_rng(band.ordered).dirichlet(np.ones(band.inputs))
+    prior = np.random.default_rng(band.sides[0].ordered).dirichlet(np.ones(band.inputs))
     columns = -(M * np.log2(M)).sum(axis=0)
     np.testing.assert_allclose(band.entropy(), columns.mean(), rtol=1e-9)
     np.testing.assert_allclose(band.entropy(prior), columns @ prior, rtol=1e-9)
@@ -108,7 +109,7 @@ def test_products_along_any_axis_are_those_of_the_matrix(band: Band, axis: int, 
 @pytest.mark.parametrize("half_width", [0, -1, 11])
 def test_no_band_of_too_few_or_too_many(size: int | None, half_width: int) -> None:
     with pytest.raises(PpdmError):
-        Band(Decimal(5), 20 if size is None else size, half_width if size is None else 1)
+        Band.of(Decimal(5), 20 if size is None else size, half_width if size is None else 1)
 
 
 # -- the half-width
@@ -146,7 +147,7 @@ def test_half_widths_of_the_usual_cases() -> None:
 def test_of_all_numbers_below_r_each_output_gets_exactly_its_share(
     gamma: str, ordered: int, half_width: int, nulls: bool
 ) -> None:
-    band = Band(Decimal(gamma), ordered, half_width, nulls)
+    band = Band.of(Decimal(gamma), ordered, half_width, nulls)
     exact = by_definition(band)
     R = int(np.lcm.reduce([v.denominator for row in exact for v in row]))
     p, q = band.gamma.as_integer_ratio()
@@ -179,12 +180,12 @@ def merged(law: np.ndarray, outputs: int) -> np.ndarray:
 
 
 def wrong_laws(band: Band) -> dict[str, np.ndarray]:
-    g, N, b, nulls = band.gamma, band.ordered, band.half_width, band.nulls
+    g, N, b, nulls = band.gamma, band.sides[0].ordered, band.half_width, band.sides[0].nulls
     M = band.dense()
     wrong = {
-        "gamma at 95 %": Band(g * 95 / 100, N, b, nulls).dense(),
-        "gamma at 105 %": Band(g * 105 / 100, N, b, nulls).dense(),
-        "one more value": merged(Band(g, N + 1, b).dense()[:, :N], N + 2 * b),
+        "gamma at 95 %": Band.of(g * 95 / 100, N, b, nulls).dense(),
+        "gamma at 105 %": Band.of(g * 105 / 100, N, b, nulls).dense(),
+        "one more value": merged(Band.of(g, N + 1, b).dense()[:, :N], N + 2 * b),
         "one off": np.roll(M[: N + 2 * b], 1, axis=0),
     }
     if nulls:
@@ -215,7 +216,7 @@ def test_draws_follow_the_law_and_other_laws_are_told_from_it(
     gamma: str, ordered: int, half_width: int, nulls: bool
 ) -> None:
     """Draws enough for a power of 99.9 % against a gamma wrong by 5 %, a value or an offset too many."""
-    band = Band(Decimal(gamma), ordered, half_width, nulls)
+    band = Band.of(Decimal(gamma), ordered, half_width, nulls)
     wrong = wrong_laws(band)
     draws = max(least(lambda n, w=w: power(band, w, n), POWER, MOST_DRAWS) for w in wrong.values())
     assert draws < MOST_DRAWS
@@ -242,6 +243,6 @@ def test_derived_gammas_are_rounded_down_to_what_the_band_draws(gamma: float, or
     except PpdmError:
         return
     assert found <= Decimal(gamma)
-    Band(found, ordered, b)
+    Band.of(found, ordered, b)
     p, q = found.as_integer_ratio()
     assert (p - q) * width + q * (ordered + width - 1) <= LARGEST_RANGE

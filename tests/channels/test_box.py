@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli.channels import Box, BoxSpec, Marginal, best_widths, information
-from ppdm_cli.channels.blur import Blur
+from ppdm_cli.channels import Box, BoxSpec, Mixture, best_widths, information
 from ppdm_cli.channels.exact_draw import uniform_below_wide
+from ppdm_cli.channels.mixture import Blur
 from ppdm_cli.domain import Bins, Product
 from ppdm_cli.errors import PpdmError, RefusedError
 from tests.chances import LEVEL, chi_square
 
 BOXES = [
-    Box(Decimal(3), (Blur(4, 1), Blur(3, 0))),
-    Box(Decimal("2.5"), (Blur(3, 1, True), Blur(2, 0), Blur(2, 1))),
-    Box(Decimal("1.25"), (Blur(3, 0, True), Blur(4, 2, True))),
-    Box(Decimal(7), (Blur(5, 2),)),
+    Box.of(Decimal(3), (Blur(4, 1), Blur(3, 0))),
+    Box.of(Decimal("2.5"), (Blur(3, 1, True), Blur(2, 0), Blur(2, 1))),
+    Box.of(Decimal("1.25"), (Blur(3, 0, True), Blur(4, 2, True))),
+    Box.of(Decimal(7), (Blur(5, 2),)),
 ]
 
 
 def enumerated(box: Box) -> np.ndarray:
     """How many of the R whole numbers give each output, by input: what the sampler really does."""
-    u = np.arange(box._range, dtype=np.uint64)
+    u = np.arange(box.range, dtype=np.uint64)
     found = np.zeros((box.outputs, box.inputs), np.int64)
     for code in range(box.inputs):
         codes = [np.full(len(u), c) for c in np.unravel_index(code, box.shape_in)]
@@ -42,10 +42,10 @@ def enumerated(box: Box) -> np.ndarray:
 @pytest.mark.parametrize("box", BOXES)
 def test_the_law_is_exact_to_the_last_integer(box: Box) -> None:
     found = enumerated(box)
-    np.testing.assert_allclose(found / box._range, box.dense(), rtol=1e-12)
+    np.testing.assert_allclose(found / box.range, box.dense(), rtol=1e-12)
     ratio = found.max(axis=1) / found.min(axis=1)
     assert ratio.max() == float(box.gamma), "the promise, of the sampler's own integers"
-    assert box.amplification == pytest.approx(Marginal(box.lam, box.sides).amplification)
+    assert box.amplification == pytest.approx(Mixture(box.lam, box.sides).amplification)
 
 
 @pytest.mark.parametrize("box", BOXES)
@@ -69,8 +69,8 @@ def test_a_whole_record_is_promised_what_its_recipe_is() -> None:
     def release(weights: Any) -> np.ndarray:
         rows = []
         for number, chosen in enumerate(combinations(range(3), 2)):
-            box = Box(gamma, tuple(sides[p] for p in chosen))
-            law = enumerated(box) / box._range
+            box = Box.of(gamma, tuple(sides[p] for p in chosen))
+            law = enumerated(box) / box.range
             at = [int(np.ravel_multi_index([r[p] for p in chosen], box.shape_in)) for r in records]
             rows.append(law[:, at] * [weights(r)[number] for r in records])
         return np.concatenate(rows)
@@ -124,7 +124,7 @@ def test_half_widths_are_those_of_fisher_information(
 def test_information_is_that_of_the_law() -> None:
     """Against the definition, summed over every output of the dense law."""
     sizes, widths, gamma = [(5, True), (4, True), (3, False)], [1, 0, 0], 6.0
-    box = Box(Decimal(6), tuple(Blur(n, b) for (n, _), b in zip(sizes, widths, strict=True)))
+    box = Box.of(Decimal(6), tuple(Blur(n, b) for (n, _), b in zip(sizes, widths, strict=True)))
     law, N = box.dense(), box.inputs
     p = law.mean(axis=1)
     functions = [
@@ -165,4 +165,4 @@ def test_whatever_is_asked_gets_an_exact_box_or_a_clear_refusal(sizes: Any, epsi
         return
     law = spec.matrix(Product(domains) if len(domains) > 1 else domains[0])
     assert log(law.amplification) <= epsilon and log(law.amplification) > 0.99 * epsilon - 1e-5
-    assert prod(law.shape_in) == law.inputs and law._range <= 1 << 62
+    assert prod(law.shape_in) == law.inputs and law.range <= 1 << 62

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import attack, estimate, train_tree
-from ppdm_cli.channels import Blur, GammaDiagonal, Marginal
+from ppdm_cli.channels import Blur, GammaDiagonal, Mixture
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.estimating import StratumLaw, check_work
 from ppdm_cli.releases import Exposure, Stratum, Unchanged, opened
@@ -47,7 +47,7 @@ def test_the_law_of_a_stratum_is_what_its_entries_give(width: int, noisy: bool) 
 
 @pytest.mark.parametrize("sides", [(Blur(5),), (Blur(3, 0, True), Blur(4))])
 def test_a_box_that_blurs_nothing_has_closed_forms(sides: tuple[Blur, ...]) -> None:
-    law = Marginal(0.3, sides)
+    law = Mixture(0.3, sides)
     M, rng = law.dense(), np.random.default_rng(1)
     A, y = np.linalg.inv(M), rng.random((len(M), 2))
     assert law.condition_number == pytest.approx(np.linalg.cond(M))

@@ -42,7 +42,7 @@ def bands(adult: str | None) -> None:
     rng, asked = np.random.default_rng(SEED), np.stack([np.arange(20) + 0.5, np.arange(20) >= 10]).astype(float)
     for name, x in shares(adult).items():
         for gamma in map(Decimal, GAMMAS):
-            M = Band(gamma, 20, best_half_width(gamma, 20)).dense()
+            M = Band.of(gamma, 20, best_half_width(gamma, 20)).dense()
             y = M @ x
             seen = rng.multinomial(RECORDS, y)
             told = [

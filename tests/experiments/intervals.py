@@ -55,7 +55,7 @@ class Case:
             extents = Bins(pa.float64(), np.linspace(0, 1, N + 1).tolist(), False).extents()
             return Additive("uniform", 1 / self.gamma, extents)
         b = best_half_width(gamma, N) if kind == "band" else 0
-        return Band(gamma, N, b) if b else GammaDiagonal(gamma, N)
+        return Band.of(gamma, N, b) if b else GammaDiagonal(gamma, N)
 
     @property
     def truth(self) -> np.ndarray:

@@ -34,9 +34,9 @@ from tests.conftest import people
 
 GAMMA = Decimal(3)
 MATRICES = [
-    Band(GAMMA, 3, 1, True).dense(),  # null is the last of 4 codes
+    Band.of(GAMMA, 3, 1, True).dense(),  # null is the last of 4 codes
     GammaDiagonal(GAMMA, 2).dense(),
-    Band(Decimal(2), 3, 1, False).dense(),
+    Band.of(Decimal(2), 3, 1, False).dense(),
 ]
 INPUTS = tuple(m.shape[1] for m in MATRICES)
 OUTPUTS = tuple(len(m) for m in MATRICES)

@@ -110,7 +110,7 @@ def test_derived_gammas_and_budgets_give_bands_too() -> None:
     for channel in opened(sidecar).channels:
         matrix = channel.matrix
         assert isinstance(matrix, Band)
-        assert matrix.half_width == best_half_width(matrix.gamma, matrix.ordered)
+        assert matrix.half_width == best_half_width(matrix.gamma, matrix.sides[0].ordered)
         assert 2.71 < matrix.amplification < np.e
     assert sidecar.privacy.perturbed_epsilon == pytest.approx(2, abs=1e-4)  # type: ignore[union-attr]
 
@@ -272,7 +272,7 @@ def test_the_report_says_what_a_band_tells_more_and_less(release: Release) -> No
     k = rng.integers(0, 20, 400_000)
     h = np.where(rng.random(len(k)) < 4 / 24, k, rng.integers(0, 20, len(k)))  # gamma-diagonal: lam = 4/24
     near, at = (np.abs(h - k) <= 2).mean(), (h == k).mean()
-    M = Band(Decimal(5), 20, 2).dense()
+    M = Band.of(Decimal(5), 20, 2).dense()
     figures = re.search(
         r"age within 2 of the true one with (\S+)% \((\S+)%\), at the true one with (\S+)% \((\S+)%\)",
         said,
@@ -295,7 +295,7 @@ def test_entropy_speaks_of_bands_by_the_grid_and_of_a_release(
         ("gamma-diagonal", 10, None),
         ("band", 20, 1),
     ]
-    band = Band(Decimal(5), 20, 2)
+    band = Band.of(Decimal(5), 20, 2)
     M, rng = band.dense(), np.random.default_rng(1)
     assert found[1]["information"] == pytest.approx(information(5, 20, 2))
     assert (found[1]["neighbourhood"], found[1]["kang_bound"]) == (band.neighbourhood, None)
@@ -352,7 +352,7 @@ def test_a_class_under_a_band_is_reconstructed_first() -> None:
 def simulated(band: Band, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The originals, and what so many releases show that ten thousand cells are judged at least."""
     original, M, times = skewed(band.inputs, n), band.dense(), 400 if band.inputs > 20 else 2000
-    rng = np.random.default_rng([band.ordered, n])
+    rng = np.random.default_rng([band.sides[0].ordered, n])
     observed = np.zeros((times, band.outputs))
     for k, count in enumerate(original):
         observed += rng.multinomial(count, M[:, k] / M[:, k].sum(), times)
@@ -368,7 +368,7 @@ def test_intervals_cover_the_true_counts(N: int, nulls: bool) -> None:
         for gamma in (2, 5, 9):
             ordered = N - nulls
             b = min(max(1, best_half_width(Decimal(gamma), ordered)), ordered // 2)
-            band = Band(Decimal(gamma), ordered, b, nulls)
+            band = Band.of(Decimal(gamma), ordered, b, nulls)
             original, observed = simulated(band, n)
             likeliest = maximum_likelihood(observed, [None, band])
             for found, intervals in ((right, uncut), (wrong, off_by_five_hundredths)):

@@ -119,7 +119,7 @@ def test_the_whole_release_keeps_its_promise_by_the_samplers_own_integers() -> N
             box: Any = channel.matrix
             places = [names.index(n) for n in channel.attributes]
             at = [int(np.ravel_multi_index([r[p] for p in places], channel.domain.sizes)) for r in records]
-            rows.append(enumerated(box)[:, at] / box._range * [weights(r)[recipe.number] for r in records])
+            rows.append(enumerated(box)[:, at] / box.range * [weights(r)[recipe.number] for r in records])
         return np.concatenate(rows)
 
     total = sum(d.weight for d in opened(sidecar).recipes)

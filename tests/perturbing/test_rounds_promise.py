@@ -41,7 +41,7 @@ def answers(recipe: RecipeInUse) -> np.ndarray:
     box: Any = channel.matrix
     places = [NAMES.index(n) for n in channel.attributes]
     at = [int(np.ravel_multi_index([r[p] for p in places], [2] * len(places))) for r in RECORDS]
-    law: np.ndarray = enumerated(box)[:, at] / box._range
+    law: np.ndarray = enumerated(box)[:, at] / box.range
     return law
 
 
