@@ -246,6 +246,8 @@ class _Side:
         return self._batch.column(self._side + name)
 
     def where(self, row: int) -> str:
+        if self._side == ORIGINAL:
+            return f"row {self._batch.first_row + row + 1} of the original"
         return self._batch.where(row)
 
 

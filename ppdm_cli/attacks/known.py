@@ -20,7 +20,7 @@ class Known(Attack):
     """The attack on every attribute, in the records that publish another one together with it."""
 
     name = "known"
-    about = "Who knows one of the attributes that a record publishes together looks for the others."
+    about = "Someone who knows one of the attributes that a record publishes together guesses the others."
     needs_original = True
 
     def __init__(self, adversary: Adversary) -> None:

@@ -115,9 +115,7 @@ class Counting(Protocol):
         """Return the rows that count, and a number for the person of each; None where each row is one."""
 
 
-def facts_of(
-    table: Table, limits: Mapping[str, int], counting: Counting | None = None
-) -> dict[str, Facts]:
+def facts_of(table: Table, limits: Mapping[str, int], counting: Counting | None = None) -> dict[str, Facts]:
     """Return the facts of each column in `limits`, which says how many values are few; none of no records.
 
     With `counting` they are of the rows that count.

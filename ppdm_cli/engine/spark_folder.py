@@ -47,9 +47,7 @@ class Folder(Output):
             if not self._system.exists(self._path):
                 return
             if not self._force:
-                raise UsageError(
-                    f"the output {quoted(self._named)} exists", "name another, or add --force"
-                )
+                raise UsageError(f"the output {quoted(self._named)} exists", "name another, or add --force")
             there = self._system.listStatus(self._path)
             if self._system.getFileStatus(self._path).isFile() or not all(
                 s.isFile() and _OURS.fullmatch(s.getPath().getName()) for s in there

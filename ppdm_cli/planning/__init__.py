@@ -136,9 +136,7 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
     for one in found:
         if types.get(one.name, Written("")).odd:
             left_open(one)
-    text = written_plan(
-        found, privacy, bool(order), {} if dialect is None else _written_as(options), types
-    )
+    text = written_plan(found, privacy, bool(order), {} if dialect is None else _written_as(options), types)
     records = looks.sample.seen
     budgets = budgets_of(found, records, asked)
     pairs = determined(found, looks)
@@ -177,9 +175,7 @@ def _read_as_text(
         c.counts["comma"] == c.counts["cells"] > c.counts["point"] for c in cells.values()
     )
     declared = {n: t for n, t in csv.types.items() if isinstance(t, pa.DataType)}
-    types = {
-        n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()
-    }
+    types = {n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()}
     options = options.laid_over(
         {
             "types": {n: w.type for n, w in types.items()},

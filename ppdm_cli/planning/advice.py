@@ -108,9 +108,7 @@ def advised(
     return found, _telling(found, looks)
 
 
-def _judge(
-    one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma: float | Decimal
-) -> None:
+def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma: float | Decimal) -> None:
     common = look.common if look.exact else look.values
     if look.nulls == look.rows:
         one.drop = "without any value"
@@ -146,7 +144,7 @@ def _judge(
 def left_open(one: Advice) -> None:
     """Make a column a question of which nearly all cells are numbers or dates, and some are not."""
     one.drop, one.settings, one.N = "", {"domain": "?"}, None
-    one.asked = 'not only numbers or dates: add --null TEXT to ppdm plan if TEXT means no value; or drop it'
+    one.asked = "not only numbers or dates: add --null TEXT to ppdm plan if TEXT means no value; or drop it"
 
 
 def _identifies(name: str, kind: pa.DataType, look: Sketch, column: pa.Array) -> bool:

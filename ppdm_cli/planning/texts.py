@@ -185,9 +185,7 @@ def written(
     return replace(found, nulls=(*(nulls if cells.counts["quoted"] else ()), *found.nulls))
 
 
-def _declared(
-    kind: pa.DataType, formats: tuple[str, ...], cells: Cells, found: Written
-) -> Written:
+def _declared(kind: pa.DataType, formats: tuple[str, ...], cells: Cells, found: Written) -> Written:
     """Return what a column of a declared type is."""
     if pa.types.is_temporal(kind):
         return Written(str(kind), formats=formats or found.formats)

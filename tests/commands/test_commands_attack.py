@@ -150,11 +150,11 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a word outside": (
         lambda t: t.with_columns(pl.Series("region", [*t["region"][:-1], WORD])),
-        "'region' of the original has a value outside the sidecar's domain in row 4000",
+        "'region' has a value outside its domain in row 4000 of the original",
     ),
     "a number outside": (
         lambda t: t.with_columns(pl.Series("age", [NUMBER, *t["age"][1:]])),
-        "'age' of the original has a value outside the sidecar's domain in row 1",
+        "'age' has a value outside its domain in row 1 of the original",
     ),
     "another order": (lambda t: t.reverse(), "the rows do not pair"),
 }

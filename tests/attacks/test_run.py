@@ -1,0 +1,59 @@
+"""An attack takes one file: it is offered, run, measured and drawn like the package's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ppdm_cli import perturb
+from ppdm_cli.attacks import ATTACKS
+from tests.vocabulary import table
+
+
+def ppdm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-m", "tests.dummy_attack", "attack", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_an_attack_is_one_file(tmp_path: Path) -> None:
+    original = table(4000, 1, a=range(8), b=["x", "y", "z"])
+    original.write_parquet(tmp_path / "o.parquet")
+    perturb(tmp_path / "o.parquet", tmp_path / "r.parquet", gamma=9, keep_order=True, seed=1, rare="publish")
+    assert "copying: The published value is the guess." in " ".join(ppdm(tmp_path, "--help").stdout.split())
+    asked = ("r.parquet", "--with", "copying", "--json")
+    measured = json.loads(ppdm(tmp_path, *asked, "--truth", "o.parquet", "--recovered", "g.parquet").stdout)
+    expected = json.loads(ppdm(tmp_path, *asked).stdout)
+    assert (
+        [r["attribute"] for r in measured["attacks"]]
+        == [r["attribute"] for r in expected["attacks"]]
+        == ["a", "b"]
+    )
+    for ours, theirs in zip(measured["attacks"], expected["attacks"], strict=True):
+        assert ours["exact_low"] <= theirs["exact"] <= ours["exact_high"]
+    right = original["b"] == pl.read_parquet(tmp_path / "g.parquet")["b"]
+    assert measured["attacks"][1]["exact"] == pytest.approx(right.mean())
+    assert pl.read_parquet(tmp_path / "g.parquet").equals(pl.read_parquet(tmp_path / "r.parquet"))
+
+
+def test_an_attack_says_of_which_releases_it_is_none(tmp_path: Path) -> None:
+    made = table(2000, 1, a=range(8), b=["x", "y", "z"], c=range(4))
+    perturb(made, tmp_path / "r.parquet", record_epsilon=4, publish=2, keep_order=True, seed=1, rare="publish")
+    found = json.loads(ppdm(tmp_path, "r.parquet", "--with", "copying", "--with", "posterior", "--json").stdout)
+    assert found["remarks"] == ["Left out, because what is withheld cannot be copied: 'copying'."]
+    assert {r["attack"] for r in found["attacks"]} == {"posterior"}
+
+
+def test_every_attack_explains_itself_in_a_sentence() -> None:
+    assert list(ATTACKS) == [
+        "spectral", "pca", "bayes-linear", "posterior", "record", "known", "repeat", "order", "audit",
+    ]  # fmt: skip
+    assert all(a.about.endswith(".") and len(a.about.split()) < 25 for a in ATTACKS.values())
