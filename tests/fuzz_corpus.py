@@ -72,7 +72,6 @@ COMMANDS: dict[str, list[str]] = {
         "inspect d.csv --describe whole.toml -o s.json",
     ],
     "described": ["inspect d.csv --describe whole.toml -o s.json"],
-    "runs": ["entropy --accuracy runs.csv", "entropy --accuracy runs.csv --at-least 0.9 -o e.csv"],
     "stream": ["estimate -", "reconstruct - -o out.csv", "train-tree - --class group -o t.json"],
     "csv stream": [
         "perturb - --from csv -o out.csv --gamma 9 --domain age=0:120 "
@@ -88,7 +87,6 @@ DAMAGED = {
     "csv": "d.csv", "parquet": "d.parquet", "arrow": "d.arrow", "sidecar": "r.csv.ppdm.json", "plan": "p.toml",
     "tree": "tree.json", "release csv": "r.csv", "release parquet": "r.parquet", "release arrow": "r.arrow",
     "kinds": "k.csv.ppdm.json", "copies": "c.1.csv.ppdm.json", "table": "table.csv", "described": "whole.toml",
-    "runs": "runs.csv",
     "stream": "stdin", "csv stream": "stdin",
     "hive": "h/patient=CANARY-7f3a/p.parquet",
 }  # fmt: skip
@@ -176,9 +174,6 @@ def corpus(folder: Path) -> dict[str, bytes]:
         perturb(frame.drop("word"), release, gamma=9, class_="group", attributes=wishes, seed=1)
     (place / "table.csv").write_text(TABLE)
     (place / "whole.toml").write_text(WHOLE)
-    (place / "runs.csv").write_text(
-        "gamma,N,accuracy\n" + "".join(f"{g},{n},0.{g}{n}\n" for g in (5, 9) for n in (4, 9))
-    )
     kinds = KINDS | {"region": {"matrix": "dense", "table": place / "table.csv"}}
     perturb(frame, place / "k.csv", gamma=9, keep=["word"], attributes=kinds, class_="group", seed=1)
     perturb(frame.drop("word"), place / "c.csv", gamma=9, copies=2, attributes=wishes, class_="group", seed=1)

@@ -89,7 +89,6 @@ READS: dict[str, tuple[str, str, str]] = {
         "-o --plot --recovered",
     ),
     "entropy": ("entropy r.csv", "r.csv r.csv.ppdm.json", "-o --plot"),
-    "entropy --accuracy": ("entropy --accuracy runs.csv", "runs.csv runs.csv.ppdm.json", "-o"),
     "train-tree": (
         "train-tree u.csv --test original.csv --class group",
         "u.csv u.csv.ppdm.json original.csv",
@@ -150,7 +149,6 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "region.csv").write_text("north\nsouth\neast\n")
     (folder / "flip.csv").write_text(",False,True\nFalse,0.9,0.2\nTrue,0.1,0.8\n")
     (folder / "describing.toml").write_text(DESCRIBING)
-    (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")
     (folder / "my.key").write_text("5e" * 32 + "\n")
     (folder / "my.key").chmod(0o600)
     perturb(frame, folder / "r.csv", gamma=9, class_="group", ledger=folder / "all.ledger", people="all")

@@ -83,7 +83,6 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
         "merge_networks": lambda t: ppdm_cli.merge_networks([t, t]),
         "train_bayes": lambda t: ppdm_cli.train_bayes(t, age),
         "train_bayes truth": lambda t: ppdm_cli.train_bayes(people(60), age, compare=t),
-        "designs": lambda t: ppdm_cli.designs(accuracy=t),
     }
 
 

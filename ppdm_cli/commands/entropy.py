@@ -15,7 +15,7 @@ GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
 _SHOWN = (
     "attribute", "published", "gamma", "N", "half_width", "entropy", "entropy_share", "information",
     "condition_number", "epsilon", "staying", "neighbourhood", "rho2", "expected_error", "kang_bound", "copies",
-    "gamma_together", "accuracy",
+    "gamma_together",
 )  # fmt: skip
 _PROMISES = ("gamma", "gamma_together", "epsilon", "rho2")
 _DESIGN = {
@@ -38,7 +38,6 @@ Examples:
   ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
   ppdm entropy release.parquet -o figures.csv --plot entropy.svg
   ppdm entropy --error 0.01 --records 100000 --gamma-max 9
-  ppdm entropy --accuracy runs.parquet --at-least 0.9
   ppdm entropy --record-epsilon 4 --records 100000 --attributes 9x16 -o plan.toml
 
 \b
@@ -78,18 +77,6 @@ that means nothing. Memory: constant.""",
     metavar="E",
     help="The designs whose expected error, for --records n, is at most E: gamma, N and the number of copies, "
     "the most private first.",
-)
-@options.file_option(
-    "--accuracy",
-    metavar="TABLE",
-    help="The designs to choose from by a table of measured runs (columns gamma, N and accuracy), the paper's "
-    "choice first: for each gamma of 5 to 12, or of --gamma, the best N.",
-)
-@click.option(
-    "--at-least",
-    type=float,
-    metavar="A",
-    help="With --accuracy: all designs that are so accurate, the smallest N first.",
 )
 @click.option(
     "--gamma-max", type=float, metavar="G", help="Only designs that give away at most G, copies included."
@@ -136,8 +123,8 @@ def command(
     and for n records the expected error, E|Xhat - X|/n in the Euclidean norm, with Kang's bound. For a
     band also its half-width and the chance of staying within it (nearby); its maximum is log2 of the
     number of values that it may publish, its error that of the unbiased estimate under the prior. For a
-    RELEASE: the same for its attributes, under the distributions estimated from it. With --error or
-    --accuracy: the designs that reach it, the best first. With --record-epsilon: how many attributes of
+    RELEASE: the same for its attributes, under the distributions estimated from it. With --error:
+    the designs that reach it, the best first. With --record-epsilon: how many attributes of
     each record to publish, how many clean records n of them are worth for one attribute and for a pair,
     and the standard errors to expect; then the best design at other budgets and sizes. One copy at
     gamma^k is better than k copies at gamma wherever there is the choice: copies serve releases that
@@ -148,7 +135,7 @@ def command(
     of_record = _asked_of_record(settings, (release, gamma, bins, prior))
     if of_record is not None:
         return _for_record(of_record)
-    wanted = {k: settings.pop(k) for k in ("error", "accuracy", "at_least", "gamma_max")}
+    wanted = {k: settings.pop(k) for k in ("error", "gamma_max")}
     gammas = None if gamma is None else options.numbers(gamma, "--gamma 2:21")
     sizes = None if bins is None else options.whole_numbers(bins, "--bins 5,10,30:100:10")
     given = click.get_current_context().params
@@ -156,21 +143,25 @@ def command(
         raise UsageError(
             "plan-of-no-record", "a plan is of a record's design", "name a table, such as designs.csv"
         )
-    if any(v is not None for v in wanted.values()):
-        if (release, settings["matrix"], settings["sidecar"], prior, given["plot"]) != (None,) * 5:
+    error, gamma_max = wanted["error"], wanted["gamma_max"]
+    if gamma_max is not None and error is None:
+        raise UsageError("gamma-max-alone", "--gamma-max limits designs", "add --error 0.01 --records 100000")
+    if error is not None:
+        others = (release, gamma, settings["matrix"], settings["sidecar"], prior, given["plot"])
+        if any(o is not None for o in others):
             raise UsageError(
                 "designs-of-a-release",
-                "designs go with no release, matrix, prior or picture",
+                "designs go with no release, gamma, matrix, prior or picture",
                 "leave those out",
             )
         common = {k: settings[k] for k in ("records", "rho1")}
-        done = entropies.designs(gamma=gammas, bins=sizes, **wanted, **common)
+        done = entropies.designs(error=error, bins=sizes, gamma_max=gamma_max, **common)
     else:
         shares = None if prior is None else [float(p) for p in options.numbers(prior, "--prior 0.7,0.3")]
         done = entropies.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     return Report(
         figures=lambda: {"rows": done.rows},
-        show=lambda: None if in_file else _show(done.rows, wanted["at_least"]),
+        show=lambda: None if in_file else _show(done.rows),
         fill=lambda table: entropies.fill(done.rows, done.sidecar, table),
         draw=lambda picture: pictures.entropy(done.rows, picture),
     )
@@ -180,16 +171,14 @@ def _is_plan(output: Path | None) -> bool:
     return output is not None and output.suffix == ".toml"
 
 
-def _show(rows: list[dict[str, Any]], at_least: float | None) -> None:
+def _show(rows: list[dict[str, Any]]) -> None:
     from ppdm_cli.commands import show
 
-    settled = at_least is not None and max(r["accuracy"] for r in rows) < at_least
-    best = "No run is so accurate; this is the highest there is" if settled else "The first is the one to take"
     shown = [k for k in _SHOWN if k in rows[0]]
     of_release = "attribute" in shown
     (show.of_columns if of_release else show.table)(
         show.console(),
-        f"rho1 {rows[0]['rho1']:g}" if "rho1" in rows[0] else best,
+        f"rho1 {rows[0]['rho1']:g}",
         [_TITLES.get(k, k) for k in shown],
         [[show.promise(r[k]) if k in _PROMISES else r[k] for k in shown] for r in rows],
     )
@@ -200,7 +189,7 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[
     asked = {n: settings.pop(n) for n in ("record_epsilon", "attributes", "plan", "class_in_budget")}
     if not any(asked.values()):
         return None
-    given = (*others, settings["matrix"], settings["error"], settings["accuracy"])
+    given = (*others, settings["matrix"], settings["error"])
     if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):
         raise UsageError(
             "designs for a record go by its budget, the number of records and its attributes",

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT_KIND, checked_kind
 from ppdm_cli.display import Displayed
-from ppdm_cli.entropies.reaching import best, measured, reaching
-from ppdm_cli.entropies.surfaces import of_grid, of_release
+from ppdm_cli.entropies.surfaces import of_grid, of_release, reaching
 from ppdm_cli.entropies.whole_records import curve, plan_text, remarks, rows_of, setting_of
-from ppdm_cli.errors import UsageError, counted, quoted
+from ppdm_cli.errors import UsageError, argument, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.perturbing import Plan, Setting, read_toml, without_questions
 from ppdm_cli.releases import open_release
@@ -25,10 +24,8 @@ from ppdm_cli.tables import Output
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BINS", "GAMMAS", "REASONABLE", "Entropy", "designs", "entropy", "fill", "record_designs"]
+__all__ = ["BINS", "GAMMAS", "Entropy", "designs", "entropy", "fill", "record_designs"]
 
-REASONABLE = tuple(range(5, 13))
-"""The gammas among which the paper chooses (Dowd et al. section 7)."""
 GAMMAS, BINS = tuple(range(2, 22)), (5, 10, 15, 20, *range(30, 101, 10))
 Number = int | float | str | Decimal
 
@@ -89,13 +86,14 @@ def entropy(
     `records` adds the error to expect; a `prior` has as many shares as there are bins. A release has its own
     matrices, and its priors are estimated.
     """
-    if not 0 < rho1 < 1:
-        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
+    _check_rho1(rho1)
     if release is not None:
         if (gamma, bins, matrix, prior, records) != (None,) * 5:
+            names = map(argument, ("gamma", "bins", "matrix", "prior", "records"))
             raise UsageError(
+                "release-has-its-own",
                 "a release has its own gammas, bins, matrices, prior and records",
-                "leave out --gamma, --bins, --matrix, --prior and --records",
+                f"leave out {', '.join(names)}",
             )
         table, sidecar = open_release(release, sidecar, withholding=True)
         return Entropy(of_release(table, sidecar, rho1=rho1), sidecar)
@@ -114,36 +112,34 @@ def entropy(
 @one_run()
 def designs(
     *,
-    error: float | None = None,
+    error: float,
     records: int | None = None,
     bins: int | Iterable[int] | None = None,
-    accuracy: Any = None,
-    at_least: float | None = None,
-    gamma: Number | Iterable[Number] | None = None,
     gamma_max: float | None = None,
     rho1: float = 0.05,
 ) -> Entropy:
-    """Say which gamma, N and number of copies reach an `error`, or a measured accuracy.
+    """Find the gammas, numbers of bins and of copies that reach an error, the most private first.
 
-    For an error of so many `records`, with these numbers of `bins`: the most private design first. For a table
-    of runs (`accuracy`: its columns are gamma, N and accuracy): the best N of each `gamma`, or all that are
-    accurate `at_least` so much; the paper's choice first. `gamma_max` bounds what is given away.
+    Parameters
+    ----------
+    error : float
+        The largest expected error, E|Xhat - X|/n.
+    records : int
+        How many records there are.
+    bins : int or several, default 5 to 100
+        The numbers of values or bins to try.
+    gamma_max : float, optional
+        The most that may be given away, all copies included.
+    rho1 : float, default 0.05
+        How sure of a value a reader was before.
     """
-    if not 0 < rho1 < 1:
-        raise UsageError("rho1 must lie between 0 and 1", "such as --rho1 0.05")
-    strange = (records, bins) if error is None else (accuracy, at_least, gamma)
-    if (error is None) == (accuracy is None) or any(s is not None for s in strange):
-        raise UsageError(
-            "a design reaches either an error or a measured accuracy",
-            "use --error with --records, --bins and --gamma-max, or --accuracy with --at-least, --gamma and "
-            "--gamma-max",
-        )
-    if error is None:
-        gammas = None if at_least is not None else REASONABLE
-        wanted = gammas if gamma is None else [float(_decimal(g)) for g in _several(gamma)]
-        return Entropy(best(measured(accuracy), wanted, at_least, gamma_max), None)
+    _check_rho1(rho1)
     if records is None:
-        raise UsageError("an error depends on the number of records", "add --records n")
+        raise UsageError(
+            "error-needs-records",
+            "an error depends on the number of records",
+            f"add {argument('records', 100000)}",
+        )
     sizes = BINS if bins is None else [int(n) for n in _several(bins)]
     return Entropy(reaching(error, records, sizes, gamma_max, rho1), None)
 
@@ -164,7 +160,11 @@ def record_designs(
     first.
     """
     if attributes is None and plan is None:
-        raise UsageError("no attributes are given", "add --attributes 9x16, or --plan plan.toml")
+        raise UsageError(
+            "no-attributes",
+            "no attributes are given",
+            f"add {argument('attributes', '9x16')}, or {argument('plan', 'plan.toml')}",
+        )
     source = Path(plan) if isinstance(plan, (str, Path)) else None
     read = plan if source is None else read_toml(source)
     asked = None if read is None else Plan.of(without_questions(read) if isinstance(read, Mapping) else read)
@@ -190,6 +190,13 @@ def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) ->
     output.fill_frame(pl.DataFrame(rows, infer_schema_length=None), sidecar)
 
 
+def _check_rho1(rho1: float) -> None:
+    if not 0 < rho1 < 1:
+        raise UsageError(
+            "rho1-out-of-range", "rho1 must lie between 0 and 1", f"such as {argument('rho1', 0.05)}"
+        )
+
+
 def _several(numbers: Any) -> tuple[Any, ...]:
     """Return one number or several as a tuple."""
     return tuple(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str) else (numbers,)
@@ -199,4 +206,6 @@ def _decimal(number: Number) -> Decimal:
     try:
         return Decimal(str(number))
     except InvalidOperation:
-        raise UsageError(f"{quoted(number)} is not a number", "such as --gamma 9") from None
+        raise UsageError(
+            "not-a-number", f"{quoted(number)} is not a number", f"such as {argument('gamma', 9)}"
+        ) from None

@@ -1,10 +1,10 @@
-"""Entropy surfaces: H(M) and its companions over gammas and numbers of bins, or for a release."""
+"""Figures of matrices for `entropy`: over gammas and bins, for a release, and for an error to reach."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
-from math import log2
+from decimal import ROUND_CEILING, Context, Decimal
+from math import inf, log2, sqrt
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import DEFAULT_KIND, FIGURES, KINDS, Channel, Matrix, Request, checked_gamma
 from ppdm_cli.domain import MOST_VALUES, Categories
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import RefusedError, UsageError, argument
 from ppdm_cli.estimating import DEFAULT as DEFAULT_ESTIMATOR
 from ppdm_cli.estimating import Coverage, count, estimated_tables, maximum_likelihood
 from ppdm_cli.privacy import believed_after, epsilon, worst_posterior
@@ -22,6 +22,10 @@ from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
 MOST_GAMMAS = 1 << 12
+MOST_GAMMA = 1 << 30
+"""The largest gamma times N that can be drawn exactly, about."""
+COPIES = (1, 2, 4, 8)
+"""The numbers of independent releases of the same records that are tried."""
 
 
 def row(
@@ -73,14 +77,16 @@ def of_grid(
     if shares is not None:
         if list(sizes) not in ([], [len(shares)]):
             raise UsageError(
+                "prior-of-another-size",
                 f"the prior has {len(shares)} shares, which does not fit the bins",
-                "leave out --bins: the prior says how many there are",
+                f"leave out {argument('bins')}: the prior says how many there are",
             )
         sizes = [len(shares)]
     if len(gammas) > MOST_GAMMAS or any(n > MOST_VALUES + 1 for n in sizes):
         raise UsageError(
+            "too-large-a-grid",
             f"a grid has at most {MOST_GAMMAS} gammas, and matrices at most {MOST_VALUES} values",
-            "such as --gamma 2:21 --bins 5,10,20",
+            f"such as {argument('gamma', 9)} {argument('bins', 20)}",
         )
 
     def channel(gamma: Decimal, N: int) -> Channel:
@@ -101,6 +107,7 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
         return _told(list(_of_several(table, sidecar, rho1)))
     if any(c.noise is not None for c in opened(sidecar).channels):
         raise UsageError(
+            "noise-has-no-entropy",
             "additive noise publishes numbers, not values of a domain: it has no H(M)",
             "inspect says how wide the noise is; entropy is for random substitution",
         )
@@ -144,7 +151,60 @@ def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def checked_prior(prior: Sequence[float]) -> Floats:
     shares = np.array(prior, float)
     if len(shares) < 2 or not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
-        raise UsageError("a prior is two or more shares, none of them negative", "such as --prior 0.7,0.2,0.1")
+        raise UsageError(
+            "bad-prior",
+            "a prior is two or more shares, none of them negative",
+            f"such as {argument('prior', '0.7,0.2,0.1')}",
+        )
     if abs(shares.sum() - 1) > 1e-6:
-        raise UsageError("the shares of the prior do not sum to 1", "such as --prior 0.7,0.2,0.1")
+        raise UsageError(
+            "prior-sums-to-another",
+            "the shares of the prior do not sum to 1",
+            f"such as {argument('prior', '0.7,0.2,0.1')}",
+        )
     return shares / shares.sum()
+
+
+# -- designs
+
+
+def reaching(
+    error: float, records: int, sizes: Sequence[int], gamma_max: float | None, rho1: float
+) -> list[dict[str, Any]]:
+    """Return the designs whose expected error is at most so large, the most private first.
+
+    With t = gamma - 1 the error is E = sqrt((N-1)(N + 2t) / (n k)) / t for k copies, so that t is the positive
+    root of E^2 n k t^2 - 2 (N-1) t - (N-1) N = 0; their price together is gamma^k.
+    """
+    if not 0 < error < 1:
+        raise UsageError(
+            "error-out-of-range",
+            "the error to reach must lie between 0 and 1",
+            f"such as {argument('error', 0.01)}",
+        )
+    found = []
+    for N in sizes:
+        for k in COPIES:
+            a, b = error**2 * records * k, N - 1
+            gamma = _rounded_up(1 + (b + sqrt(b * b + a * b * N)) / a)
+            if float(gamma) <= MOST_GAMMA / N and (gamma_max or inf) >= float(gamma) ** k:
+                row = of_grid([gamma], [N], rho1=rho1, records=records)[0]
+                row["expected_error"] /= sqrt(k)
+                row["kang_bound"] /= sqrt(k)
+                together = float(gamma) ** k
+                rho2 = together * rho1 / (1 - rho1 + together * rho1)
+                row |= {"copies": k, "gamma_together": together, "rho2": rho2, "epsilon": k * row["epsilon"]}
+                found.append(row)
+    if not found:
+        raise RefusedError(
+            "no-design",
+            f"no design reaches an error of {error:g} with {records} records"
+            + (f" and a gamma of at most {gamma_max:g}" if gamma_max else ""),
+            "allow a larger error or gamma, or fewer values",
+        )
+    return sorted(found, key=lambda r: (r["gamma_together"], r["N"]))
+
+
+def _rounded_up(gamma: float) -> Decimal:
+    """Return four digits that are not below it."""
+    return Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(gamma))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import UsageError, counted, listed, quoted
+from ppdm_cli.errors import UsageError, argument, counted, listed, quoted
 from ppdm_cli.perturbing import (
     FEW_CLEAN,
     AttributePlan,
@@ -33,7 +33,11 @@ def setting_of(
 ) -> Setting:
     """Return what is to be protected: from text such as "9x16" or "6x16,2x9n", or from what a plan declares."""
     if not 0 < epsilon < 100:
-        raise UsageError("the record's epsilon must be above 0", "such as --record-epsilon 4")
+        raise UsageError(
+            "epsilon-out-of-range",
+            "the record's epsilon must be above 0",
+            f"such as {argument('record_epsilon', 4)}",
+        )
     sizes = () if attributes is None else _sizes(attributes)
     if plan is None:
         return Setting(epsilon, records, sizes, 2 * class_in_budget, class_in_budget)
@@ -43,13 +47,15 @@ def setting_of(
     open_ones = [n for n, w in own.items() if not w.declares_domain]
     if sizes and own and len(sizes) != len(own):
         raise UsageError(
-            f"--attributes has {len(sizes)} sizes, and the plan has {counted(len(own), 'attribute')}",
+            "sizes-of-another-plan",
+            f"there are {len(sizes)} sizes of attributes, and the plan has {counted(len(own), 'attribute')}",
             "give the sizes of all of them, as `ppdm plan` shows them",
         )
     if not sizes and (open_ones or not own):
         raise UsageError(
+            "sizes-not-declared",
             f"the plan does not declare the domain of {listed(open_ones) or 'any attribute'}",
-            "add --attributes with the sizes that `ppdm plan` shows, such as --attributes 7x10,5n",
+            f"add the sizes that `ppdm plan` shows, such as {argument('attributes', '7x10,5n')}",
         )
     sizes = sizes or tuple(_size(w, plan) for w in own.values())
     inside = plan.class_ is not None and plan.class_ not in aside
@@ -63,8 +69,9 @@ def _sizes(text: str) -> tuple[tuple[int, bool], ...]:
         match = _SIZES.fullmatch(part.strip())
         if match is None or not whole(match[2]) >= 2 or len(found) + whole(match[1] or 1) > 1000:
             raise UsageError(
+                "bad-sizes",
                 f"{quoted(text)} is no list of attributes",
-                "such as --attributes 9x16, or 6x16,2x9n: n has no order",
+                f"such as {argument('attributes', '9x16')}, or 6x16,2x9n: n has no order",
             )
         found += [(whole(match[2]), not match[3])] * whole(match[1] or 1)
     return tuple(found)

@@ -149,29 +149,6 @@ def test_designs_reach_the_error_that_is_asked_for(ppdm: Run) -> None:
     )
 
 
-def test_measured_accuracies_choose_as_the_paper_does(tmp_path: Path, ppdm: Run) -> None:
-    runs = [(4, 5, 0.7), (5, 10, 0.8), (5, 20, 0.84), (5, 20, 0.86), (9, 10, 0.9), (9, 20, 0.88), (12, 5, 0.89)]
-    text = "".join(f"{g},{n},{a}\n" for g, n, a in [*runs, (12, 10, 0.91), (21, 4, 0.95)])
-    (tmp_path / "runs.csv").write_text("gamma,N,accuracy\n" + text)
-    found = rows(ppdm, "--accuracy", "runs.csv")
-    assert [(r["gamma"], r["N"]) for r in found] == [(9, 10), (12, 10), (5, 20)]
-    assert found[2]["accuracy"] == pytest.approx(0.85), "the mean of its runs"
-    found = rows(ppdm, "--accuracy", "runs.csv", "--at-least", "0.87", "--gamma-max", "12")
-    assert [(r["gamma"], r["N"]) for r in found] == [(12, 5), (9, 10), (12, 10), (9, 20)]
-    found = rows(ppdm, "--accuracy", "runs.csv", "--at-least", "0.99")
-    assert [(r["gamma"], r["N"]) for r in found] == [(21, 4)], "the highest there is"
-    said = [ppdm("entropy", "--accuracy", "runs.csv", "--at-least", a).stdout for a in ("0.99", "0.95")]
-    assert b"No run is so accurate" in said[0] and b"The first is the one to take" in said[1]
-    (tmp_path / "tens.csv").write_text("gamma,N,accuracy\n" + "5,10,0.7\n" * 3 + "5,5,0.1\n5,5,0.2\n5,5,0.3\n")
-    assert len(rows(ppdm, "--accuracy", "tens.csv", "--at-least", "0.2")) == 2, "a mean of runs is rounded"
-    assert (
-        b"no run of the table" in ppdm("entropy", "--accuracy", "runs.csv", "--gamma-max", "3", code=4).stderr
-    )
-    assert b"either an error or" in ppdm("entropy", "--at-least", "0.9", code=2).stderr
-    (tmp_path / "bad.csv").write_text("gamma,N\n5,10\n")
-    assert b"no column 'accuracy'" in ppdm("entropy", "--accuracy", "bad.csv", code=1).stderr
-
-
 def test_an_owner_sees_what_to_decide_by(tmp_path: Path) -> None:
     grid = entropy(gamma=range(2, 22), records=1000).rows
     with PendingFile(tmp_path / "p.svg", force=False) as target:
@@ -179,11 +156,3 @@ def test_an_owner_sees_what_to_decide_by(tmp_path: Path) -> None:
         commit(target)
     drawn = (tmp_path / "p.svg").read_text()
     assert drawn.count(">N = ") == 6 and "5% becomes" in drawn
-
-
-@pytest.mark.parametrize("rows", ["", "5,10,many\n", ",,\n", "5,1,.9\n"])
-def test_measurements_that_are_none_are_one_line(rows: str, tmp_path: Path, ppdm: Run) -> None:
-    """Found by fuzz case 6150: a table of no rows."""
-    (tmp_path / "runs.csv").write_text("gamma,N,accuracy\n" + rows)
-    said = ppdm("entropy", "--accuracy", "runs.csv", code=1).stderr.decode()
-    assert said.startswith("ppdm: data: the table has no runs") and said.count("\n") == 1

@@ -31,7 +31,6 @@ CALLS = [
     ["estimate", "c.1.parquet", "c.2.parquet", "--by", "region", "--attribute", "age", "--simultaneous"],
     ["inspect", "p.csv", "--describe", "plan.toml", "-o", "p.csv.ppdm.json", "--force"],
     ["entropy", "--error", "0.05", "--records", "1000"],
-    ["entropy", "--accuracy", "runs.csv"],
     ["train-bayes", "r.parquet", "--network", "net.json", "-o", "learned.bif", "--force"],
     ["query", "r.parquet", "select count(), mean(age), share(region = 'north') as north group by group"],
     ["generate", "--network", "learned.bif", "--records", "2000", "-o", "drawn.parquet", "--force"],
@@ -76,7 +75,6 @@ def stocked(folder: Path) -> Path:
     (folder / "plan.toml").write_text(PLAN)
     nodes = [Node("region"), Node("member"), Node("group", ("region", "member"))]
     (folder / "net.json").write_text(as_json(Network.of(nodes)))
-    (folder / "runs.csv").write_text("gamma,N,accuracy\n5,10,0.9\n9,10,0.95\n")
     return folder
 
 
