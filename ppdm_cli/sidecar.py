@@ -98,6 +98,16 @@ class Attribute(
         """Return the Arrow type of the column."""
         return dtypes.parse(self.dtype)
 
+    def changed(self, **fields: object) -> Attribute:
+        """Return the attribute with other fields; a domain that there is already is not built again."""
+        made = msgspec.structs.replace(self, **fields)
+        return made.of_domain(self.domain) if "domain" in vars(self) else made
+
+    def of_domain(self, domain: Domain) -> Attribute:
+        """Return the attribute, which is written from this domain."""
+        vars(self)["domain"] = domain
+        return self
+
     @cached_property
     def domain(self) -> Domain:
         """Return the domain of the original column."""
@@ -319,6 +329,14 @@ class Sidecar(
 
     def encode(self) -> bytes:
         """Return canonical JSON, one attribute per line: the bytes that file and metadata both hold."""
+        return self._json
+
+    def of_records(self, records: int | None) -> Sidecar:
+        """Return the sidecar of so many records: itself where that is what it says."""
+        return self if self.records == records else msgspec.structs.replace(self, records=records)
+
+    @cached_property
+    def _json(self) -> bytes:
         raw = msgspec.json.decode(_encoded(self), type=dict[str, msgspec.Raw])
         ordered = {k: bytes(raw[k]) for k in _ORDER if k in raw}
         ordered["attributes"] = by_line(_encoded(a) for a in self.attributes)

@@ -287,7 +287,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
             )
         sd: Sd = request.options["sd"]
         spec = cls(attributes=[name], noise=request.options["noise"], sd=sd.within(domain.width))
-        spec.matrix(domain)
+        spec.law(domain)
         return spec, UNSET
 
 

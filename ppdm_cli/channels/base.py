@@ -91,6 +91,13 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """Return the law as numbers, for the codes of a domain."""
         raise NotImplementedError(_OPEN)
 
+    def law(self, domain: Domain) -> Matrix:
+        """Return the matrix for a domain, which is built once for equal channels of that domain."""
+        made: dict[str, Matrix] = vars(domain).setdefault("_laws", {})
+        if (key := repr(self.decides)) not in made:
+            made[key] = self.matrix(domain)
+        return made[key]
+
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:
         """Return the domain of what is published; ValueError where `beyond` does not fit."""
         if beyond is not UNSET:

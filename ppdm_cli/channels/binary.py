@@ -64,5 +64,5 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
         if flips is None:
             raise UsageError("a binary matrix needs its two probabilities", "such as flips=0.1:0.25")
         spec = cls(attributes=[name], flips=flips)
-        spec.matrix(domain)
+        spec.law(domain)
         return spec, UNSET

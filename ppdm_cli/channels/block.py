@@ -165,5 +165,5 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
             gamma = rounded_down(gamma, max(map(len, named)))
         codes = [sorted(labels[v] for v in block) for block in named]
         spec = cls(attributes=[name], gamma=json_gamma(gamma), blocks=codes)
-        spec.matrix(domain)
+        spec.law(domain)
         return spec, UNSET

@@ -240,5 +240,5 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
                 )
         columns, scale = whole_numbers(chances)
         spec = cls(attributes=[name], scale=scale, columns=columns)
-        spec.matrix(domain)
+        spec.law(domain)
         return spec, UNSET

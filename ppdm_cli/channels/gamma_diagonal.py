@@ -225,5 +225,5 @@ class GammaDiagonalSpec(GammaSpec, frozen=True, tag="gamma-diagonal", tag_field=
         assert gamma is not None
         exact = gamma if isinstance(gamma, Decimal) else rounded_down(gamma, domain.size)
         spec = cls(attributes=[name], gamma=json_gamma(exact))
-        spec.matrix(domain)
+        spec.law(domain)
         return spec, UNSET

@@ -47,5 +47,5 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
                 "a symmetric matrix needs the probability of each other value", "such as each=0.05"
             )
         spec = cls(attributes=[name], each=each)
-        spec.matrix(domain)
+        spec.law(domain)
         return spec, UNSET

@@ -119,7 +119,7 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
 def _with_clip(attribute: Attribute) -> Attribute:
     if attribute.role != "perturbed" or attribute.outside is not UNSET:
         return attribute
-    return msgspec.structs.replace(attribute, outside=clipped(attribute.domain))
+    return attribute.changed(outside=clipped(attribute.domain))
 
 
 def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:

@@ -254,9 +254,7 @@ def _typed(plan: ResolvedPlan, table: Table, asked: Plan) -> ResolvedPlan:
     perturbed = {n: own for n, own in inferred.items() if n in plan.through and own.group is UNSET}
     kinds = {n: declared_type(own) for n, own in perturbed.items()}
     typed = tuple(n for n, kind in kinds.items() if kind not in (None, table.schema.field(n).type))
-    attributes = [
-        msgspec.structs.replace(a, domain_from="data") if a.name in typed else a for a in plan.attributes
-    ]
+    attributes = [a.changed(domain_from="data") if a.name in typed else a for a in plan.attributes]
     return replace(plan, attributes=attributes, typed=typed)
 
 
@@ -334,7 +332,7 @@ def sidecar_of(
 def _check_readable(release: Sidecar) -> None:
     """Refuse to publish a release whose sidecar could not be read."""
     try:
-        decode(release.encode(), "to be written")
+        decode(release.encode(), "to be written", release)
     except MismatchError:
         raise RefusedError(
             "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "

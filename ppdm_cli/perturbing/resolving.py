@@ -103,7 +103,7 @@ class ResolvedPlan:
         assert self.rounds is not None
         recipes = self.rounds.further(self.recipes, tells)
         beyond = self.rounds.maker.beyond(recipes)
-        attributes = [msgspec.structs.replace(a, beyond=beyond.get(a.name, UNSET)) for a in self.attributes]
+        attributes = [a.changed(beyond=beyond.get(a.name, UNSET)) for a in self.attributes]
         return replace(self, attributes=attributes, recipes=recipes)
 
 
@@ -216,7 +216,7 @@ def resolve(
             origin: Literal["declared", "data"] = "declared" if perturbed[name].declares_domain else "data"
             told = described(name, domains[name].domain, origin, beyond.get(name, UNSET))
             outside = _outside(domains[name], perturbed[name], bool(plan.clip))
-            attributes.append(msgspec.structs.replace(told, group=perturbed[name].group, outside=outside))
+            attributes.append(told.changed(group=perturbed[name].group, outside=outside))
         elif name in plan.keep:
             attributes.append(_kept(name, kind, facts.get(name) if name == plan.class_ else None))
     aside = {*plan.drop, *({identifier, plan.person} - {*plan.keep})}
@@ -328,7 +328,8 @@ def described(
     told: dict[str, Any] = domain.written()
     if isinstance(domain, Bins):
         told["representative"] = domain.representative
-    return Attribute(name=name, role="perturbed", domain_from=origin, beyond=beyond, **told)
+    made = Attribute(name=name, role="perturbed", domain_from=origin, beyond=beyond, **told)
+    return made.of_domain(domain)
 
 
 def _outside(settled: ResolvedDomain, own: AttributePlan, clip: bool) -> Outside | UnsetType:

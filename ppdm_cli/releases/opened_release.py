@@ -290,7 +290,7 @@ def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str
         own = [known[n] for n in spec.attributes]
         several = tuple(spec.attributes) if len(own) > 1 else ()
         domain = Product([a.domain for a in own]) if several else own[0].domain
-        matrix = spec.matrix(domain)
+        matrix = spec.law(domain)
         if spec.reach is None:
             published = spec.published(domain, matrix, own[0].beyond)
         else:

@@ -56,8 +56,11 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
     return sidecar
 
 
-def decode(data: bytes, where: str) -> Sidecar:
-    """Read and check a sidecar; `where` names the file for the error."""
+def decode(data: bytes, where: str, made: Sidecar | None = None) -> Sidecar:
+    """Read and check a sidecar; `where` names the file for the error.
+
+    What is to be published is `made` already: it must be readable, and its own channels are checked.
+    """
     if len(data) > LARGEST_SIDECAR:
         raise MismatchError(
             "sidecar-too-large",
@@ -65,7 +68,8 @@ def decode(data: bytes, where: str) -> Sidecar:
             "ask for the one that was published with the release",
         )
     try:
-        sidecar = parse(data)
+        read = parse(data)
+        sidecar = read if made is None else made
         _check(sidecar)
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
         what = error.what if isinstance(error, PpdmError) else explained(data, error)

@@ -111,7 +111,7 @@ class Output:
             plain = [pa.Table.from_batches([r]).cast(schema) for r in rows]
             whole = pa.concat_tables([schema.empty_table(), *plain])
             self.frame = pl.DataFrame(pa.table([bared(c) for c in whole.columns], schema=schema))
-            return msgspec.structs.replace(sidecar, records=records) if sidecar else None
+            return sidecar.of_records(records) if sidecar else None
         encoded = sidecar.encode() if sidecar else None
         file = cast(IO[bytes], Digesting(self._file)) if self._form.sidecar == "beside" else self._file
         name = "" if self._standard else self._name.name
@@ -120,7 +120,7 @@ class Output:
                 writer.write(batch)
             records = check()
             if sidecar and self._form.sidecar != "start":
-                sidecar = msgspec.structs.replace(sidecar, records=records)
+                sidecar = sidecar.of_records(records)
             writer.close(sidecar.encode() if sidecar else None)
         if sidecar and isinstance(file, Digesting):
             sidecar = msgspec.structs.replace(sidecar, blake2b=file.hash.hexdigest())
