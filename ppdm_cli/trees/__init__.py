@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -22,8 +22,8 @@ from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS
 from ppdm_cli.releases import open_data
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, PendingFile, Table, commit, is_stream
-from ppdm_cli.trees.comparing import Compared, as_tree, compare, compared
+from ppdm_cli.tables import CsvOptions, PendingFile, Table, TableLike, commit, is_stream
+from ppdm_cli.trees.comparing import Compared, TreeLike, as_tree, compare, compared
 from ppdm_cli.trees.exporting import TreeExport
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options, packed
@@ -97,7 +97,7 @@ class TreeSettings:
 
 @one_run()
 def train_tree(
-    data: Any,
+    data: TableLike,
     class_: str | None = None,
     *,
     sidecar: Sidecar | str | Path | None = None,
@@ -295,7 +295,7 @@ class Trained:
 
 @one_run()
 def train(
-    data: Any,
+    data: TableLike,
     files: TreeFiles,
     settings: TreeSettings = TreeSettings(),
     against: Against = Against(),
@@ -362,8 +362,8 @@ def _note(done: Fitted | FromRelease) -> str:
 
 @overload
 def predict(
-    tree: Tree | Fitted | FromRelease | str | Path,
-    data: Any,
+    tree: TreeLike,
+    data: TableLike,
     output: None = None,
     *,
     heaviest: bool = False,
@@ -373,8 +373,8 @@ def predict(
 ) -> pl.DataFrame: ...
 @overload
 def predict(
-    tree: Tree | Fitted | FromRelease | str | Path,
-    data: Any,
+    tree: TreeLike,
+    data: TableLike,
     output: str | Path,
     *,
     heaviest: bool = False,
@@ -384,8 +384,8 @@ def predict(
 ) -> None: ...
 @one_run()
 def predict(
-    tree: Tree | Fitted | FromRelease | str | Path,
-    data: Any,
+    tree: TreeLike,
+    data: TableLike,
     output: str | Path | None = None,
     *,
     heaviest: bool = False,

@@ -1,4 +1,4 @@
-"""How much of one tree another has: the papers' "are the trees similar", as numbers.
+"""How much of one tree another has, for train-tree --compare: the papers' "are the trees similar", as numbers.
 
 Islam and Brankovic compare trees by their logic rules. A rule is the conjunction of the tests on the way to a
 leaf, and the leaf's label. It is kept where the other tree has a rule of the same tests, whatever their order
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypedDict
 
 import numpy as np
 
@@ -21,11 +21,46 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.tables import CsvOptions, Table
+from ppdm_cli.tables import CsvOptions, Table, TableLike
 from ppdm_cli.trees.predicting import Descent, check_tested, open_records
 from ppdm_cli.trees.records import floats
 from ppdm_cli.trees.storing import load_tree
 from ppdm_cli.trees.tree import Tree
+
+
+class HasTree(Protocol):
+    """What training gives."""
+
+    @property
+    def tree(self) -> Tree: ...
+
+
+TreeLike = Tree | HasTree | str | Path
+"""A tree, what training gave, or the file of a tree."""
+
+
+class MovedFigures(TypedDict):
+    """What --json says of an attribute's thresholds."""
+
+    attribute: str
+    thresholds: int
+    mean_distance: float
+    largest_distance: float
+    records_between: float | None
+
+
+class ComparedFigures(TypedDict):
+    """What --json says of a comparison."""
+
+    same_root: bool
+    attributes: dict[str, list[str]]
+    rules: dict[str, int]
+    cases_under_kept_rules: float
+    thresholds: list[MovedFigures]
+    agreement: float | None
+    low: float | None
+    high: float | None
+    records: int
 
 
 @dataclass(frozen=True)
@@ -39,9 +74,19 @@ class Moved:
     records: int | None = None
     """How many records lie between, summed over the thresholds; None without records."""
 
-    @property
-    def distances(self) -> list[float]:
-        return [abs(a - b) for a, b in zip(self.thresholds, self.nearest, strict=True)]
+    def figures(self, records: int) -> MovedFigures:
+        """Return what --json says, of so many records."""
+        distances = [abs(a - b) for a, b in zip(self.thresholds, self.nearest, strict=True)]
+        between = None
+        if self.records is not None and records:
+            between = self.records / (records * len(self.thresholds))
+        return {
+            "attribute": self.attribute,
+            "thresholds": len(self.thresholds),
+            "mean_distance": float(np.mean(distances)),
+            "largest_distance": max(distances),
+            "records_between": between,
+        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,36 +117,22 @@ class Compared(Displayed):
         """Return the attributes that only this tree tests."""
         return sorted(set(_tested(self.tree)) - set(_tested(self.other)))
 
-    @property
-    def cases(self) -> float:
-        """Return the share of the other tree's training records that are under rules that are kept."""
-        held = self.other.counts.sum(axis=1)
-        return float(held[sorted(self.kept)].sum() / max(held[self.other.is_leaf].sum(), 1e-300))
-
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> ComparedFigures:
         """Return what --json says of the comparison."""
         shared, lost = self.attributes
         low, high = wilson(self.agreeing, self.records)
-        found: dict[str, Any] = {
+        held = self.other.counts.sum(axis=1)
+        under_kept = float(held[sorted(self.kept)].sum() / max(held[self.other.is_leaf].sum(), 1e-300))
+        return {
             "same_root": self.same_root,
             "attributes": {"shared": shared, "only_other": lost, "only_here": self.new},
             "rules": {"other": self.other.leaves, "here": self.tree.leaves, "kept": len(self.kept)},
-            "cases_under_kept_rules": self.cases,
-            "thresholds": [self._figures(m) for m in self.moved],
-        }
-        share = self.agreeing / self.records if self.records else None
-        return found | {"agreement": share, "low": low, "high": high, "records": self.records}
-
-    def _figures(self, moved: Moved) -> dict[str, Any]:
-        between = None
-        if moved.records is not None and self.records:
-            between = moved.records / (self.records * len(moved.thresholds))
-        return {
-            "attribute": moved.attribute,
-            "thresholds": len(moved.thresholds),
-            "mean_distance": float(np.mean(moved.distances)),
-            "largest_distance": max(moved.distances),
-            "records_between": between,
+            "cases_under_kept_rules": under_kept,
+            "thresholds": [m.figures(self.records) for m in self.moved],
+            "agreement": self.agreeing / self.records if self.records else None,
+            "low": low,
+            "high": high,
+            "records": self.records,
         }
 
     def _words(self) -> list[str]:
@@ -113,57 +144,64 @@ class Compared(Displayed):
 
 
 @one_run()
-def compare(tree: Any, other: Any, data: Any = None, *, csv: CsvOptions | None = None) -> Compared:
-    """Say how much of `other` a tree keeps; both are trees, what training gave, or files.
+def compare(
+    tree: TreeLike, other: TreeLike, data: TableLike | None = None, *, csv: CsvOptions | None = None
+) -> Compared:
+    """Say how much of another tree a tree keeps.
 
-    `data` are records, an original or a reconstruction, on which their predictions are compared.
+    Parameters
+    ----------
+    tree, other : Tree, Fitted, FromRelease, str or Path
+        Trees, what training gave, or files of trees, of one class.
+    data : table, str or Path, optional
+        Records, an original or a reconstruction, on which their predictions are compared.
+    csv : CsvOptions, optional
+        How a CSV is read.
+
+    Returns
+    -------
+    Compared
+        The rules that are kept, how thresholds moved, and on how many records the trees agree.
     """
     tree, other = as_tree(tree), as_tree(other)
     return compared(tree, other, None if data is None else open_records(data, tree, csv))
 
 
-def as_tree(tree: Any) -> Tree:
+def as_tree(tree: TreeLike) -> Tree:
     """Return the tree that is meant: itself, one that was trained, or one in a file."""
     if isinstance(tree, (str, Path)):
         return load_tree(tree)
-    found: Tree = tree if isinstance(tree, Tree) else tree.tree
-    return found
+    return tree if isinstance(tree, Tree) else tree.tree
 
 
 def compared(tree: Tree, other: Tree, table: Table | None) -> Compared:
     """Compare two trees, and what they predict of a table's records."""
     if tree.class_name != other.class_name:
-        raise MismatchError(
-            f"one tree predicts {quoted(tree.class_name)}, the other {quoted(other.class_name)}",
-            "name two trees of one class",
-        )
-    moved = _moved(tree, other)
-    kept = _kept(tree, other)
+        what = f"one tree predicts {quoted(tree.class_name)}, the other {quoted(other.class_name)}"
+        raise MismatchError("trees-of-two-classes", what, "name two trees of one class")
+    here, there = _cuts(tree), _cuts(other)
+    moved = [
+        Moved(name, cuts, tuple(min(here[name], key=lambda c, t=t: abs(c - t)) for t in cuts))  # type: ignore[misc]
+        for name, cuts in there.items()
+        if name in here
+    ]
+    found = Compared(tree, other, _kept(tree, other), tuple(moved))
     if table is None:
-        return Compared(tree, other, kept, tuple(moved))
+        return found
     for one in (tree, other):
         check_tested(one, table.schema)
     work = _Agreeing(tree, other, moved)
     counts = fold(table, work, np.add, columns=work.columns or table.schema.names[:1], doing="comparing")
     if counts is None:
-        return Compared(tree, other, kept, tuple(moved))
+        return found
     ends = np.cumsum([2, *(len(m.thresholds) for m in moved)])
     between = [int(counts[a:b].sum()) for a, b in pairwise(ends)]
-    moved = [Moved(m.attribute, m.thresholds, m.nearest, n) for m, n in zip(moved, between, strict=True)]
-    return Compared(tree, other, kept, tuple(moved), int(counts[1]), int(counts[0]))
+    moved = [replace(m, records=n) for m, n in zip(moved, between, strict=True)]
+    return replace(found, moved=tuple(moved), agreeing=int(counts[1]), records=int(counts[0]))
 
 
 def _tested(tree: Tree) -> list[str]:
     return [tree.features[f].name for f in tree.feature.tolist() if f >= 0]
-
-
-def _moved(tree: Tree, other: Tree) -> list[Moved]:
-    here, found = _cuts(tree), []
-    for name, cuts in _cuts(other).items():
-        if name in here:
-            nearest = tuple(min(here[name], key=lambda c, t=t: abs(c - t)) for t in cuts)  # type: ignore[misc]
-            found.append(Moved(name, cuts, nearest))
-    return found
 
 
 def _cuts(tree: Tree) -> dict[str, tuple[float, ...]]:
@@ -175,28 +213,23 @@ def _cuts(tree: Tree) -> dict[str, tuple[float, ...]]:
 
 def _kept(tree: Tree, other: Tree) -> frozenset[int]:
     """Return the other tree's leaves whose rules this one has; a rule of this one keeps one of the other."""
-    left = Counter(rules(tree).values())
+    left = Counter(_rules(tree).values())
     kept = []
-    for leaf, rule in rules(other).items():
+    for leaf, rule in _rules(other).items():
         if left[rule]:
             left[rule] -= 1
             kept.append(leaf)
     return frozenset(kept)
 
 
-def rules(tree: Tree) -> dict[int, tuple[Hashable, Any]]:
+def _rules(tree: Tree) -> dict[int, Hashable]:
     """Return each leaf's label and the tests on its way: an attribute, and which side of a cut or category."""
-    parent = tree.parent
-    found: dict[int, tuple[Hashable, Any]] = {}
     tests: list[frozenset[Hashable]] = [frozenset()]
-    for node in range(1, tree.size):
-        above = int(parent[node])
-        feature, branch = tree.features[int(tree.feature[above])], node - int(tree.first_child[above])
+    for _, above, feature, branch in tree.branches():
         side = ("<=", ">")[branch] if feature.numeric else ("=", feature.categories[branch])
         tests.append(tests[above] | {(feature.name, side)})
-    for node in np.flatnonzero(tree.is_leaf).tolist():
-        found[node] = (tests[node], tree.labels[int(tree.label[node])])
-    return found
+    leaves = np.flatnonzero(tree.is_leaf).tolist()
+    return {node: (tests[node], tree.labels[int(tree.label[node])]) for node in leaves}
 
 
 class _Agreeing:

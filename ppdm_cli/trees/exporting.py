@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import floor, inf, nextafter
 from pathlib import Path
-from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -24,7 +23,7 @@ from ppdm_cli.sidecar import TOOL
 from ppdm_cli.tables import PendingFile
 from ppdm_cli.trees.predicting import Descent, Predicted
 from ppdm_cli.trees.text import as_text
-from ppdm_cli.trees.tree import Feature, Tree
+from ppdm_cli.trees.tree import Feature, StoredValue, Tree
 
 EXPORTS = (".txt", ".sql", ".pmml")
 _LARGEST_POWER = 62
@@ -61,8 +60,8 @@ class LeafCondition:
 
     low: float = -inf
     high: float = inf
-    only: tuple[Any, ...] | None = None
-    other_than: tuple[Any, ...] = ()
+    only: tuple[StoredValue, ...] | None = None
+    other_than: tuple[StoredValue, ...] = ()
     missing: bool = True
     """Whether a missing value goes this way too."""
 
@@ -108,7 +107,7 @@ def last_step(threshold: float, feature: Feature) -> int:
     return min(max(step, int(low)), int(high))
 
 
-def value_of(value: Any, dtype: str) -> Any:
+def value_of(value: StoredValue, dtype: str) -> StoredValue:
     """Return a category or label, as a tree stores it, as a number, text or boolean."""
     kind = dtypes.parse(dtype)
     return float(value) if pa.types.is_floating(kind) else value
@@ -161,7 +160,7 @@ def _sql_threshold(feature: Feature, threshold: float) -> str:
     return _sql_number(threshold)
 
 
-def _sql_value(value: Any, dtype: str) -> str:
+def _sql_value(value: StoredValue, dtype: str) -> str:
     """Return a category or a label; dates and times are text in every engine's notation."""
     value, kind = value_of(value, dtype), dtypes.parse(dtype)
     if isinstance(value, bool):
@@ -285,7 +284,7 @@ def _pmml_cut(feature: Feature, threshold: float) -> str:
     return _pmml_text(repr(threshold))
 
 
-def _pmml_value(value: Any, dtype: str) -> str:
+def _pmml_value(value: StoredValue, dtype: str) -> str:
     value = value_of(value, dtype)
     return _pmml_text(str(value).lower() if isinstance(value, bool) else str(value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
-from ppdm_cli.errors import UsageError, counted, listed, quoted, unknown_column
+from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unknown_column
 from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import CELLS, MOST_CHANNELS, Learnt, Model, alone, learn, read
 from ppdm_cli.releases import opened
@@ -36,6 +36,16 @@ from ppdm_cli.trees.growing import Grown, packed
 from ppdm_cli.trees.tree import Tree
 
 
+class ReleaseFigures(TypedDict):
+    """What --json says of a training on a release."""
+
+    records: int
+    model: str
+    attributes: list[str]
+    gain_bits: float
+    expected: dict[str, float | str | None]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FromRelease(Displayed):
     """A tree from a release, and what was learnt on the way."""
@@ -56,16 +66,15 @@ class FromRelease(Displayed):
     def _body(self) -> list[str]:
         return [*self.sentences(), *self.tree._body()]
 
-    def figures(self) -> dict[str, Any]:
-        """Return the figures for programs."""
+    def figures(self) -> ReleaseFigures:
+        """Return what --json says of the training."""
         e = self.expected
-        expected = {n: getattr(e, n) for n in ("accuracy", "low", "high", "how", "commonest")}
         return {
             "records": self.records,
             "model": self.model,
             "attributes": list(self.attributes),
             "gain_bits": self.gain,
-            "expected": expected,
+            "expected": {n: getattr(e, n) for n in ("accuracy", "low", "high", "how", "commonest")},
         }
 
     def sentences(self) -> list[str]:
@@ -97,7 +106,9 @@ def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
     if class_ is not None:
         return class_
     if sidecar is None or sidecar.class_ is UNSET:
-        raise UsageError("no class is named, and no sidecar names one", "add --class COL")
+        raise UsageError(
+            "class-needed", "no class is named, and no sidecar names one", f"add {argument('class_', 'COL')}"
+        )
     return sidecar.class_
 
 
@@ -108,14 +119,11 @@ def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
         raise unknown_column(name, list(sidecar.by_name), "class_")
     label = sidecar.by_name[name]
     if not label.has_domain or label.N == 1:
-        raise UsageError(
-            f"the sidecar lists no labels of {quoted(name)}", "name a column that was perturbed, or the class"
-        )
+        what = f"the sidecar lists no labels of {quoted(name)}"
+        raise UsageError("not-a-class", what, "name a column that was perturbed, or the class")
     if isinstance(label.domain, Bins) or pa.types.is_floating(label.kind):
-        raise UsageError(
-            f"{quoted(name)} is not a class: its labels are bins, or numbers with fractions",
-            "name a column of labels",
-        )
+        what = f"{quoted(name)} is not a class: its labels are bins, or numbers with fractions"
+        raise UsageError("not-a-class", what, "name a column of labels")
     return axis_of(sidecar, name)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from ppdm_cli.domain import OTHER
 from ppdm_cli.engine import Batch, Made, Writing, map_partitions, scan, write
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted
 from ppdm_cli.releases import open_data
-from ppdm_cli.tables import CsvOptions, Output, Table
+from ppdm_cli.tables import CsvOptions, Output, Table, TableLike
 from ppdm_cli.trees.records import floats
 from ppdm_cli.trees.tree import Feature, Measured, StoredValue, Tree, majority
 
@@ -37,7 +37,10 @@ Outcomes = Mapping[int, np.ndarray]
 
 
 def open_records(
-    data: Any, like: Tree | Table, csv: CsvOptions | None = None, from_: Literal["arrow", "csv"] | None = None
+    data: TableLike,
+    like: Tree | Table,
+    csv: CsvOptions | None = None,
+    from_: Literal["arrow", "csv"] | None = None,
 ) -> Table:
     """Open what a tree may be applied to, an original or a reconstruction: a release's single values lie.
 
@@ -395,7 +398,7 @@ class Descent:
         return np.split(order, np.flatnonzero(np.diff(level[order])) + 1)
 
 
-def _bit(number: Any) -> Any:
+def _bit(number: int | np.ndarray) -> np.ndarray:
     """Return an attribute's bit; one that it shares may keep a record on its way, which only takes longer."""
     return np.uint64(1) << np.asarray(number % 64).astype(np.uint64)
 

@@ -20,10 +20,10 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import code_type
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.engine import Batch, ordered, scan, workers
-from ppdm_cli.errors import DataError, UsageError, quoted, unknown_column
+from ppdm_cli.errors import DataError, UsageError, argument, quoted, unknown_column
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
-from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature
+from ppdm_cli.trees.tree import MOST_CLASSES, MOST_WEIGHT, Feature, StoredValue
 
 LEAST_CUTS = 1024
 """Quantiles into which a number with too many values is cut, unless a 64th of the records is more."""
@@ -65,7 +65,7 @@ class CodedRecords:
     columns: tuple[CodedColumn, ...]
     class_name: str
     class_dtype: str
-    labels: tuple[Any, ...]
+    labels: tuple[StoredValue, ...]
     classes: np.ndarray
     weights: np.ndarray | None = None
 
@@ -106,22 +106,23 @@ def coded_records(
 ) -> CodedRecords:
     """Return the table's columns as codes; `nominal` names numbers that are categories."""
     known = table.schema.names
-    asked = [("class_", class_), *(("drop", d) for d in drop), *(("nominal", n) for n in nominal)]
-    for option, name in [*asked, *([("weights", weights)] if isinstance(weights, str) else [])]:
-        if name not in known:
-            raise unknown_column(name, known, option)
+    own_weights = [weights] if isinstance(weights, str) else []
+    for option, names in {"class_": [class_], "drop": drop, "nominal": nominal, "weights": own_weights}.items():
+        for name in names:
+            if name not in known:
+                raise unknown_column(name, known, option)
     if cuts is not None and not 2 <= cuts <= MOST_CODES:
-        raise UsageError("the number of cuts is out of range", f"2 to {MOST_CODES}")
-    left_out = {class_, *drop, *([weights] if isinstance(weights, str) else [])}
-    if class_ in drop or (isinstance(weights, str) and class_ == weights):
-        raise UsageError(f"{quoted(class_)} is the class and something else", "name another column")
-    names = [n for n in known if n not in left_out]
+        raise UsageError("cuts-out-of-range", "the number of cuts is out of range", f"2 to {MOST_CODES}")
+    if class_ in (*drop, *own_weights):
+        what = f"{quoted(class_)} is the class and something else"
+        raise UsageError("class-named-twice", what, "name another column")
+    names = [n for n in known if n not in (class_, *drop, *own_weights)]
     kinds = {n: dtypes.normal(table.schema.field(n).type, n) for n in known if n not in drop}
     numbers = {n for n in kinds if not dtypes.is_discrete(kinds[n]) and n not in nominal and n != class_}
     task = partial(_taken, class_, {n: n in numbers for n in kinds})
     parts = scan(table, task, columns=list(kinds), doing="reading")
     if not parts or not sum(len(p[class_]) for p in parts):
-        raise DataError(f"{quoted(table.name)} has no records", "a tree needs at least one")
+        raise DataError("no-records", f"{quoted(table.name)} has no records", "a tree needs at least one")
 
     def column(name: str) -> CodedColumn:
         pieces = [p.pop(name) for p in parts]
@@ -132,10 +133,8 @@ def coded_records(
 
     label = column(class_)
     if label.size > MOST_CLASSES or pa.types.is_floating(kinds[class_]):
-        raise UsageError(
-            f"{quoted(class_)} is not a class: it has numbers with fractions, or over {MOST_CLASSES} values",
-            "name a column of labels",
-        )
+        what = f"{quoted(class_)} is not a class: it has numbers with fractions, or over {MOST_CLASSES} values"
+        raise UsageError("not-a-class", what, "name a column of labels")
     weight = np.concatenate([p[weights] for p in parts]) if isinstance(weights, str) else weights
     with workers() as executor:
         columns = tuple(ordered(executor, names, column))
@@ -149,6 +148,7 @@ def _taken(class_: str, numeric: Mapping[str, bool], batch: Batch) -> dict[str, 
     if batch.column(class_).null_count:
         row = int(np.flatnonzero(~_valid(batch.column(class_)))[0])
         raise DataError(
+            "class-null",
             f"the class {quoted(class_)} is null in {batch.where(row)}",
             "remove the records without a class, or give them one",
         )
@@ -161,9 +161,8 @@ def _weights(weights: np.ndarray | None, rows: int) -> np.ndarray | None:
     array = np.asarray(weights, np.float64)
     fine = array.shape == (rows,) and ((array >= 0) & (array <= MOST_WEIGHT / rows)).all()
     if not fine or not array.any():
-        raise DataError(
-            "the weights are not one number from 0 up for every record, some above 0", "check the weights"
-        )
+        what = "the weights are not one number from 0 up for every record, some above 0"
+        raise DataError("invalid-weights", what, "check the weights")
     return array
 
 
@@ -210,16 +209,16 @@ def _nominal(name: str, kind: pa.DataType, array: pa.ChunkedArray) -> CodedColum
     values = labels.to_pylist() if dtypes.is_discrete(kind) else dtypes.carrier(labels).tolist()
     order = sorted(range(len(values)), key=lambda i: values[i])
     if len(values) > MOST_CODES:
+        what = f"{quoted(name)} has more than {MOST_CODES} categories"
         raise DataError(
-            f"{quoted(name)} has more than {MOST_CODES} categories",
-            "leave it out with --drop: it names records",
+            "too-many-categories", what, f"leave it out, because it names records: {argument('drop', name)}"
         )
     size = max(len(values), 1)
     rank = np.empty(len(values) + 1, code_type(size + 1))
     rank[order] = np.arange(len(values))
     rank[-1] = size
     places = encoded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False)
-    blank: Any = "" if pa.types.is_string(kind) else False if pa.types.is_boolean(kind) else 0
+    blank: StoredValue = "" if pa.types.is_string(kind) else False if pa.types.is_boolean(kind) else 0
     listed = tuple(dtypes.to_json(values[i], kind) for i in order) or (dtypes.to_json(blank, kind),)
     return CodedColumn(
         Feature(name, str(kind), False, listed), rank[places], size, np.empty(0), encoded.null_count > 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from math import floor
-from typing import Any
 
 import numpy as np
 
@@ -102,7 +101,7 @@ def exact_cut(feature: Feature, threshold: float) -> int | float | str:
     return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
-def _quoted(value: Any) -> str:
+def _quoted(value: object) -> str:
     """Return a name or label in one line, in quotes unless it consists of letters, digits and the like."""
     text = shortened(value)
     if _PLAIN.fullmatch(str(value)) and text:
@@ -111,7 +110,7 @@ def _quoted(value: Any) -> str:
     return f"'{escaped}'"
 
 
-def shortened(value: Any, longest: int = LONGEST_NAME) -> str:
+def shortened(value: object, longest: int = LONGEST_NAME) -> str:
     """Return a value in one line of at most `longest` characters."""
     text = one_line(str(value)[: longest + 1])
     return text if len(text) <= longest else text[: longest - 1] + "\u2026"

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Release, perturb, predict, synthetic, train_tree
+from ppdm_cli import Release, predict, train_tree
 from ppdm_cli.arrays import Z
 from ppdm_cli.joint import JointTable, alone, learn, read
 from ppdm_cli.joint.sample import FOLDS
@@ -26,17 +26,13 @@ from ppdm_cli.trees.expected_accuracy import (
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
 from tests.experiments.hard_tables import CLASS, TABLES
+from tests.vocabulary import generated, released
 
 NOBODY = np.zeros(0)
 
 
-def people(function: int, n: int, seed: int) -> pl.DataFrame:
-    return pl.concat([pl.DataFrame(b) for b in synthetic.generate(function, n, seed)])
-
-
-def released(data: pl.DataFrame, class_: str = "group", **more: object) -> Release:
-    asked = {"gamma": 9, "bins": 8, "class_": class_, "keep": [class_], "rare": "publish", "keep_order": True}
-    return perturb(data, **asked | more)  # type: ignore[arg-type]
+def published(data: pl.DataFrame, class_: str = "group", **settings: object) -> Release:
+    return released(data, **{"bins": 8, "class_": class_, "keep": [class_], "rare": "publish", **settings})
 
 
 def grown(release: Release) -> FromRelease:
@@ -88,7 +84,7 @@ def test_a_tree_that_held_out_records_put_below_the_commonest_class_becomes_a_le
         return ExpectedAccuracy(commonest, "held-out", middle, middle - 0.05, middle + 0.05)
 
     monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
-    found = grown(released(people(1, 4_000, 1), gamma=19))
+    found = grown(published(generated(4_000, 1, function=1), gamma=19))
     assert (found.tree.leaves > 1) == above == ("below the commonest class" not in " ".join(found.remarks))
     e = found.expected
     assert e.accuracy is not None and e.accuracy >= e.commonest - 1e-9
@@ -106,10 +102,10 @@ def test_held_out_records_are_not_biased(monkeypatch: pytest.MonkeyPatch) -> Non
         return expected_accuracy(evidence, commonest)
 
     monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
-    clean, missed, differences = people(1, 5_000, 99), 0, []
+    clean, missed, differences = generated(5_000, 99, function=1), 0, []
     for seed in range(24):
-        data = people(1, 6_000, seed).select("age", "elevel", "group")
-        taught = grown(released(data, gamma=19, seed=seed, bins=10))
+        data = generated(6_000, seed, function=1).select("age", "elevel", "group")
+        taught = grown(published(data, gamma=19, seed=seed, bins=10))
         e, true = seen[-1], accuracy(taught, clean)
         middle, half = e.right.mean() + e.gap / 2, Z * e.right.std() / np.sqrt(len(e.right)) + e.gap / 2
         missed += abs(middle - true) > half
@@ -127,7 +123,7 @@ def test_what_is_told_holds_on_hard_tables(name: str, kept: bool) -> None:
     for seed in range(2):
         rng = np.random.default_rng([seed, 77])
         data, test = TABLES[name](rng, 4_000), TABLES[name](rng, 4_000)
-        e = (found := grown(released(data, CLASS, keep=[CLASS] if kept else [], seed=seed))).expected
+        e = (found := grown(published(data, CLASS, keep=[CLASS] if kept else [], seed=seed))).expected
         assert (e.accuracy is None) == (e.low is None) == (e.high is None) == (e.how == "not told")
         if e.low is not None and e.high is not None:
             assert e.high - e.low <= 2 * WIDEST_INTERVAL + 1e-9
@@ -142,7 +138,7 @@ def test_what_is_told_holds_on_hard_tables(name: str, kept: bool) -> None:
 def test_a_judge_knows_one_fold_and_no_other(seed: int, kept: bool) -> None:
     """Records of other folds are exchanged for junk: the judge is the same. Its own fold's: it is another."""
     data = TABLES["heaps" if seed else "spikes"](np.random.default_rng(seed), 4_000)
-    release = released(data, CLASS, gamma=19, keep=[CLASS] if kept else [], seed=seed)
+    release = published(data, CLASS, gamma=19, keep=[CLASS] if kept else [], seed=seed)
     table, said = open_releases(release.frame, release.sidecar)
     sample = read(table, said, label_of(said, None))
     model = learn(sample).model

@@ -12,9 +12,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Tree, perturb, reconstruct, train_tree
+from ppdm_cli import reconstruct, train_tree
 from ppdm_cli.perturbing import Release
 from tests.experiments.common import DATA, binned
+from tests.tree_strategies import same
+from tests.vocabulary import released, table
 
 INFINITE = 10**9
 DOMAINS: dict[str, Any] = {
@@ -28,40 +30,25 @@ DOMAINS: dict[str, Any] = {
 }
 
 
-def original(rows: int = 3000, seed: int = 11) -> pl.DataFrame:
-    """Numbers, dates, texts and truths, nulls among them, and a class that most of them tell of."""
-    rng = np.random.default_rng(seed)
-    age, pay, visits = rng.uniform(20, 80, rows), rng.uniform(0, 100, rows), rng.poisson(12, rows).clip(0, 40)
-    region, member = rng.choice(["east", "north", "south", "west"], rows), rng.random(rows) < 0.4
-    yes = np.where(region == "north", age > 50, (pay > 40) ^ member) ^ (rng.random(rows) < 0.1)
-    lost = rng.random((3, rows)) < 0.04
-    return pl.DataFrame(
-        {
-            "age": pl.Series(age).set(pl.Series(lost[0]), None),
-            "pay": pay,
-            "visits": pl.Series(visits).set(pl.Series(lost[1]), None),
-            "since": pl.Series(rng.integers(10_957, 14_609, rows).astype("int32")).cast(pl.Date),
-            "region": pl.Series(region.tolist()).set(pl.Series(lost[2]), None),
-            "grade": rng.integers(1, 6, rows),
-            "member": member,
-            "class": np.where(yes, "yes", "no").tolist(),
-        }
-    )
+def original() -> pl.DataFrame:
+    """Numbers, dates, texts and truths, nulls among them, and a class that most of them decide."""
+
+    def decided(rng: np.random.Generator, of: dict[str, Any]) -> list[str]:
+        yes = np.where(of["region"] == "north", of["age"] > 50, (of["pay"] > 40) ^ of["member"])
+        return np.where(yes ^ (rng.random(len(yes)) < 0.1), "yes", "no").tolist()
+
+    columns = {
+        "age": (20.0, 80.0), "pay": (0.0, 100.0), "visits": lambda r, _: r.poisson(12, 3000).clip(0, 40),
+        "since": lambda r, _: pl.Series(r.integers(10_957, 14_609, 3000).astype("int32")).cast(pl.Date),
+        "region": ["east", "north", "south", "west"], "grade": range(1, 6),
+        "member": lambda r, _: r.random(3000) < 0.4, "class": decided,
+    }  # fmt: skip
+    return table(3000, 11, missing={"age": 0.04, "visits": 0.04, "region": 0.04}, **columns)
 
 
-def released(data: pl.DataFrame, gamma: int, keep: bool, **attributes: Any) -> Release:
-    plan = {"class_": "class", "attributes": attributes, "keep_order": True, "seed": 1}
-    return perturb(data, gamma=gamma, keep=["class"] if keep else [], **plan)
-
-
-def same(one: Tree, other: Tree) -> bool:
-    """Structure, thresholds, counts, labels and what the tests are about."""
-    arrays = ("feature", "threshold", "first_child", "children", "counts", "label")
-    return (one.features, one.labels, one.class_dtype) == (
-        other.features,
-        other.labels,
-        other.class_dtype,
-    ) and all(np.array_equal(getattr(one, a), getattr(other, a), equal_nan=True) for a in arrays)
+def published(data: pl.DataFrame, gamma: int, keep: bool, **attributes: Any) -> Release:
+    kept = ["class"] if keep else []
+    return released(data, gamma=gamma, keep=kept, class_="class", attributes=attributes)
 
 
 @pytest.mark.parametrize("keep", [True, False], ids=["class kept", "class perturbed"])
@@ -71,7 +58,7 @@ def test_without_perturbation_the_tree_is_the_binned_originals(
     keep: bool, method: Any, options: dict[str, Any]
 ) -> None:
     data = original()
-    release = released(data, INFINITE, keep, **DOMAINS)
+    release = published(data, INFINITE, keep, **DOMAINS)
     usable = reconstruct(release.frame, sidecar=release.sidecar, method=method).frame
     found = train_tree(usable, "class", **options).tree
     wanted = train_tree(binned(data, release.sidecar), "class", **options).tree
@@ -83,7 +70,7 @@ def test_without_perturbation_the_tree_is_the_binned_originals(
 def test_binning_is_what_it_is_said_to_be() -> None:
     """The reference itself, against the bins written out."""
     data = original()
-    release = released(data, INFINITE, True, **DOMAINS)
+    release = published(data, INFINITE, True, **DOMAINS)
     found = binned(data, release.sidecar)
     assert found["age"].equals((data["age"] - 20) // 5 * 5 + 22.5)
     ends = data["pay"].to_numpy() // 10 * 10 + 10  # the last bin is closed, the others end just below
@@ -96,14 +83,14 @@ def test_where_each_value_has_a_code_it_is_the_originals_own_tree() -> None:
     """Breast cancer: grades from 1 to 10, and sixteen missing."""
     data = pl.read_csv(DATA / "breast_cancer.csv").drop("id")
     grades = {n: {"domain": [1, 10], "bins": 10, "nulls": data[n].has_nulls()} for n in data.columns[:-1]}
-    release = released(data, INFINITE, False, **grades)
+    release = published(data, INFINITE, False, **grades)
     usable = reconstruct(release.frame, sidecar=release.sidecar).frame
     assert same(train_tree(usable, "class").tree, train_tree(data, "class").tree)
 
 
 def test_one_changed_value_is_seen() -> None:
     data = original()
-    found = binned(data, released(data, INFINITE, True, **DOMAINS).sidecar)
+    found = binned(data, published(data, INFINITE, True, **DOMAINS).sidecar)
     changed = found.with_columns(
         pl.Series("pay", [found["pay"].max() - found["pay"][0] + 5, *found["pay"][1:]])
     )
@@ -113,6 +100,6 @@ def test_one_changed_value_is_seen() -> None:
 
 def test_at_a_gamma_that_changes_values_the_tree_is_another() -> None:
     data = original()
-    release = released(data, 50, True, **DOMAINS)
+    release = published(data, 50, True, **DOMAINS)
     usable = reconstruct(release.frame, sidecar=release.sidecar).frame
     assert not same(train_tree(usable, "class").tree, train_tree(binned(data, release.sidecar), "class").tree)

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli import UsageError, dtypes, predict, train_tree
+from ppdm_cli import dtypes, predict, train_tree
 from ppdm_cli.trees.exporting import _sql_number, pmml, sql
 from ppdm_cli.trees.text import shortened
 from ppdm_cli.trees.tree import Feature, Tree
-from tests.conftest import Run, people
 from tests.tree_strategies import trees
+from tests.vocabulary import Run, people, raises
 
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 NOTE = "a note"
@@ -144,7 +144,7 @@ def test_dates_of_a_class_and_null_characters(tmp_path: Path) -> None:
     assert sql(tree, NOTE).startswith("-- A decision tree") and shortened(tree.labels[0]) in sql(tree, NOTE)
     odd = Tree(**{**vars(tree), "labels": ("a\0b", *tree.labels[1:])})
     for export in (sql, pmml):
-        with pytest.raises(UsageError, match="character"):
+        with raises("unexportable-character"):
             export(odd, NOTE)
 
 
