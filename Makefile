@@ -23,14 +23,14 @@ long: $(READY)
 	$(BIN)/pytest -m long
 
 faults: $(READY)
-	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.experiments.faults
 
 bench: $(READY)
 	$(BIN)/python -m tests.experiments.bench
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.experiments.costs
-	$(BIN)/python -m tests.fuzz 10000
+	$(BIN)/python -m tests.experiments.fuzz 10000
 
 papers: long
 	$(BIN)/python -m tests.experiments.fig2

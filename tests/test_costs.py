@@ -1,6 +1,6 @@
 """Small inputs that ask for much end in an answer or one line, within a gibibyte and without a hang.
 
-`make fuzz` runs all of `tests.hostile`; here are those that once took minutes or many gibibytes.
+`make fuzz` runs all of `tests.experiments.hostile`; here are those that once took minutes or many gibibytes.
 """
 
 from __future__ import annotations

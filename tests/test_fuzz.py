@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests import fuzz
 from tests.conftest import Run
-from tests.fuzz import planned, run_cases
-from tests.fuzz_corpus import CANARY, COMMANDS
+from tests.experiments import fuzz
+from tests.experiments.fuzz import planned, run_cases
+from tests.experiments.fuzz_corpus import CANARY, COMMANDS
 from tests.test_canary import Anything
 
 CASES = 105

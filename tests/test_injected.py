@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Run, listing
-from tests.faults import COMMANDS, KINDS, Injector, check, prepared
+from tests.experiments.faults import COMMANDS, KINDS, Injector, check, prepared
 from tests.test_canary import Anything
 
 

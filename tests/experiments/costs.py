@@ -6,11 +6,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests import hostile_files, hostile_recipes, hostile_tables
 from tests.children import child
-from tests.hostile import CASES
+from tests.experiments import hostile_recipes, hostile_tables
+from tests.experiments.hostile import CASES
 
-assert hostile_files and hostile_recipes and hostile_tables
+assert hostile_recipes and hostile_tables
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Damaged and hostile files through the real `main()`: `python -m tests.fuzz CASES [FIRST]`.
+"""Damaged and hostile files through the real `main()`: `python -m tests.experiments.fuzz CASES [FIRST]`.
 
 Case n is a function of n alone. A worker process runs case after case and says after each what became of
 it; a case fails that ends with another code than those of the table, leaves a stray word or a private
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.children import CODES, stray
-from tests.fuzz_corpus import CANARY, COMMANDS, corpus, set_up
-from tests.fuzz_mutations import mutated
+from tests.experiments.fuzz_corpus import CANARY, COMMANDS, corpus, set_up
+from tests.experiments.fuzz_mutations import mutated
 
 SECONDS, MIB = 10.0, 1024.0
 GIVEN_UP = 60.0
@@ -55,11 +55,19 @@ def run_cases(first: int, count: int, echo: bool = False) -> Iterator[Found]:
         began = case
         with tempfile.TemporaryDirectory() as folder:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "tests.fuzz", "work", str(case), str(min(end, case + TOGETHER)), folder],
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.experiments.fuzz",
+                    "work",
+                    str(case),
+                    str(min(end, case + TOGETHER)),
+                    folder,
+                ],
                 stdout=subprocess.PIPE,
                 stdin=subprocess.DEVNULL,
                 stderr=None if echo else subprocess.DEVNULL,
-                cwd=Path(__file__).parents[1],
+                cwd=Path(__file__).parents[2],
             )
             assert worker.stdout is not None
             try:

@@ -1,4 +1,4 @@
-"""Small releases with many recipes that ask for much; see `tests.hostile`."""
+"""Small releases with many recipes that ask for much; see `tests.experiments.hostile`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.hostile import CASES, Case, binned, category, sidecar
+from tests.experiments.hostile import CASES, Case, binned, category, sidecar
 from tests.vocabulary import structure
 
 Specs = list[dict[str, Any]]
