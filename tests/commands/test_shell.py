@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import perturb, pool
+from ppdm_cli import perturb
 from ppdm_cli.commands import SUBCOMMANDS, cli
 from ppdm_cli.commands.command import QUIET, SHORT_LINES
 from ppdm_cli.commands.shell import FOLDER, THREADS
-from ppdm_cli.tables import atomic
+from ppdm_cli.tables import atomic, base
 from tests.conftest import Run, listing, people
 from tests.docs import ROOT
 
@@ -101,7 +101,7 @@ def test_the_environment_sets_threads_and_the_temporary_folder(
 ) -> None:
     (folder / "scratch").mkdir()
     seen: dict[str, set[Any]] = {"threads": set(), "folders": set()}
-    real, spool = pool.threads, tempfile.TemporaryFile
+    real, spool = base.threads, tempfile.TemporaryFile
 
     def threads() -> int:
         seen["threads"].add(real())
@@ -111,7 +111,7 @@ def test_the_environment_sets_threads_and_the_temporary_folder(
         seen["folders"].add(dir)
         return spool(dir=dir, prefix=prefix)
 
-    monkeypatch.setattr(pool, "threads", threads)
+    monkeypatch.setattr(base, "threads", threads)
     monkeypatch.setattr(atomic.tempfile, "TemporaryFile", spooled)
     monkeypatch.setenv(THREADS, "3")
     monkeypatch.setenv(FOLDER, str(folder / "scratch"))

@@ -19,7 +19,7 @@ import polars as pl
 
 from ppdm_cli import synthetic, train_tree
 from tests.experiments.common import BUILD, DATA, TEST, TRAIN, Results, accuracy, data, table
-from tests.trees.test_trees_j48 import JAR, j48
+from tests.trees.test_growing import JAR, j48
 
 TARGETS = {
     "F1": ("100", 100, 100), "F2": ("100", 100, 100), "F3": ("100", 100, 100), "F4": ("99.0-99.3", 99.0, 99.3),

@@ -23,7 +23,7 @@ from ppdm_cli.channels import BinarySpec, Channel
 from ppdm_cli.domain import Categories
 from ppdm_cli.networks import Network, Node, load, sample
 from ppdm_cli.networks.comparing import distances, marginal
-from ppdm_cli.networks.learning import Way, _Counts, _estimated
+from ppdm_cli.networks.learning import Estimation, _Counts, _estimated
 from tests.experiments.common import BUILD, DATA, drawn
 
 SIZES = [2500 * 2**k for k in range(1, 9)]
@@ -146,7 +146,7 @@ def learnt(network: Network, published: Floats, flips: Mapping[str, float], prio
         table = published.sum(axis=rest).transpose(np.argsort(np.argsort(places)))
         family = tuple(channel(n, flips.get(n, 0.0)) for n in one.family)
         published_counts = _Counts(table, family, one.family, [[0, 1]] * table.ndim, table.shape)
-        found = _estimated(published_counts, Way(prior=prior))
+        found = _estimated(published_counts, Estimation(prior=prior))
         nodes.append(Node(one.name, one.parents, one.states, *found))
     return Network(dict(zip(names, nodes, strict=True)))
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ppdm_cli.channels.base import substitute
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.coins import Coins
 from ppdm_cli.estimating import ESTIMATORS
-from ppdm_cli.perturbing.substitution import substitute
 from tests.experiments.common import drawn
 
 BUILD = Path("build/papers")
