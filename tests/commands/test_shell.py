@@ -120,7 +120,7 @@ def test_the_environment_sets_threads_and_the_temporary_folder(
     monkeypatch.delenv(THREADS)
     monkeypatch.setenv(FOLDER, "")
     ppdm(*PERTURB, "--shuffle", "--force")
-    assert seen["folders"] == {folder / "scratch", Path()} and pool.THREADS.get() is None
+    assert seen["folders"] == {folder / "scratch", Path()} and base.THREADS.get() is None
 
 
 @pytest.mark.parametrize(
