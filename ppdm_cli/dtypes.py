@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ppdm_cli.errors import DataError, RefusedError, UsageError, near, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, near, quoted
 
 _SIMPLE = {
     name: pa.type_for_alias(name)
@@ -60,6 +60,7 @@ def parse(name: str) -> pa.DataType:
         if 1 <= precision <= 18 and scale <= precision:
             return pa.decimal128(precision, scale)
     raise UsageError(
+        "unknown-type",
         f"unknown type {quoted(name)}",
         near(name, [*_FRIENDLY, *_SIMPLE])
         or "use int, float, string, bool, date, datetime, time, decimal(10, 2), or an Arrow name such as int32",
@@ -78,8 +79,9 @@ def normal(kind: pa.DataType, name: str) -> pa.DataType:
         return pa.float32()
     if pa.types.is_nested(kind):
         raise RefusedError(
+            "nested-column",
             f"the column {quoted(name)} is nested ({kind.num_fields} fields inside)",
-            "flatten it into columns of its own, or --drop it",
+            f"flatten it into columns of its own, or add {argument('drop', name)}",
         )
     if (
         pa.types.is_decimal(kind)
@@ -92,8 +94,9 @@ def normal(kind: pa.DataType, name: str) -> pa.DataType:
         return parse(str(kind))
     except UsageError:
         raise RefusedError(
+            "type-without-domain",
             f"the column {quoted(name)} has the type {kind}, which has no domain here",
-            "cast it to a number, a string, a date or a time, or --drop it",
+            f"cast it to a number, a string, a date or a time, or add {argument('drop', name)}",
         ) from None
 
 
@@ -316,6 +319,7 @@ def normal_column(array: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         return pc.cast(array, kind)
     except pa.ArrowException:
         raise DataError(
+            "values-beyond-type",
             f"the column {quoted(name)} has values that do not fit the type {kind}",
-            "declare another with --type, or cast the column",
+            f"add {argument('type', 'string', name)}, or cast the column",
         ) from None

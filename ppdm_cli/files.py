@@ -96,7 +96,9 @@ def check_unchanged() -> None:
 
 def changed(name: str) -> DataError:
     """Return the error for what another program writes to while it is read."""
-    return DataError(f"{quoted(name)} changed while it was read", "run this again when nothing writes to it")
+    return DataError(
+        "file-changed", f"{quoted(name)} changed while it was read", "run this again when nothing writes to it"
+    )
 
 
 def check_once(files: Iterable[tuple[Path, str]]) -> None:
@@ -108,7 +110,9 @@ def check_once(files: Iterable[tuple[Path, str]]) -> None:
         if other is not None:
             what = f"{quoted(name)} is named twice"
             what = what if other == name else f"{quoted(other)} and {quoted(name)} are one file"
-            raise UsageError(what, "name each file once, and remove links to it from folders")
+            raise UsageError(
+                "file-named-twice", what, "name each file once, and remove links to it from folders"
+            )
         seen |= dict.fromkeys(identities, name)
 
 
@@ -127,7 +131,9 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         raise DataError(
-            f"{what}{quoted(file)} cannot be read: {error.strerror}", "check its name and rights"
+            "unreadable-file",
+            f"{what}{quoted(file)} cannot be read: {error.strerror}",
+            "check its name and rights",
         ) from None
 
 
@@ -141,7 +147,11 @@ def missing(path: Path, what: str = "") -> DataError:
         beside = [str(path.with_name(p.name)) for p in several if "=" not in p.name]
     except (OSError, ValueError):  # neither is its folder, or it has no name
         beside = []
-    return DataError(f"{what}{quoted(path)} does not exist", near(str(path), beside, 0.85) or "check its name")
+    return DataError(
+        "missing-file",
+        f"{what}{quoted(path)} does not exist",
+        near(str(path), beside, 0.85) or "check its name",
+    )
 
 
 def content(path: Path, what: str, most: int) -> bytes:
@@ -150,7 +160,9 @@ def content(path: Path, what: str, most: int) -> bytes:
     with readable(path, what), path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise UsageError(f"{what}{quoted(path)} is larger than {most >> 20} MiB", "give a smaller one")
+        raise UsageError(
+            "file-too-large", f"{what}{quoted(path)} is larger than {most >> 20} MiB", "give a smaller one"
+        )
     return data
 
 
@@ -165,7 +177,9 @@ def claim(file: Path | int, name: str = "") -> None:
         if identity in run.writes:
             other = run.writes[identity]
             names = quoted(name) if other == name else f"{quoted(other)} and {quoted(name)}"
-            raise UsageError(f"two outputs are one file: {names}", "name a file for each")
+            raise UsageError(
+                "outputs-are-one-file", f"two outputs are one file: {names}", "name a file for each"
+            )
     run.writes |= dict.fromkeys(identities, name)
 
 
@@ -178,7 +192,8 @@ def committed() -> None:
 
 def _both(output: str, source: str) -> UsageError:
     other = "" if output == source else f" {quoted(source)}"
-    return UsageError(f"the output {quoted(output)} is also the input{other}", "name another output")
+    what = f"the output {quoted(output)} is also the input{other}"
+    return UsageError("output-is-input", what, "name another output")
 
 
 def _identities(file: Path | int) -> list[Identity]:

@@ -308,6 +308,7 @@ def where_the_data_are(function: Callable[P, Result]) -> Callable[P, Result]:
             if type(given).__module__.startswith("pyspark.sql.") and hasattr(given, "sparkSession"):
                 if name not in ON_SPARK:
                     raise UsageError(
+                        "not-on-spark",
                         f"{name} does not run on Spark, and takes no DataFrame of Spark",
                         f"give it files that this machine reads, such as {name}('release.parquet')",
                     )

@@ -11,28 +11,29 @@ All that executors must keep to themselves reaches them inside the function that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
+from os import PathLike
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
-from ppdm_cli.engine.spark_files import FrameTable, Rows, SparkTable, files_of
-from ppdm_cli.engine.spark_folder import Folder
-from ppdm_cli.engine.spark_store import Store, spelt
+from ppdm_cli.engine.spark_tables import FrameTable, Rows, SparkTable, Store, files_of, spelt, understood
 from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
-from ppdm_cli.errors import DataError, UsageError, quoted
+from ppdm_cli.errors import DataError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import PARQUET, Output, Table, for_spark
+from ppdm_cli.tables import FOLDER_SIDECAR, PARQUET, Output, Table, for_spark
 
 _LEAST_SPLIT = 4 << 20
 _TOGETHER = 64
@@ -48,6 +49,9 @@ _SETTINGS = {
 }
 _IN_TASK = re.compile(r"ppdm task: (\w+ at [\w.:]+)")
 
+_PART = re.compile(r"part-(\d+)-.*\.parquet")
+_OURS = re.compile(r"part-\d+\.parquet|_SUCCESS|_ppdm\.json|\..*\.crc")
+
 
 class SparkEngine(Engine):
     """Runs passes by a session of Spark, whose own settings stay as they are."""
@@ -55,6 +59,7 @@ class SparkEngine(Engine):
     def __init__(self, session: Any) -> None:
         if not hasattr(session, "_jsparkSession"):
             raise UsageError(
+                "spark-connect",
                 "a session of Spark Connect cannot read the footers of files, nor add up what tasks tell",
                 "use a classic session, on the cluster's driver",
             )
@@ -77,7 +82,9 @@ class SparkEngine(Engine):
         if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
             return None
         if "-" in map(str, several):
-            raise UsageError("a cluster cannot read standard input", "name a folder of Parquet parts")
+            raise UsageError(
+                "stream-on-spark", "a cluster cannot read standard input", "name a folder of Parquet parts"
+            )
         return self._taken(SparkTable(self._store, [self._store.source(str(s)) for s in several]))
 
     def _taken(self, table: Any) -> Table:
@@ -88,7 +95,9 @@ class SparkEngine(Engine):
         self, stack: ExitStack, output: Any = None, sidecar: Any = None, force: bool = False, to: Any = None
     ) -> Output:
         if sidecar is not None:
-            raise UsageError("a folder has its sidecar in it", "do not say where the sidecar goes")
+            raise UsageError(
+                "sidecar-of-folder", "a folder has its sidecar in it", "do not say where the sidecar goes"
+            )
         roots = {r for t in self._tables.values() for r in t.roots}
         return stack.enter_context(Folder(self._store, output, force, roots))
 
@@ -134,6 +143,7 @@ class SparkEngine(Engine):
         assert isinstance(into, Folder)
         if read is None:
             raise UsageError(
+                "table-not-on-spark",
                 "the table is in this process's memory, and Spark writes only what it reads itself",
                 "give its files or spark.createDataFrame(...), or leave out running(engine=...)",
             )
@@ -239,7 +249,9 @@ class SparkEngine(Engine):
         for index, part in enumerate(read.parts):
             for file in files[part.uri] if not read.loose else ():
                 if (file, part.first) in places:
-                    raise UsageError(f"{quoted(part.file)} is read twice", "name each file once")
+                    raise UsageError(
+                        "file-read-twice", f"{quoted(part.file)} is read twice", "name each file once"
+                    )
                 places[file, part.first] = index, first, part
             first += part.rows
         names = [n for n in read.names if n in self._tables[read.parts[0].uri].types]
@@ -308,9 +320,148 @@ def _running() -> Iterator[None]:
         return
     if "No module named 'ppdm_cli'" in text or "Cannot run program" in text:
         raise DataError(
+            "no-ppdm-on-executors",
             "the executors lack ppdm, or have no Python where this one is",
             "install ppdm-cli[spark] on all nodes, and set PYSPARK_PYTHON to the Python there that has it",
         )
     if match := _IN_TASK.search(text):
-        raise DataError(f"an error inside ppdm, on an executor ({match[1]})", "report it, without data")
-    raise DataError("Spark gave the job up", "see its log, which the setting spark.log.level=WARN shows here")
+        raise DataError(
+            "error-on-executor", f"an error inside ppdm, on an executor ({match[1]})", "report it, without data"
+        )
+    raise DataError(
+        "spark-gave-up",
+        "Spark gave the job up",
+        "see its log, which the setting spark.log.level=WARN shows here",
+    )
+
+
+class Folder(Output):
+    """A folder of parts that Spark writes under a hidden name; it is renamed when all is in it."""
+
+    def __init__(self, store: Store, uri: Any, force: bool, read: Iterable[str]) -> None:
+        self.frame, self.folder, self.targets = None, None, [self]  # type: ignore[list-item]
+        self._named, self._force, self._store = str(uri), force, store
+        self.path = None
+        if uri is None or str(uri) == "-":
+            raise UsageError("folder-wanted", "what Spark makes goes to a folder", "name the folder")
+        if not isinstance(uri, (str, PathLike)):
+            raise UsageError(
+                "no-name-of-a-folder",
+                f"an object of type {type(uri).__name__} is not a name",
+                "name the folder",
+            )
+        self._system, self._path = store.at(self._named)
+        name = str(self._path.toString()).rstrip("/")
+        for root in read:
+            if f"{name}/".startswith(f"{root}/") or f"{root}/".startswith(f"{name}/"):
+                raise UsageError(
+                    "output-is-input", f"the output {quoted(uri)} is also the input", "name another output"
+                )
+        self._check_free()
+        hidden = f".{self._path.getName()[:80]}.{secrets.token_hex(6)}.ppdm-part"
+        parent = name.rpartition("/")[0]
+        self.hidden, self._kept = f"{parent}/{hidden}", f"{parent}/{hidden}.old"
+        self._full, self._aside = False, False
+
+    def _check_free(self) -> None:
+        with understood(self._named):
+            if not self._system.exists(self._path):
+                return
+            if not self._force:
+                raise UsageError(
+                    "output-exists",
+                    f"the output {quoted(self._named)} exists",
+                    f"name another, or add {argument('force', True)}",
+                )
+            there = self._system.listStatus(self._path)
+            if self._system.getFileStatus(self._path).isFile() or not all(
+                s.isFile() and _OURS.fullmatch(s.getPath().getName()) for s in there
+            ):
+                raise UsageError(
+                    "foreign-folder",
+                    f"the output {quoted(self._named)} is not a folder that Spark and ppdm wrote",
+                    "name another",
+                )
+
+    def send(self) -> None:
+        """Send nothing: it is all in its place."""
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Py4JJavaError):
+            self._system.delete(self._store.at(self.hidden)[1], True)
+
+    def filled(self, order: Mapping[int, int] | None, sidecar: bytes | None) -> None:
+        """Give the parts names in the order of their rows, and add the sidecar."""
+        system, hidden = self._store.at(self.hidden)
+        with understood(self._named):
+            found = {}
+            for status in system.listStatus(hidden):
+                name = status.getPath().getName()
+                if match := _PART.fullmatch(name):
+                    found[int(match[1])] = status.getPath()
+            numbers = sorted(found, key=lambda p: p if order is None else order.get(p, -1))
+            kept = [p for p in numbers if order is None or p in order]
+            for number in numbers:
+                if number not in kept:
+                    system.delete(found[number], False)
+            for place, number in enumerate(kept):
+                into = self._store.at(f"{self.hidden}/part-{place:05d}{PARQUET.suffixes[0]}")[1]
+                if not system.rename(found[number], into):
+                    raise _unwritable(self._named, "a part cannot be renamed")
+            if sidecar is not None:
+                stream = system.create(self._store.at(f"{self.hidden}/{FOLDER_SIDECAR}")[1], False)
+                try:
+                    stream.write(sidecar)
+                finally:
+                    stream.close()
+            self._without_checksums(hidden)
+        self._full = True
+
+    def _without_checksums(self, folder: Any) -> None:
+        """Delete the files of checksums that a local disk has beside the parts: readers take them for parts."""
+        if not hasattr(self._system, "getRawFileSystem"):
+            return
+        for status in self._system.getRawFileSystem().listStatus(folder):
+            if status.getPath().getName().endswith(".crc"):
+                self._system.getRawFileSystem().delete(status.getPath(), False)
+
+    def set_aside(self, undo: list[Any]) -> None:
+        if not self._full:
+            return
+        with understood(self._named):
+            if self._force and self._system.exists(self._path):
+                self._rename(self._path, self._store.at(self._kept)[1])
+                self._aside = True
+                undo.append(partial(self._rename, self._store.at(self._kept)[1], self._path))
+
+    def place(self, undo: list[Any]) -> None:
+        if not self._full:
+            return
+        with understood(self._named):
+            if self._system.exists(self._path):
+                raise UsageError(
+                    "output-of-another-run",
+                    f"the output {quoted(self._named)} was made by another run in the meantime",
+                    "run this again, or name another",
+                )
+            hidden = self._store.at(self.hidden)[1]
+            self._rename(hidden, self._path)
+        undo.append(partial(self._rename, self._path, hidden))
+
+    def forget(self) -> None:
+        if self._aside:
+            with suppress(Py4JJavaError):
+                self._system.delete(self._store.at(self._kept)[1], True)
+
+    def _rename(self, one: Any, other: Any) -> None:
+        if not self._system.rename(one, other):
+            raise _unwritable(self._named, "it cannot be renamed")
+
+
+def _unwritable(uri: str, what: str) -> PpdmError:
+    return DataError(
+        "unwritable", f"{quoted(uri)} cannot be written: {what}", "name a folder that you can write to"
+    )

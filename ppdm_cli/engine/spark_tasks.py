@@ -21,7 +21,7 @@ from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 from ppdm_cli import dtypes
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, Made
-from ppdm_cli.engine.spark_files import HERE, Rows, arrow_type, spark_type
+from ppdm_cli.engine.spark_tables import HERE, Rows, arrow_type, spark_type
 from ppdm_cli.errors import DataError, Options, PpdmError, options_in_use, quoted, worded_by
 from ppdm_cli.tables import RowTrouble
 
@@ -33,7 +33,7 @@ STATES = StructType(
     ]
 )
 PLACE = "ppdm_place"
-CHANGED = DataError("a file changed while it was read", "run this again when it is finished")
+CHANGED = DataError("file-changed", "a file changed while it was read", "run this again when it is finished")
 
 
 Place = tuple[int, int, Rows]
@@ -178,7 +178,7 @@ class Work:
         except RowTrouble as trouble:
             row = "a row" if self.known.value.loose else f"row {part.first + trouble.row + 1}"
             what = f"{row} of {quoted(part.file)}: {trouble.what}"
-            yield -1 - index, _Trouble(DataError, "unreadable-row", what, trouble.next_step)
+            yield -1 - index, _Trouble(DataError, trouble.id, what, trouble.next_step)
         except PpdmError as error:
             yield -1 - index, _Trouble(type(error), error.id, error.what, error.next_step)
         except Exception as error:  # never its message, which may quote a cell and would be in Spark's logs

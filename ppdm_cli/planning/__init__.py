@@ -20,13 +20,12 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.channels import rounded_down
 from ppdm_cli.display import Displayed, at_most, up
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, argument, counted, listed, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR
 from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions, relative_error
 from ppdm_cli.planning.advice import BINS, Advice, TableSketch, advised, determined, left_open
-from ppdm_cli.planning.dialect import Dialect, sniff
-from ppdm_cli.planning.texts import TOKENS, Cells, Written, cells_of, written
+from ppdm_cli.planning.csv_reading import TOKENS, Cells, Dialect, Written, cells_of, sniff, written
 from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised
@@ -98,7 +97,9 @@ def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
     """Return a plan from declared columns alone."""
     if not csv.types:
         raise UsageError(
-            "neither a table nor columns are given", "name a table, or declare columns such as --type age=int"
+            "nothing-to-plan",
+            "neither a table nor columns are given",
+            f"name a table, or declare columns, such as {argument('type', 'int', 'age')}",
         )
     found = [
         Advice(n, str(t), settings={} if dtypes.is_discrete(t) and str(t) == "bool" else {"domain": "?"})
@@ -117,7 +118,7 @@ def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
 def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Plan) -> Proposal:
     paths = [data] if isinstance(data, (str, Path)) else data
     if isinstance(paths, (list, tuple)) and any(map(is_stream, paths)):
-        raise UsageError("a plan needs to read the table more than once", "give it as a file")
+        raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "give it as a file")
     dialect, types, options = None, dict[str, Written](), csv
     named = isinstance(paths, (list, tuple)) and paths and all(isinstance(p, (str, Path)) for p in paths)
     if named and all(Path(p).exists() for p in paths):  # what does not is told of by whoever opens it
@@ -126,12 +127,16 @@ def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Pla
             dialect, types, options = _read_as_text(paths, parts, csv)
     table = open_table(data, csv=options)
     if is_promised(table):
-        raise RefusedError(f"{quoted(table.name)} is a release already", "plan for its original")
+        raise RefusedError(
+            "release-not-original", f"{quoted(table.name)} is a release already", "plan for its original"
+        )
     unreadable = [f.name for f in table.schema if not _readable(f)]
     names = [n for n in table.schema.names if n not in unreadable]
     looks = TableSketch.of(table, names) if names else None
     if looks is None:
-        raise DataError(f"{quoted(table.name)} has no records, or no column that can be read", "see the table")
+        raise DataError(
+            "no-records", f"{quoted(table.name)} has no records, or no column that can be read", "see the table"
+        )
     found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
     for one in found:
         if types.get(one.name, Written("")).odd:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ppdm_cli.perturbing import QUESTION
 from ppdm_cli.planning.advice import BINS, Advice
-from ppdm_cli.planning.texts import Written
+from ppdm_cli.planning.csv_reading import Written
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WHY = {

@@ -22,7 +22,7 @@ from ppdm_cli.errors import PpdmError, RefusedError, UsageError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.planning import budgets_of
 from ppdm_cli.planning.advice import Advice
-from ppdm_cli.planning.dialect import dialect_of, encoding_of, sniff
+from ppdm_cli.planning.csv_reading import dialect_of, encoding_of, sniff
 from ppdm_cli.releases import opened
 from tests.conftest import Run, people
 from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES

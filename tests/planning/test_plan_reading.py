@@ -148,7 +148,7 @@ def test_odd_cells_are_counted_and_are_a_question(
     proposal = plan(tmp_path / "t.csv", gamma=9)
     assert proposal.questions == ["attributes.pay.domain"]
     lines = " ".join(proposal.sentences)
-    assert f"pay: {said}" in lines and "--null" in lines and not any(o in lines + proposal.text for o in odd)
+    assert f"pay: {said}" in lines and "nulls=" in lines and not any(o in lines + proposal.text for o in odd)
     nulls = CsvOptions(nulls=tuple({*odd}))
     again = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9, csv=nulls)
     assert not again.questions and again.columns[0]["without_value"] == len(odd)

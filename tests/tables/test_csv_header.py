@@ -13,7 +13,7 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, RefusedError
-from ppdm_cli.planning.dialect import sniff
+from ppdm_cli.planning.csv_reading import sniff
 from ppdm_cli.tables import CsvOptions, csv_records, open_table
 from ppdm_cli.tables.csv_records import looks_like_data
 from tests.conftest import Run, loaded, read_table
