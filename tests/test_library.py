@@ -147,7 +147,7 @@ def test_errors_of_workers_come_back_whole() -> None:
         for number, get in tasks:
             with pytest.raises(Exception) as error:
                 get(timeout=100)
-            wanted: Exception = DataError("'nope.parquet' does not exist", "check its name")
+            wanted: Exception = DataError("missing-file", "'nope.parquet' does not exist", "check its name")
             if number >= 0:
                 wanted = one_of(kinds[number])
             assert type(error.value) is type(wanted) and str(error.value) == str(wanted)
