@@ -88,7 +88,7 @@ READS: dict[str, tuple[str, str, str]] = {
         "r.csv r.csv.ppdm.json original.csv",
         "-o --plot --recovered",
     ),
-    "entropy": ("entropy r.csv", "r.csv r.csv.ppdm.json", "-o --plot"),
+    "entropy": ("entropy r.csv", "r.csv r.csv.ppdm.json", "-o"),
     "train-tree": (
         "train-tree u.csv --test original.csv --class group",
         "u.csv u.csv.ppdm.json original.csv",

@@ -36,7 +36,7 @@ _TITLES = {
     epilog="""\b
 Examples:
   ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
-  ppdm entropy release.parquet -o figures.csv --plot entropy.svg
+  ppdm entropy release.parquet -o figures.csv
   ppdm entropy --error 0.01 --records 100000 --gamma-max 9
   ppdm entropy --record-epsilon 4 --records 100000 --attributes 9x16 -o plan.toml
 

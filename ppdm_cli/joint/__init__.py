@@ -19,7 +19,6 @@ from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marg
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.joint.model import COIN, Model, alone, table_model, unseeing
-from ppdm_cli.joint.raking import raked
 from ppdm_cli.joint.sample import (
     FOLDS,
     LARGEST_DOMAIN,
@@ -93,10 +92,6 @@ class Learnt:
         """Return the totals of the original classes, as the published labels alone show them."""
         published = self.sample.published.astype(np.float64)
         return self.sample.shares(published) * published.sum()
-
-    def drawn_from(self, model: Model) -> Model:
-        """Return one of the models so that the classes' totals are to be expected as estimated."""
-        return raked(model, self.sample, self.totals)
 
 
 def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:

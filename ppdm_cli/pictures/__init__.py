@@ -1,10 +1,8 @@
-"""Charts from result tables, each legible at the width of a page, whatever the number of attributes."""
+"""Charts for `--plot` of estimate, attack and entropy, from the rows of their tables."""
 
 from __future__ import annotations
 
-from ppdm_cli.pictures.beliefs import attacks
-from ppdm_cli.pictures.counts import distributions
-from ppdm_cli.pictures.drawing import opened
-from ppdm_cli.pictures.matrices import MOST_LINES, designs, entropy
+from ppdm_cli.pictures.charts import attacks, designs, distributions, entropy
+from ppdm_cli.pictures.drawing import opened, save
 
-__all__ = ["MOST_LINES", "attacks", "designs", "distributions", "entropy", "opened"]
+__all__ = ["attacks", "designs", "distributions", "entropy", "opened", "save"]

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ppdm_cli.errors import DataError, UsageError, one_line, quoted
+from ppdm_cli.errors import DataError, UsageError, argument, one_line, quoted
 from ppdm_cli.tables import PendingFile
 
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
@@ -17,6 +17,7 @@ def opened(stack: ExitStack, path: Path, force: bool) -> PendingFile:
     """Open a picture before anything is computed: check its suffix, the extra, and that it may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(
+            "unknown-picture-format",
             f"the suffix of {quoted(path.name)} names no picture",
             f"name a file that ends in {', '.join(_SUFFIXES)}",
         )
@@ -31,7 +32,9 @@ def altair() -> Any:
         import vl_convert  # noqa: F401
     except ImportError:
         raise UsageError(
-            "pictures need an extra that is not installed", "install it with: pip install 'ppdm-cli[plot]'"
+            "plot-extra-missing",
+            "pictures need an extra that is not installed",
+            "install it with: pip install 'ppdm-cli[plot]'",
         ) from None
     return found
 
@@ -47,8 +50,9 @@ def save(chart: Any, target: PendingFile) -> None:
         raise
     except BaseException:  # its message is Vega's, and may quote a label; a panic is no Exception
         raise DataError(
+            "picture-too-large",
             f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",
-            "draw less of it, such as --attribute COL of estimate, or name a table with -o instead",
+            f"draw less of it, such as {argument('attributes', 'COL')} of estimate, or write a table instead",
         ) from None
     target.put(content)
 

@@ -98,7 +98,7 @@ class Drawer:
     @classmethod
     def of(cls, learnt: Learnt, sidecar: Sidecar) -> Drawer:
         assert learnt.linked is not None
-        model, channels, label = learnt.drawn_from(learnt.linked), learnt.sample.channels, learnt.sample.label
+        model, channels, label = learnt.linked, learnt.sample.channels, learnt.sample.label
         strata = Strata.of_axes(sidecar, [*(channels[p] for p in model.places), label])
         return cls(model, channels, label, sidecar.release, strata)
 

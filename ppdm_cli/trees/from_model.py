@@ -137,9 +137,7 @@ class ModelTrees:
         published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
         chances = None
         if not self._label.kept:
-            chances = (model if without is not None else self._learnt.drawn_from(model)).chances(
-                published, labels
-            )
+            chances = model.chances(published, labels)
         classes, drawn = [], []
         for copy in range(copies):
             own = labels

@@ -53,7 +53,8 @@ def test_a_release_gives_a_row_an_attribute(tmp_path: Path, ppdm: Run) -> None:
     assert [(r["attribute"], r["N"], r["records"]) for r in found] == [
         (a.name, a.N, 1000) for a in sidecar.perturbed
     ]
-    ppdm("entropy", "r.parquet", "-o", "e.parquet", "--plot", "e.svg")
+    ppdm("entropy", "r.parquet", "-o", "e.parquet")
+    assert b"no picture" in ppdm("entropy", "r.parquet", "--plot", "e.svg", code=2).stderr
     said = read_sidecar(tmp_path / "e.parquet.ppdm.json", None, "e")
     assert (said.stage, said.release) == ("evaluated", sidecar.release)
     assert said.attributes == sidecar.perturbed

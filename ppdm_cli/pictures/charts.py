@@ -1,14 +1,22 @@
-"""The picture of estimated distributions: a panel for each attribute, its values side by side or in rows."""
+"""The charts of `--plot`, each legible at the width of a page, whatever the number of attributes.
+
+`distributions` for estimate, `attacks` for attack; `entropy` and `designs` for entropy.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ppdm_cli.display import percent
+from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.pictures.drawing import altair, save
 from ppdm_cli.tables import PendingFile
+
+if TYPE_CHECKING:
+    from ppdm_cli.attacks import GuessFigures
 
 MOST_VALUES, MOST_PANELS = 30, 60
 """The most categories of a panel, the commonest, and the most panels of a picture."""
@@ -23,6 +31,13 @@ _BIN = re.compile(r"\[([^,]*), [^,]*[\])]")
 """The label of a bin of dates or times; its beginning is shown."""
 _APART = " "
 """What stands between the values and null."""
+MOST_ATTRIBUTES = 30
+"""The most attributes that have bars of their own; the others are averaged."""
+_OF_ATTACKS = ("#0b5cad", "#8db4dc", "#57606a", "#9a6700", "#1a7f37", "#8250df", "#bf3989", "#1b7c83")
+_PRIOR = "#c8102e"
+_BAR, _WIDTH = 9, 440
+MOST_LINES = 6
+"""The most lines of a picture; each has a colour of its own."""
 
 
 def distributions(
@@ -183,21 +198,13 @@ def _of_labels(
     if short == labels:
         axis.labelExpr = alt.Undefined
     x = alt.X("label:N", scale=alt.Scale(domain=places), sort=None, title=None, axis=axis)
-    base, thin = _base(alt, _plain(rows)), len(rows) > _THIN
+    size = (8, 1, 0.45) if len(rows) > _THIN else (28, 1.5, 1)
     band = 0.8 * width / max(len(places), 1)
-    marks = {
-        "observed": base.mark_bar(opacity=1).encode(x=x, y=_records(alt, "observed", leftmost)),
-        "true": base.mark_tick(thickness=2, opacity=1, bandSize=band).encode(
-            x=x, y=_records(alt, "true", leftmost)
-        ),
-        "between": base.mark_rule(strokeWidth=1 if thin else 1.5, opacity=0.45 if thin else 1).encode(
-            x=x, y=_records(alt, "low", leftmost), y2="high:Q"
-        ),
-        "estimate": base.mark_point(filled=True, opacity=1, size=8 if thin else 28).encode(
-            x=x, y=_records(alt, "estimate", leftmost)
-        ),
-    }
-    return _layers(alt, rows, marks, colors)
+
+    def y(field: str) -> Any:
+        return _records(alt, field, leftmost)
+
+    return _layers(alt, rows, _by_label(_base(alt, _plain(rows)), {"x": x}, y, size, band), colors)
 
 
 def _below_each_other(alt: Any, rows: list[dict[str, Any]], colors: dict[str, str]) -> list[Any]:
@@ -206,19 +213,31 @@ def _below_each_other(alt: Any, rows: list[dict[str, Any]], colors: dict[str, st
     places = [*labels, *[_APART, "null"] * (len(labels) < len(rows))]
     axis = alt.Axis(labelLimit=_LABEL * _LETTER, ticks=False, domain=False)
     y = alt.Y("label:N", scale=alt.Scale(domain=places), sort=None, title=None, axis=axis)
-    base = _base(alt, _plain(rows))
 
-    def x(field: str, orient: str | None = None) -> Any:
+    def x(field: str) -> Any:
+        orient = {"observed": "bottom", "estimate": "top"}.get(field)
         axis = None if orient is None else alt.Axis(tickCount=4, orient=orient, ticks=False)
         return alt.X(f"{field}:Q", title="records" if orient else None, axis=axis, scale=alt.Scale(zero=True))
 
-    marks = {
-        "observed": base.mark_bar(opacity=1).encode(y=y, x=x("observed", "bottom")),
-        "true": base.mark_tick(thickness=2, opacity=1, bandSize=0.8 * _ROW).encode(y=y, x=x("true")),
-        "between": base.mark_rule(strokeWidth=1.5).encode(y=y, x=x("low"), x2="high:Q"),
-        "estimate": base.mark_point(filled=True, opacity=1, size=22).encode(y=y, x=x("estimate", "top")),
-    }
+    marks = _by_label(_base(alt, _plain(rows)), {"y": y}, x, (22, 1.5, 1), 0.8 * _ROW)
     return _layers(alt, rows, marks, colors)
+
+
+def _by_label(
+    base: Any, at: dict[str, Any], records: Any, size: tuple[float, float, float], band: float
+) -> dict[str, Any]:
+    """Return the marks of values that stand at their labels; a point's size, a rule's width and opacity."""
+    over = "y" if "x" in at else "x"
+    point, width, opacity = size
+    rule = base.mark_rule(strokeWidth=width, opacity=opacity)
+    return {
+        "observed": base.mark_bar(opacity=1).encode(**at, **{over: records("observed")}),
+        "true": base.mark_tick(thickness=2, opacity=1, bandSize=band).encode(**at, **{over: records("true")}),
+        "between": rule.encode(**at, **{over: records("low"), f"{over}2": "high:Q"}),
+        "estimate": base.mark_point(filled=True, opacity=1, size=point).encode(
+            **at, **{over: records("estimate")}
+        ),
+    }
 
 
 def _commonest(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
@@ -256,3 +275,146 @@ def _placed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             {**row, "lower": None, "upper": None, "left": left, "right": right, "middle": (left + right) / 2}
         )
     return placed
+
+
+def attacks(rows: Sequence[GuessFigures], target: PendingFile) -> None:
+    """Draw each attack's exact guesses beside the prior's; otherwise the errors."""
+    alt = altair()
+    exact = any(r.exact is not None for r in rows)
+    title = "named exactly" if exact else "RMSE, of the standard deviation"
+    baseline = "the prior alone" if exact else "a guess of the mean"
+    every = [
+        {
+            "attack": r.attack,
+            "attribute": r.attribute,
+            "value": r.exact if exact else r.rmse_share,
+            "low": r.exact_low if exact else None,
+            "high": r.exact_high if exact else None,
+            "prior": r.exact_prior if exact else 1.0,
+        }
+        for r in rows
+        if (r.exact if exact else r.rmse_share) is not None
+    ]
+    data, cut = _largest(every)
+    names = list(dict.fromkeys(r["attack"] for r in every))
+    places = list(dict.fromkeys(r["attribute"] for r in data))
+    scale = alt.Scale(domain=[*names, baseline], range=[*_OF_ATTACKS[: len(names)], _PRIOR])
+    color = alt.Color("series:N", title=None, scale=scale, legend=alt.Legend(orient="top", labelLimit=200))
+    base = alt.Chart(alt.Data(values=data)).encode(
+        y=alt.Y("attribute:N", sort=places, title=None, axis=alt.Axis(labelLimit=180, ticks=False))
+    )
+    apart = alt.YOffset("attack:N", sort=names)
+
+    def x(field: str, orient: str | None = None) -> Any:
+        form = "%" if exact else "~g"
+        axis = None if orient is None else alt.Axis(format=form, orient=orient, tickCount=6)
+        return alt.X(f"{field}:Q", title=title if orient else None, axis=axis, scale=alt.Scale(zero=True))
+
+    bars = base.mark_bar(height=alt.RelativeBandSize(band=0.9)).encode(x=x("value", "bottom"), yOffset=apart)
+    interval = base.mark_rule(color="black").encode(x=x("low"), x2="high:Q", yOffset=apart)
+    prior = base.mark_tick(thickness=2).encode(x=x("prior", "top"), yOffset=apart)
+    layers = [
+        bars.transform_calculate(series="datum.attack").encode(color=color),
+        interval,
+        prior.transform_calculate(series=f"'{baseline}'").encode(color=color),
+    ]
+    chart = alt.layer(*layers).resolve_axis(x="independent").resolve_scale(x="shared", color="shared")
+    step = alt.Step(step=_BAR * len(names) + 5, **{"for": "position"})
+    heading = alt.TitleParams("What attacks learn, and the prior alone", subtitle=cut, anchor="start")
+    save(chart.properties(title=heading, width=_WIDTH, height=step), target)
+
+
+def _largest(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows of the attributes of which most is learnt, and one for the rest; and what was cut."""
+    gains: dict[str, float] = {}
+    for r in rows:
+        gains[r["attribute"]] = max(gains.get(r["attribute"], 0.0), abs(r["value"] - (r["prior"] or 0.0)))
+    if len(gains) <= MOST_ATTRIBUTES:
+        return rows, []
+    taken = sorted(gains, key=lambda n: -gains[n])[:MOST_ATTRIBUTES]
+    others = f"the other {len(gains) - len(taken)}, on average"
+    found = [r for n in taken for r in rows if r["attribute"] == n]
+    for attack in dict.fromkeys(r["attack"] for r in rows):
+        rest = [r for r in rows if r["attack"] == attack and r["attribute"] not in taken]
+        if rest:
+            means = {k: _mean([r[k] for r in rest]) for k in ("value", "prior")}
+            found.append({"attack": attack, "attribute": others, "low": None, "high": None, **means})
+    return found, [f"the {len(taken)} of {len(gains)} attributes of which most is learnt"]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None
+
+
+def entropy(rows: list[dict[str, Any]], target: PendingFile) -> None:
+    """Draw the paper's Fig. 3, H(M) over N, a line for each gamma; with records, what an owner decides by."""
+    alt = altair()
+    if "attribute" in rows[0]:
+        raise UsageError(
+            "no-picture-of-release",
+            "the matrices of a release have no picture",
+            f"leave out {argument('plot')}, or the release",
+        )
+    if "expected_error" in rows[0]:
+        save(_decision(alt, rows), target)
+        return
+    gammas = sorted({r["gamma"] for r in rows})
+    chart = (
+        alt.Chart(alt.Data(values=rows), width=520, height=340)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("N:Q", title="N, number of values or bins"),
+            y=alt.Y("entropy:Q", title="H(M), bits", scale=alt.Scale(zero=False)),
+            color=alt.Color("gamma:O", title="gamma", scale=alt.Scale(scheme="viridis"), sort=gammas),
+        )
+    )
+    save(chart.properties(title="Entropy of the perturbation matrix"), target)
+
+
+def _decision(alt: Any, rows: list[dict[str, Any]]) -> Any:
+    """Return what an owner decides by: over gamma, the error for each N, and what a belief becomes."""
+    sizes = sorted({r["N"] for r in rows})
+    wanted = [sizes[0] * (sizes[-1] / sizes[0]) ** (i / (MOST_LINES - 1)) for i in range(MOST_LINES)]
+    taken = {min(sizes, key=lambda n: abs(math.log(n / w))) for w in wanted}  # as far apart as can be
+    lines = [r | {"line": f"N = {r['N']}"} for r in rows if r["N"] in taken]
+    order = [f"N = {n}" for n in sorted(taken)]
+    x = alt.X("gamma:Q", title="gamma", scale=alt.Scale(zero=False, nice=False))  # labels stand outside
+    of_lines = alt.Chart(alt.Data(values=lines), width=520, height=260).encode(
+        x=x,
+        y=alt.Y(
+            "expected_error:Q",
+            title="error, |estimate - truth| / n",
+            scale=alt.Scale(type="log", nice=False, padding=8),
+        ),
+        color=alt.Color("line:N", sort=order, legend=None, scale=alt.Scale(scheme="tableau10")),
+    )
+    last = max(r["gamma"] for r in lines)
+    ends = alt.Chart(alt.Data(values=[r for r in lines if r["gamma"] == last])).encode(
+        x=x, y="expected_error:Q", text="line:N", color=alt.Color("line:N", sort=order, legend=None)
+    )
+    becomes = [f"{rows[0]['rho1']:.0%} becomes", "(one value alone)"]
+    belief = (
+        alt.Chart(alt.Data(values=lines), width=520, height=140)
+        .mark_line()
+        .encode(x=x, y=alt.Y("rho2:Q", title=becomes, axis=alt.Axis(format="%")))
+    )
+    error = of_lines.mark_line() + ends.mark_text(align="left", dx=6)
+    return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")
+
+
+def designs(rows: list[dict[str, Any]], target: PendingFile) -> None:
+    """Draw what designs tell of a pair over a record's epsilon, a line for each way to publish."""
+    alt = altair()
+    chart = (
+        alt.Chart(alt.Data(values=[r for r in rows if r["clean_pair"]]), width=520, height=300)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("epsilon:Q", title="epsilon of a record", scale=alt.Scale(type="log", nice=False)),
+            y=alt.Y(
+                "clean_pair:Q", title="clean records that tell as much of a pair", scale=alt.Scale(type="log")
+            ),
+            color=alt.Color("publish:N", title="published", scale=alt.Scale(scheme="tableau10")),
+        )
+    )
+    save(chart.properties(title=f"What {rows[0]['records']} records tell of pairs"), target)

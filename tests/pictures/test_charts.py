@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import attack, estimate, perturb
-from ppdm_cli.pictures import attacks, counts, distributions
+from ppdm_cli.pictures import attacks, charts, distributions
 from ppdm_cli.tables import PendingFile, commit
 from tests.conftest import Run
 
@@ -69,7 +69,7 @@ def test_fifty_attributes_are_legible_at_the_width_of_a_page(wide: Any, tmp_path
 def test_of_more_distributions_the_first_are_drawn(
     wide: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counts, "MOST_PANELS", 3)
+    monkeypatch.setattr(charts, "MOST_PANELS", 3)
     rows = estimate(wide.frame, sidecar=wide.sidecar).frame.to_dicts()
     svg, _, _ = drawn(tmp_path, distributions, rows)
     assert any("The first 3 of 50 distributions" in t for t in texts(svg)) and "attribute 3" not in texts(svg)
@@ -120,7 +120,7 @@ def test_null_stands_apart_and_no_number_under_it(tmp_path: Path) -> None:
     ],
 )
 def test_ticks_are_round_and_inside(low: float, high: float, most: int, ticks: list[float]) -> None:
-    assert counts._ticks(low, high, most) == ticks
+    assert charts._ticks(low, high, most) == ticks
 
 
 def test_a_column_is_named_with_its_label(tmp_path: Path, ppdm: Run) -> None:
