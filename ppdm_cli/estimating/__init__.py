@@ -25,9 +25,7 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval
 from ppdm_cli.estimating.laws import MOST_WEIGHED, PooledLaw, StratumLaw, by_attribute, check_work
 from ppdm_cli.estimating.questions import check_names, groups_of, with_kept
-from ppdm_cli.estimating.recipes import Kind, Recipes, Way, Ways  # until joint and attacks know strata
 from ppdm_cli.estimating.results import against_truth, as_frame, fill, remarks
-from ppdm_cli.estimating.shown import Showing
 from ppdm_cli.estimating.tables import (
     MOST_CELLS,
     EstimatedTable,
@@ -39,7 +37,7 @@ from ppdm_cli.estimating.tables import (
     tabulated,
 )
 from ppdm_cli.files import one_run
-from ppdm_cli.releases import OWN, axes_of, axis_of, encoded, open_original, open_releases, other_rows
+from ppdm_cli.releases import OWN, open_original, open_releases, other_rows
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, Groups
 
@@ -48,18 +46,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "Coverage", "Estimate",
-    "EstimatedTable", "Group", "Interval", "Kind", "Part", "PooledLaw", "Recipes", "Showing", "Steps",
-    "Stop", "StratumLaw", "Tables", "Way", "Ways", "as_frame", "axes_of", "axis_of", "by_attribute",
-    "check_work", "columns_of", "count", "encoded", "estimate", "estimated_tables", "fill", "forward",
-    "joint_codes", "kept_codes", "largest_remainder", "matrices_of", "maximum_likelihood", "project",
-    "shares", "tabulated", "with_kept",
+    "EstimatedTable", "Group", "Interval", "Part", "PooledLaw", "Steps", "Stop", "StratumLaw", "Tables",
+    "as_frame", "by_attribute", "check_work", "columns_of", "count", "estimate", "estimated_tables", "fill",
+    "forward", "joint_codes", "largest_remainder", "maximum_likelihood", "project", "shares", "tabulated",
+    "with_kept",
 ]  # fmt: skip
-
-kept_codes = encoded
-
-
-def matrices_of(group: Group) -> list[Any]:
-    return [channel.law for channel in group]
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,7 +21,6 @@ from ppdm_cli.estimating import (
     Stop,
     Tables,
     forward,
-    matrices_of,
     maximum_likelihood,
     shares,
 )  # fmt: skip
@@ -222,7 +221,7 @@ def _likelier(sample: Sample, tried: Sequence[Marginals]) -> Marginals:
 def _likeliest(sample: Sample) -> list[Floats]:
     """Return each attribute's most likely distribution by class, of all records."""
     counts = [_seen(sample, [p])[0].astype(np.float64) for p in range(len(sample.channels))]
-    matrices = [matrices_of((sample.label, c)) for c in sample.channels]
+    matrices = [[sample.label.law, c.law] for c in sample.channels]
     tables = [maximum_likelihood(c, m) for c, m in zip(counts, matrices, strict=True)]
     return [np.maximum(shares(t), 1e-9) for t in tables]
 

@@ -18,7 +18,7 @@ from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel, mixed
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, argument, quoted
-from ppdm_cli.estimating import Part, Steps, Tables, matrices_of, maximum_likelihood, shares, tabulated
+from ppdm_cli.estimating import Part, Steps, Tables, maximum_likelihood, shares, tabulated
 from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.releases import Exposure, Exposures, Strata, axis_of
 from ppdm_cli.repeatable import mixed as hashed_address
@@ -244,7 +244,7 @@ class Sample:
             start = np.full((1, law.shape[1]), 1 / law.shape[1])
             counts = Steps(Part([law], shares(counts[None, : len(law)])))(start, LABEL_STEPS)[0]
         elif not self.label.kept:
-            counts = maximum_likelihood(counts, matrices_of((self.label,)))
+            counts = maximum_likelihood(counts, [self.label.law])
         raised = np.maximum(counts, 1e-9)
         return np.asarray(raised / raised.sum())
 

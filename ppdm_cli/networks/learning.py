@@ -18,10 +18,10 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.errors import RefusedError, UsageError, argument, quoted, unknown
-from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, axes_of, by_attribute, count, project
+from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, by_attribute, count, project
 from ppdm_cli.networks.network import Network, Node
 from ppdm_cli.networks.parties import Joined, state_numbers
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import axes_of, opened
 
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""

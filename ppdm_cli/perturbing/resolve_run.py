@@ -28,7 +28,6 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted, unknown_column
-from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.domain_choice import declared_type, profile
 from ppdm_cli.perturbing.next_batch import carried, check_identifier, copies_of, like
@@ -46,7 +45,7 @@ from ppdm_cli.perturbing.resolving import (
     undeclared,
 )
 from ppdm_cli.perturbing.substitution import Substituter
-from ppdm_cli.releases import decode, in_rounds, is_promised, read_sidecar
+from ppdm_cli.releases import axis_of, decode, in_rounds, is_promised, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, CoinsOrigin, Copy, Sidecar
 from ppdm_cli.tables import (
     OPENING,

@@ -14,8 +14,8 @@ import numpy as np
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import Batch, scan
-from ppdm_cli.estimating import ESTIMATORS, columns_of, encoded, joint_codes, largest_remainder, matrices_of
-from ppdm_cli.releases import axes_of
+from ppdm_cli.estimating import ESTIMATORS, columns_of, joint_codes, largest_remainder
+from ppdm_cli.releases import axes_of, encoded
 from ppdm_cli.repeatable import Deal, Staircase
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -128,8 +128,8 @@ class Planner:
     def _estimate(self, label: Channel | None, attribute: Channel, counts: np.ndarray) -> Floats:
         """Return original counts, by original label where there is one."""
         if label is None:
-            return self._estimator(counts.reshape(-1).astype(np.float64), matrices_of((attribute,)))
-        return self._estimator(counts.astype(np.float64), matrices_of((label, attribute)))
+            return self._estimator(counts.reshape(-1).astype(np.float64), [attribute.law])
+        return self._estimator(counts.astype(np.float64), [label.law, attribute.law])
 
     def _deal(self, attribute: Channel, parts: np.ndarray, wanted: np.ndarray) -> Deal:
         """Plan from counts by (partition, label, published code) and those wanted by (label, original code)."""

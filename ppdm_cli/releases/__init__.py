@@ -3,7 +3,7 @@
 Several releases with one plan are one table; a release from a stream, which is public, is spooled where it
 is read again. A sidecar is a plain record; `opened(sidecar)` is what follows from it, built once for equal
 ones: its `recipes` in use, its `channels`, the `axis` of an attribute alone, the channel it goes `through`, the
-`columns` of the data. `published` reads records of several recipes.
+`columns` of the data. `Strata` are what its records reveal.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from ppdm_cli.releases.strata import (
     encoded,
     never_together,
 )
-from ppdm_cli.releases.withheld import Published, published
 
 __all__ = [
-    "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "Published", "RecipeInUse", "Strata", "Stratum",
+    "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "RecipeInUse", "Strata", "Stratum",
     "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut", "decode", "encoded", "in_rounds",
     "is_promised", "never_together", "open_data", "open_original", "open_release", "open_releases",
-    "opened", "other_rows", "published", "read_sidecar", "recipes_in_use", "several_recipes", "spooled",
+    "opened", "other_rows", "read_sidecar", "recipes_in_use", "several_recipes", "spooled",
 ]  # fmt: skip

@@ -14,9 +14,8 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unknown_column
-from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import CELLS, MOST_CHANNELS, Learnt, Model, alone, learn, read
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import axis_of, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 from ppdm_cli.trees.expected_accuracy import (

@@ -15,9 +15,8 @@ import numpy as np
 import polars as pl
 
 from ppdm_cli import perturb, predict, train_tree
-from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import read, screened
-from ppdm_cli.releases import open_release
+from ppdm_cli.releases import axis_of, open_release
 
 RELEASES, TEST = 16, 8_000
 MUCH = 6.0

@@ -13,9 +13,8 @@ import polars as pl
 import pytest
 
 from ppdm_cli import estimate, perturb, train_tree
-from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import Tells, read, screened
-from ppdm_cli.releases import open_release
+from ppdm_cli.releases import axis_of, open_release
 
 ROWS, RELEASES = 6000, 6
 DOMAINS: dict[str, Any] = {

@@ -17,12 +17,11 @@ import pytest
 from ppdm_cli import attack, estimate, perturb, query, train_tree
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError
-from ppdm_cli.estimating import axis_of
 from ppdm_cli.joint import Tells, read, screened
 from ppdm_cli.perturbing import record_design
 from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
 from ppdm_cli.perturbing.record_design import Design, Setting, recommended, scheduled
-from ppdm_cli.releases import decode, in_rounds, open_release, opened
+from ppdm_cli.releases import axis_of, decode, in_rounds, open_release, opened
 from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
 from tests.conftest import Run
