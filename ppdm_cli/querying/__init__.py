@@ -100,9 +100,7 @@ def answers(
 ) -> Answers:
     """Answer a select statement from a release, or from several with the same plan.
 
-    Intervals cover with a probability of `level`: what is true of these records, or of the `population` that
-    they are a sample of. `bins` is for kept numbers with many values that groups or quantiles are asked of.
-    `against` is a release of other records, the difference from which is told too.
+    The parameters are those of `query`; `from_` is the format of a release on standard input.
     """
     if against is not None:
         beside = against.settings["sidecar"] if isinstance(against, Query) else None
@@ -180,7 +178,23 @@ def query(
     level: float = 0.95,
     population: bool = False,
 ) -> Query:
-    """Return a release, or several with the same plan, as what can be asked; `against` may be one too."""
+    """Open a release for questions: means, sums, shares, quantiles, tests and regressions, unbiased.
+
+    Parameters
+    ----------
+    data : path, table or list of paths
+        The release, or several releases made with the same plan.
+    sidecar : Sidecar, path or None, default None
+        What goes with a table in memory, or with a file that has another's name beside it.
+    against : path, table, Query or None, default None
+        A release of other records; answers then have their difference from it too.
+    bins : int or None, default None
+        In how many bins kept numbers are grouped; None takes them value by value.
+    level : float, default 0.95
+        With which probability intervals cover.
+    population : bool, default False
+        Whether the records are a sample, and intervals are about its population.
+    """
     settings = {"sidecar": sidecar, "against": against, "bins": bins, "level": level, "population": population}
     return Query(data, settings)
 

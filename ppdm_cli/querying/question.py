@@ -278,6 +278,11 @@ def _no(what: str, step: str = "use only select, where and group by") -> UsageEr
     return UsageError("sql-not-supported", f"{what} isn't supported", step)
 
 
+def _wrong(id: str, tree: Any, what: str, step: str) -> UsageError:
+    """Return the error about a part of a question."""
+    return UsageError(id, f"{_shown(tree)} {what}", step)
+
+
 def _text(tree: Any) -> str:
     return str(tree.sql(normalize_functions="lower", comments=False))
 
@@ -308,9 +313,7 @@ def _answer(tree: Any, where: Condition | None = None) -> Answer:
     if isinstance(tree, exp.Column) and not isinstance(tree.this, exp.Star):
         step = f"aggregate it, such as mean({_text(tree)}), or move it to group by"
         raise UsageError("column-without-a-function", f"{_shown(tree)} is a column", step)
-    raise UsageError(
-        "not-an-answer", f"{_shown(tree)} is not an answer about all records", f"use one of {ANSWERS}"
-    )
+    raise _wrong("not-an-answer", tree, "is not an answer about all records", f"use one of {ANSWERS}")
 
 
 def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
@@ -345,9 +348,10 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     if name == "quantile":
         share = _constant(given[1])
         if not isinstance(share, float) or not 0 < share < 1:
-            raise UsageError(
+            raise _wrong(
                 "share-out-of-range",
-                f"{_shown(tree)}: a quantile is of a share between 0 and 1",
+                tree,
+                "needs a share between 0 and 1",
                 "such as quantile(age, .9)",
             )
         return Aggregate(name, (_number(given[0]), share), where)
@@ -367,9 +371,7 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
 def _alone(tree: Any) -> Column:
     """Return a column that stands by itself."""
     if not isinstance(tree, _sqlglot().exp.Column):
-        raise UsageError(
-            "not-a-column", f"{_shown(tree)} is no column", "name a column, such as independent(smoker, sex)"
-        )
+        raise _wrong("not-a-column", tree, "is no column", "name a column, such as independent(smoker, sex)")
     return _column(tree)
 
 
@@ -385,15 +387,14 @@ def _regression(name: str, tree: Any, given: list[Any]) -> tuple[Any, ...]:
     if name == "ridge":
         value = _constant(given.pop(1))
         if isinstance(value, (bool, str)) or value is None or not 0 < value < float("inf"):
-            raise UsageError(
-                "no-ridge-weight", f"{_shown(tree)} has no weight above 0", "such as ridge(income, 1, age, sex)"
-            )
+            raise _wrong("no-ridge-weight", tree, "has no weight above 0", "such as ridge(income, 1, age, sex)")
         weight = [float(value)]
     columns = [_number_or_condition(g) for g in given]
     if any(isinstance(c, (float, Combined)) for c in columns):
-        raise UsageError(
+        raise _wrong(
             "regression-of-columns",
-            f"{_shown(tree)} takes columns and conditions",
+            tree,
+            "takes columns and conditions",
             "such as linear(income, age, sex = 'F')",
         )
     return (columns[0], *weight, *columns[1:])
@@ -404,9 +405,10 @@ def _fitted(tree: Any, given: list[Any]) -> list[Literals]:
     found = list(map(_literal, given))
     shares = [s for s in found[1::2] if isinstance(s, (int, float)) and not isinstance(s, bool) and s > 0]
     if len(found) % 2 or 2 * len(shares) != len(found) or abs(sum(shares) - 1) > 1e-6:
-        raise UsageError(
+        raise _wrong(
             "shares-of-a-fit",
-            f"{_shown(tree)} takes values, each with its share, which are 1 together",
+            tree,
+            "takes values, each with its share, which are 1 together",
             "such as fits(sex, 'F', .5, 'M', .5)",
         )
     return found
@@ -440,10 +442,8 @@ def _number(tree: Any) -> Number:
 
 def _column(tree: Any) -> Column:
     if tree.table:
-        raise UsageError(
-            "column-of-a-table",
-            f"{_shown(tree)} names a table",
-            "name the column alone: a release is one table",
+        raise _wrong(
+            "column-of-a-table", tree, "names a table", "name the column alone: a release is one table"
         )
     return Column(tree.name)
 
@@ -477,9 +477,10 @@ def _condition(tree: Any) -> Condition:
         return Predicate(_asked(tree).name, "among", tuple(map(_literal, tree.expressions)))
     if isinstance(tree, (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)):
         return _comparison(tree)
-    raise UsageError(
+    raise _wrong(
         "not-a-condition",
-        f"{_shown(tree)} is no condition that can be asked of a release",
+        tree,
+        "is no condition that can be asked of a release",
         "compare a column with a value by = <> < <= > >=, between, in or is null; join them by and, or, not",
     )
 
@@ -491,9 +492,7 @@ def _comparison(tree: Any) -> Condition:
         turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
         column, value, kind = value, column, turned.get(kind, kind)
     if not isinstance(column, exp.Column):
-        raise UsageError(
-            "comparison-without-a-column", f"{_shown(tree)} names no column", "compare a column with a value"
-        )
+        raise _wrong("comparison-without-a-column", tree, "names no column", "compare a column with a value")
     name, literal = _column(column).name, (_literal(value),)
     if kind in (exp.EQ, exp.NEQ):
         found: Condition = Predicate(name, "among", literal)
@@ -504,9 +503,7 @@ def _comparison(tree: Any) -> Condition:
 
 def _asked(tree: Any) -> Column:
     if not isinstance(tree.this, _sqlglot().exp.Column):
-        raise UsageError(
-            "comparison-without-a-column", f"{_shown(tree)} is not asked of a column", "name a column first"
-        )
+        raise _wrong("comparison-without-a-column", tree, "is not asked of a column", "name a column first")
     return _column(tree.this)
 
 
@@ -533,9 +530,10 @@ def _constant(tree: Any) -> Literals | None:
 def _literal(tree: Any) -> Literals:
     value = _constant(tree)
     if value is None:
-        raise UsageError(
+        raise _wrong(
             "not-a-value",
-            f"{_shown(tree)} is no value",
+            tree,
+            "is no value",
             "write numbers as they are, text in quotes, and columns on the left",
         )
     return value

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import Release, perturb
-from tests.querying.test_query import asked, nearly
+from tests.querying.test_answering import asked, nearly
 
 assert nearly
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from ppdm_cli.querying.functions import holm, tail
-from tests.querying.test_query import COPIES, DESIGNS, EXACT, ROWS, asked, middles, records, released
+from tests.querying.test_answering import COPIES, DESIGNS, EXACT, ROWS, asked, middles, records, released
 
 TESTS = (
     "independent(smoker, kids)", "independent(ward, kids)", "trend(age, kids)", "trend(age, smoker = 'yes')",
