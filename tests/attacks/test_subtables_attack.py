@@ -14,7 +14,7 @@ from ppdm_cli import attack
 from ppdm_cli.attacks import ATTACKS
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import COLUMN
-from tests.estimating.test_subtables import released, table
+from tests.estimating.test_tables import released, table
 from tests.vocabulary import raises
 
 ROWS = 12_000
