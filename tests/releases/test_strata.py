@@ -11,9 +11,10 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb
+from ppdm_cli.channels import mixed
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.releases import Strata, mixed, open_release, opened
+from ppdm_cli.releases import Strata, open_release, opened
 from ppdm_cli.sidecar import COLUMN
 from tests.chances import LEVEL, chi_square
 from tests.perturbing.test_recipes import DOMAINS, released, table
