@@ -1,15 +1,18 @@
-"""Display for every package: results as one short line or a small table of a notebook, and figures for people.
+"""Display for every package: results in a notebook, figures for people, and numbers and names from people.
 
-Bounds are rounded up, so that what is promised stays true.
+Bounds are rounded up, so that what is promised stays true. Numbers are read exactly as they were written, in
+options, plan files and notebooks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from decimal import ROUND_CEILING, Context
-from typing import Any
+from collections.abc import Callable, Sequence
+from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
+from typing import Any, Literal, TypeVar
 
-from ppdm_cli.errors import one_line
+from ppdm_cli.errors import PpdmError, UsageError, argument, one_line, quoted
+
+Read = TypeVar("Read")
 
 MOST_CHARACTERS = 300
 """The most characters that a result prints."""
@@ -70,3 +73,69 @@ def exactly(share: float) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.3g}%" if share < 0.9995 or share == 1 else "over 99.9%"
+
+
+def named(key: str, reader: Callable[[Any], Read], value: object) -> Read:
+    """Return a setting's value as its reader has it; an error names the setting."""
+    try:
+        return reader(value)
+    except PpdmError as error:
+        raise error.at(key) from None
+
+
+def decimal(value: object) -> Decimal:
+    """Return a number, exactly as it was written."""
+    try:
+        return value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        raise UsageError(
+            "not-a-number", f"{quoted(value)} is not a number", "give one such as 9 or 4.5"
+        ) from None
+
+
+def real(value: object) -> float:
+    number = float(decimal(value))
+    if number != number or abs(number) == float("inf"):
+        raise UsageError("not-finite", f"{quoted(value)} is not a finite number", "give one such as 9 or 4.5")
+    return number
+
+
+def whole(value: object) -> int:
+    number = decimal(value)
+    if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
+        raise UsageError("not-a-whole-number", f"{quoted(value)} is not a whole number", "give one such as 20")
+    return int(number)
+
+
+def whole_or_auto(value: object) -> int | Literal["auto"]:
+    if value == "auto":
+        return "auto"
+    try:
+        return whole(value)
+    except UsageError:
+        raise UsageError(
+            "neither-number-nor-auto", f"{quoted(value)} is not a whole number", "give one such as 20, or auto"
+        ) from None
+
+
+def truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "false": False, "no": False}
+    if str(value).lower() not in known:
+        raise UsageError(
+            "neither-true-nor-false", f"{quoted(value)} is neither true nor false", "use true or false"
+        )
+    return known[str(value).lower()]
+
+
+def names(name: str, value: object) -> tuple[str, ...]:
+    """Return the names that an argument was given: several, or a string that is one."""
+    several = (value,) if isinstance(value, str) else value
+    if not isinstance(several, (list, tuple, set, frozenset)) or not all(isinstance(n, str) for n in several):
+        raise UsageError(
+            "not-names",
+            f"{name} takes one name or a list of names",
+            f"such as {argument(name, ['age', 'salary'])}",
+        )
+    return tuple(several)

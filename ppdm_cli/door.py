@@ -12,8 +12,8 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec, TypeVar
 
+from ppdm_cli.display import names
 from ppdm_cli.errors import PpdmError, quoted
-from ppdm_cli.settings import names
 
 P = ParamSpec("P")
 R = TypeVar("R")

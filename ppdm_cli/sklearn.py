@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli import dtypes
+from ppdm_cli.display import names
 from ppdm_cli.door import front
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.releases import decode
-from ppdm_cli.settings import names
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import from_arrow, loaded
 from ppdm_cli.trees import Tree, importance, majority, predict, train_tree
@@ -34,6 +34,7 @@ try:
     )
 except ImportError:
     raise UsageError(
+        "scikit-learn-missing",
         "PpdmTreeClassifier needs an extra that is not installed",
         "install it with: pip install 'ppdm-cli[sklearn]'",
     ) from None
@@ -84,7 +85,9 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return self._taught(_unindexed(X), y, sample_weight, sidecar)
         if sidecar is not None or _is_path(X):
             raise UsageError(
-                "a file, or a table with a sidecar, holds its class", "leave out y, or name the class's column"
+                "class-in-the-table",
+                "a file, or a table with a sidecar, holds its class",
+                "leave out y, or name the class's column",
             )
         name = getattr(y, "name", None)
         if _is_array(X):
@@ -178,6 +181,7 @@ def _original(X: Any) -> pa.Table:
     table = from_arrow(_unindexed(X))
     if table.sidecar is not None and decode(table.sidecar, "in X").is_substituted:
         raise RefusedError(
+            "release-as-features",
             "X is a release: its single values are not the original ones",
             "learn from all of it, fit(release) without y, or reconstruct first",
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.tables import ordered, workers
 
 BLOCK_ROWS = 1 << 17
@@ -32,9 +32,11 @@ Columns = dict[str, np.ndarray[Any, Any]]
 def generate(function: int, records: int, seed: int, balanced: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield the table in batches of one schema; `balanced` makes both classes equally large."""
     if function not in FUNCTIONS:
-        raise UsageError(f"unknown function {function}", "functions are 1 to 5")
+        raise UsageError("unknown-function", f"unknown function {function}", "functions are 1 to 5")
     if records < 0:
-        raise UsageError("the number of records is negative", "such as --records 100000")
+        raise UsageError(
+            "negative-records", "the number of records is negative", f"such as {argument('records', 100_000)}"
+        )
     starts = range(0, records, BLOCK_ROWS)
     with workers() as executor:
         yield from ordered(executor, starts, partial(_block, function, records, seed, balanced))

@@ -33,10 +33,9 @@ from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_be
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
 from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
 from ppdm_cli.channels.mixture import Blur, Mixture, revealing
-from ppdm_cli.display import percent
+from ppdm_cli.display import percent, whole
 from ppdm_cli.domain import Bins, Domain
 from ppdm_cli.errors import RefusedError, UsageError, argument
-from ppdm_cli.settings import whole
 
 MOST_ORDERED = 1 << 11
 """The most ordered codes that a band can have."""

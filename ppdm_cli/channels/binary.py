@@ -11,9 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.channels.base import Beyond, Request, Spec, register
 from ppdm_cli.channels.dense import Weights, WeightsSpec, whole_numbers
+from ppdm_cli.display import decimal
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
-from ppdm_cli.settings import decimal
 
 Chance = Annotated[float, Meta(ge=0, le=1)]
 

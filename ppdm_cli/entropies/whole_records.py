@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ppdm_cli.display import whole
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted
 from ppdm_cli.perturbing import (
     FEW_CLEAN,
@@ -18,7 +19,6 @@ from ppdm_cli.perturbing import (
     ranked,
     recommended,
 )
-from ppdm_cli.settings import whole
 
 FEWEST = 4.0
 """Of fewer clean records half a domain's share has a standard error of more than a quarter: nothing is told."""

@@ -17,6 +17,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict, fields, replace
 
 from ppdm_cli.channels import KINDS, SUBSTITUTION, checked_gamma, checked_kind, schemes
+from ppdm_cli.display import named, names
 from ppdm_cli.domain import CALENDAR, MOST_VALUES, Representative
 from ppdm_cli.errors import UsageError, argument, listed, quoted, unknown
 from ppdm_cli.perturbing.plan_file import (
@@ -32,7 +33,6 @@ from ppdm_cli.perturbing.plan_file import (
     values,
 )
 from ppdm_cli.privacy import gamma_from_rhos
-from ppdm_cli.settings import named, names
 from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_ROWS, Group, Scheme
 from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
 

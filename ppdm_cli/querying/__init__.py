@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ppdm_cli.display import Displayed
+from ppdm_cli.display import Displayed, names
 from ppdm_cli.domain import Bins, unit
 from ppdm_cli.door import spoken
 from ppdm_cli.engine import where_the_data_are
@@ -23,7 +23,6 @@ from ppdm_cli.querying.answering import Row, answered, difference
 from ppdm_cli.querying.functions import holm
 from ppdm_cli.querying.question import Aggregate, Column, Question, parts, read_question
 from ppdm_cli.releases import open_releases
-from ppdm_cli.settings import names
 from ppdm_cli.sidecar import Sidecar
 
 if TYPE_CHECKING:
