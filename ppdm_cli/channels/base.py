@@ -25,7 +25,7 @@ from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.matrix import Matrix, Noisy, Substitution
 from ppdm_cli.coins import CELLS, Coins, uniform
-from ppdm_cli.domain import MOST_VALUES, Bins, Domain, Product
+from ppdm_cli.domain import MOST_VALUES, Domain, Product
 from ppdm_cli.errors import RefusedError, unknown
 
 MOST_TOGETHER = 16
@@ -125,7 +125,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         """Return the column that is published for values and their codes: exactly drawn from the law."""
         out = self.drawn(matrix, codes, Coins(cells.key("perturb")), cells.addresses)
         within = None
-        if any(isinstance(p, Bins) and p.representative == "random" for p in published.parts):
+        if any(p.is_random for p in published.parts):
             coins, parts = Coins(cells.key("representative")), len(published.parts)
             numbers = [uniform(coins, cells.addresses, out, part) for part in range(parts)]
             within = np.stack(numbers, axis=1) if parts > 1 else numbers[0]

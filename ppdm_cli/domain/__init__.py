@@ -1,4 +1,4 @@
-"""Domains: the values or bins of an attribute, in order, and their codes.
+"""Domains for all packages: the values or bins of an attribute, in order, and their codes.
 
 A domain turns a column into codes and codes into a column, and answers for its own numbers, limits and
 widths. It is what an owner declares or derives and what a sidecar publishes. Null, where it takes part,
@@ -7,12 +7,19 @@ is the last code.
 
 from __future__ import annotations
 
-from ppdm_cli.domain.base import MOST_VALUES, Domain, Encoded, Extents, Representative, unit
+from ppdm_cli.domain.base import (
+    MOST_COMBINATIONS,
+    MOST_VALUES,
+    Domain,
+    Encoded,
+    Extents,
+    Product,
+    Representative,
+    unit,
+)
 from ppdm_cli.domain.bins import Bins
-from ppdm_cli.domain.calendar import CALENDAR, calendar_edges, starts
 from ppdm_cli.domain.categories import OTHER, Categories
-from ppdm_cli.domain.product import MOST_COMBINATIONS, Product
-from ppdm_cli.domain.round_edges import nice_edges
+from ppdm_cli.domain.edges import CALENDAR, calendar_edges, nice_edges, starts
 
 __all__ = [
     "CALENDAR", "MOST_COMBINATIONS", "MOST_VALUES", "OTHER", "Bins", "Categories", "Domain", "Encoded",

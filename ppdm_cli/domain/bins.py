@@ -1,4 +1,4 @@
-"""Domains of intervals between edges.
+"""Bins for numbers, dates and times: domains of intervals between edges.
 
 The edges decide a value's bin (edge <= value < next, the last bin closed); arithmetic may guess it, the
 edges settle it.
@@ -50,6 +50,13 @@ class Bins(Domain):
 
     def spread(self) -> Bins:
         return Bins(self.kind, self.edges.tolist(), self.nulls, "random")
+
+    @property
+    def is_random(self) -> bool:
+        return self.representative == "random"
+
+    def nearest_values(self, values: np.ndarray) -> np.ndarray:
+        return values.clip(self.edges[0], self.edges[-1])
 
     def extended(self, kind: pa.DataType, below: list[Any], above: list[Any]) -> Bins:
         return Bins(kind, [*below, *self.edges.tolist(), *above], self.nulls, self.representative)

@@ -1,4 +1,4 @@
-"""Domains of single values: labels, numbers, dates."""
+"""Categories for labels, and for few numbers or dates: domains of single values."""
 
 from __future__ import annotations
 
@@ -95,6 +95,9 @@ class Categories(Domain):
         above = np.searchsorted(known, values).clip(0, len(known) - 1)
         below = (above - 1).clip(0)
         return np.where(_apart(values, known[below]) <= _apart(values, known[above]), below, above)
+
+    def nearest_values(self, values: np.ndarray) -> np.ndarray:
+        return np.array(self.values, values.dtype)[self.nearest(values)]
 
     def _unclipped(self, array: pa.Array, outside: np.ndarray) -> np.ndarray:
         """Return the rows that cannot be clipped: NaN and infinities are near to nothing."""

@@ -24,7 +24,7 @@ from msgspec import UNSET
 from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels import Cells, Channel, uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, places_of, uniform
-from ppdm_cli.domain import OTHER, Bins, Categories, Domain
+from ppdm_cli.domain import OTHER, Categories, Domain
 from ppdm_cli.engine import Batch, Made
 from ppdm_cli.perturbing.recipe_choice import digested
 from ppdm_cli.perturbing.record_keys import addresses, thinned
@@ -394,7 +394,7 @@ class Withholder:
 
     def _decoded(self, domain: Domain, key: bytes, codes: Codes, addresses: Addresses) -> pa.Array:
         within = None
-        if isinstance(domain, Bins) and domain.representative == "random":
+        if domain.is_random:
             within = uniform(Coins(key), addresses, codes)
         return domain.column(codes, within)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ppdm_cli.arrays import Codes, Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.coins import Coins, places_of
-from ppdm_cli.domain import Bins, Domain
+from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Made
 from ppdm_cli.joint import COIN, Learnt, Model, picked
 from ppdm_cli.reconstructing.planner import Planned
@@ -74,7 +74,7 @@ class Dealer:
     def _column(self, name: str, domain: Domain, codes: Codes, batch: Batch) -> pa.Array:
         domain = domain.spread() if self.spread else domain
         within = None
-        if isinstance(domain, Bins) and domain.representative == "random":
+        if domain.is_random:
             within = uniform(batch.addresses, hashed([self.sidecar.release, "spread", name]))
         return domain.column(codes, within)
 

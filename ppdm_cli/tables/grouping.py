@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from ppdm_cli import dtypes
-from ppdm_cli.domain import MOST_VALUES, OTHER, Bins, Categories, Domain
+from ppdm_cli.domain import MOST_VALUES, OTHER, Domain
 from ppdm_cli.errors import DataError, MismatchError, UsageError, argument, quoted
 from ppdm_cli.files import content
 from ppdm_cli.sidecar import Attribute, Group
@@ -128,11 +128,7 @@ class Inside:
         if not outside.size:
             return array
         values = dtypes.carrier(array).copy()
-        if isinstance(self.domain, Bins):
-            values[outside] = values[outside].clip(self.domain.edges[0], self.domain.edges[-1])
-        elif isinstance(self.domain, Categories):
-            known = np.array(self.domain.values, values.dtype)
-            values[outside] = known[self.domain.nearest(values[outside])]
+        values[outside] = self.domain.nearest_values(values[outside])
         moved = dtypes.from_carrier(values, array.type)
         return pc.if_else(array.is_valid(), moved, None) if array.null_count else moved
 
