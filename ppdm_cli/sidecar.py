@@ -119,6 +119,7 @@ class Attribute(
         if self.categories is not UNSET:
             return Categories(kind, [dtypes.from_json(c, kind) for c in self.categories], nulls)
         raise MismatchError(
+            "no-domain",
             f"the sidecar gives no domain for {quoted(self.name)}",
             "ask the owner for a release that declares it",
         )

@@ -92,7 +92,7 @@ def attack(
             "attack-on-spark", "attack does not run on Spark", "call it outside of running(engine=...)"
         )
     with ExitStack() as stack:
-        table, sidecar = open_releases(data, sidecar, from_, withholding=True)
+        table, sidecar = open_releases(data, sidecar, from_)
         if not sidecar.perturbed:
             raise UsageError(
                 "nothing-perturbed",

@@ -25,7 +25,7 @@ from ppdm_cli.channels.base import Beyond, Cells, Channel, Request, Spec, regist
 from ppdm_cli.channels.matrix import Explicit, Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
-from ppdm_cli.errors import RefusedError, UsageError, quoted, word
+from ppdm_cli.errors import RefusedError, UsageError, argument, quoted
 
 Noise = Literal["uniform", "normal"]
 MOST_INPUTS = 1 << 10
@@ -51,9 +51,10 @@ class Additive(Explicit, Noisy):
     def __post_init__(self) -> None:
         if not 2 <= len(self.extents) <= MOST_INPUTS:
             raise RefusedError(
+                "noise-domain-size",
                 f"additive noise needs a domain of 2 to {MOST_INPUTS} values or bins, this one has "
                 f"{len(self.extents)}",
-                "give it another number of --bins",
+                f"give it another number of {argument('bins')}",
             )
         lowest, highest = self.extents[0][0], self.extents[-1][1]
         width = highest - lowest
@@ -61,13 +62,15 @@ class Additive(Explicit, Noisy):
             abs(lowest) + abs(highest) + 10 * self.sd
         ):
             raise UsageError(
+                "wrong-sd",
                 "the standard deviation is below a millionth or above a million times the domain's width",
-                "give another --sd, such as --sd 25%",
+                f"give another one, such as {argument('sd', '25%')}",
             )
         if not (np.diff(self.edges) > 0).all():
             raise RefusedError(
+                "domain-too-far-from-zero",
                 "the domain is too far from zero for its width: numbers of its size cannot show the noise",
-                "subtract a constant from the column, or give it a larger --sd",
+                f"subtract a constant from the column, or give it a larger {argument('sd')}",
             )
 
     @property
@@ -186,6 +189,7 @@ class Sd:
             amount = Decimal("NaN")
         if not amount.is_finite() or amount <= 0:
             raise UsageError(
+                "no-sd",
                 f"{quoted(value)} is not a standard deviation",
                 "give a number above 0 such as 2.5, or a share such as 25%",
             )
@@ -201,7 +205,9 @@ def read_law(value: Any) -> Noise:
     """Read the name of the noise's law."""
     if value not in get_args(Noise):
         raise UsageError(
-            "the law of the noise is missing or unknown", f"add --noise {' or --noise '.join(get_args(Noise))}"
+            "no-noise-law",
+            "the law of the noise is missing or unknown",
+            f"add {' or '.join(argument('noise', n) for n in get_args(Noise))}",
         )
     law: Noise = value
     return law
@@ -216,7 +222,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     shared_options: ClassVar[Mapping[str, Any]] = {"noise": read_law, "sd": Sd.read}
     everywhere = True
     takes_gamma = False
-    no_nulls = "fill them, leave out their records, or --drop the column"
+    no_nulls = f"fill them, leave out their records, or drop the column with {argument('drop')}"
 
     noise: Noise
     sd: Annotated[float, Meta(gt=0)]
@@ -268,20 +274,24 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         """Check that the column has numbers and that its standard deviation is given."""
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise RefusedError(
+                "noise-on-no-numbers",
                 f"the column {quoted(name)} is of type {kind}: noise is added to whole and floating-point "
                 "numbers",
-                f"--drop {word(name)}, or --keep it if it is public",
+                f"add {argument('drop', name)}, or {argument('keep', name)} if it is public",
             )
         if request.options.get("sd") is None:
             raise UsageError(
+                "missing-sd",
                 f"no standard deviation is given for {quoted(name)}; there is no default",
-                "use --sd 25% for a share of each domain's width, or --sd 2.5 in the columns' units",
+                f"use {argument('sd', '25%')} for a share of each domain's width, or {argument('sd', 2.5)} in "
+                "the columns' units",
             )
 
     @classmethod
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         if domain.nulls:
             raise RefusedError(
+                "noise-with-nulls",
                 "it has nulls, which noise leaves unchanged: it would be public who has no value",
                 cls.no_nulls,
             )

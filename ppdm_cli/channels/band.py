@@ -213,8 +213,8 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         plain = [c.name for c in channels if not isinstance(c.spec, cls) and isinstance(c.domain, Bins)]
         if channels and not any(isinstance(c.spec, cls) for c in channels):
             return [
-                "No attribute got a band: bands are for bins of numbers and times, and for ranges declared "
-                "with --domain; with few values the gamma-diagonal matrix is better."
+                "No attribute got a band: bands are for bins of numbers and times, and for declared ranges. "
+                "With few values the gamma-diagonal matrix is better."
             ]
         return [
             f"Without a band: {', '.join(plain)}. With that many bins at that gamma a gamma-diagonal matrix "
@@ -230,7 +230,9 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         """Return the channel asked for; half-width 0, best for few values, is the gamma-diagonal matrix."""
         if not domain.ordered:
             raise UsageError(
-                f"values of type {domain.kind} have no order, so no band", "leave out matrix=band for it"
+                "no-order",
+                f"values of type {domain.kind} have no order, so no band",
+                "leave out matrix=band for it",
             )
         gamma, b = request.gamma, request.options.get("half_width")
         assert gamma is not None

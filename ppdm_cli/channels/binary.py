@@ -22,7 +22,9 @@ def read_chance(value: Any) -> float:
     """Read a probability of at most six decimals."""
     number = decimal(value)
     if not (0 <= number <= 1 and number == round(number, 6)):
-        raise UsageError("a probability is a number from 0 to 1 of at most six decimals", "such as 0.05")
+        raise UsageError(
+            "no-probability", "a probability is a number from 0 to 1 of at most six decimals", "such as 0.05"
+        )
     return float(number)
 
 
@@ -30,7 +32,9 @@ def read_flips(value: Any) -> list[float]:
     """Read the chances that the first value becomes the second, and the second the first."""
     parts = value.split(":") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or len(parts) != 2:
-        raise UsageError("flips are two probabilities", "such as flips=0.1:0.25, or flips = [0.1, 0.25]")
+        raise UsageError(
+            "wrong-flips", "flips are two probabilities", "such as flips=0.1:0.25, or flips = [0.1, 0.25]"
+        )
     return [read_chance(p) for p in parts]
 
 
@@ -48,6 +52,7 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
     def matrix(self, domain: Domain) -> Weights:
         if domain.size != 2:
             raise RefusedError(
+                "binary-domain-size",
                 f"a binary matrix is for two values, this domain has {domain.size}",
                 "use matrix=symmetric or matrix=gamma-diagonal",
             )
@@ -62,7 +67,9 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         flips = request.options.get("flips")
         if flips is None:
-            raise UsageError("a binary matrix needs its two probabilities", "such as flips=0.1:0.25")
+            raise UsageError(
+                "missing-flips", "a binary matrix needs its two probabilities", "such as flips=0.1:0.25"
+            )
         spec = cls(attributes=[name], flips=flips)
         spec.law(domain)
         return spec, UNSET

@@ -102,7 +102,9 @@ def read_blocks(value: Any) -> tuple[tuple[str, ...], ...]:
         value = [part.split("|") for part in value.split(";")]
     if not isinstance(value, (list, tuple)) or not all(isinstance(b, (list, tuple)) and b for b in value):
         raise UsageError(
-            "blocks are lists of values", 'such as blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]'
+            "wrong-blocks",
+            "blocks are lists of values",
+            'such as blocks="a|b;c|d", or blocks = [["a", "b"], ["c", "d"]]',
         )
     return tuple(tuple(str(v) for v in block) for block in value)
 
@@ -151,16 +153,21 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         named, gamma = request.options.get("blocks"), request.gamma
         if named is None:
-            raise UsageError("a block matrix needs its blocks", "such as blocks=a|b;c|d")
+            raise UsageError("missing-blocks", "a block matrix needs its blocks", "such as blocks=a|b;c|d")
         assert gamma is not None
         labels = codes_of(domain.labels())
         if sorted(v for block in named for v in block) != sorted(labels):
             raise UsageError(
+                "blocks-miss-values",
                 "the blocks do not hold every value of the domain once",
                 "name each value in one block, bins as `ppdm estimate` shows them, and null as null",
             )
         if len(labels) > MOST_CODES:
-            raise RefusedError(f"blocks are for at most {MOST_CODES} values", "use matrix=gamma-diagonal")
+            raise RefusedError(
+                "too-many-values-for-blocks",
+                f"blocks are for at most {MOST_CODES} values",
+                "use matrix=gamma-diagonal",
+            )
         if not isinstance(gamma, Decimal):
             gamma = rounded_down(gamma, max(map(len, named)))
         codes = [sorted(labels[v] for v in block) for block in named]

@@ -45,11 +45,13 @@ class Weights(Explicit, Substitution):
         rows, columns = self.weights.shape
         if rows != columns or rows < 2 or rows * columns > MOST_CELLS:
             raise RefusedError(
+                "matrix-not-square",
                 f"a matrix has as many rows as columns, 2 to {MOST_CODES}; this one is {rows} by {columns}",
                 "use fewer values or bins",
             )
         if rows * self.scale > LARGEST_RANGE:
             raise UsageError(
+                "matrix-scale-too-large",
                 f"the scale {self.scale} is too large for {rows} codes: the exact sampler has no room for it",
                 f"at most {LARGEST_RANGE // rows}",
             )
@@ -145,10 +147,11 @@ def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
         rows = [r for r in csv.reader(data.decode("utf-8-sig").splitlines(True), strict=True) if r]
     except (UnicodeError, csv.Error):
         raise UsageError(
-            f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns"
+            "matrix-not-csv", f"{where} is not a CSV file in UTF-8", "write one with labelled rows and columns"
         ) from None
     if not rows or any(len(r) != len(rows[0]) for r in rows) or len(rows) != len(rows[0]):
         raise UsageError(
+            "matrix-file-not-square",
             f"{where} has not as many rows as columns",
             "give a header of original values, and a row of probabilities for each published value",
         )
@@ -160,9 +163,13 @@ def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
             except InvalidOperation:
                 chance = Decimal("NaN")
             if not (chance.is_finite() and 0 <= chance <= 1):
-                raise UsageError(f"{where} has an entry in line {row} that is no probability", "give 0 to 1")
+                raise UsageError(
+                    "matrix-entry", f"{where} has an entry in line {row} that is no probability", "give 0 to 1"
+                )
             if (published, original) in found:
-                raise UsageError(f"{where} names a value twice (line {row})", "name each once")
+                raise UsageError(
+                    "matrix-label-twice", f"{where} names a value twice (line {row})", "name each once"
+                )
             found[published, original] = chance
     return found
 
@@ -218,15 +225,17 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
     def asked(cls, name: str, domain: Domain, request: Request) -> tuple[Spec, Beyond | UnsetType]:
         table = request.options.get("table")
         if table is None:
-            raise UsageError("a dense matrix needs its numbers", "such as table=matrix.csv")
+            raise UsageError("missing-matrix", "a dense matrix needs its numbers", "such as table=matrix.csv")
         if domain.size > MOST_CODES:
             raise RefusedError(
+                "dense-domain-size",
                 f"a dense matrix is for 2 to {MOST_CODES} values, this domain has {domain.size}",
                 "group the values, or use fewer bins",
             )
         labels = [*domain.labels()[: domain.ordinary], *[""] * domain.nulls]
         if {a for pair in table for a in pair} != codes_of(labels).keys():
             raise UsageError(
+                "matrix-labels",
                 "the labels of the matrix are not those of the domain",
                 "name every value once as a row and once as a column, bins as `ppdm estimate` shows them, "
                 "and null by an empty label",
@@ -235,6 +244,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
         for k, column in enumerate(chances):
             if abs(sum(column) - 1) > TOLERANCE:
                 raise UsageError(
+                    "matrix-column-sum",
                     f"column {k + 1} of the matrix, in the order of the domain, sums to {sum(column):.9g}",
                     "every column must sum to 1: what an original value becomes",
                 )

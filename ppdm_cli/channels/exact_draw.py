@@ -12,7 +12,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, code_type
 from ppdm_cli.channels.matrix import Blocks
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.errors import RefusedError, UsageError, argument
 
 LARGEST_RANGE = 1 << 30
 """The largest R: up to it a 32-bit word is rejected with probability < 1/4."""
@@ -25,24 +25,32 @@ DIGITS = 6
 def checked_gamma(gamma: Decimal) -> Decimal:
     """Return gamma as the exact decimal that the sampler uses; raise an error that says why if it cannot."""
     if gamma.is_nan():
-        raise UsageError("gamma is not a number", "give a number above 1, such as --gamma 9")
+        raise UsageError(
+            "gamma-not-a-number",
+            "gamma is not a number",
+            f"give a number above 1, such as {argument('gamma', 9)}",
+        )
     if gamma.is_infinite():
         raise RefusedError(
+            "infinite-gamma",
             "gamma is infinite: every value would be published unchanged",
-            "give a finite gamma above 1, or name what is public with --keep",
+            f"give a finite gamma above 1, or name what is public with {argument('keep')}",
         )
     if gamma <= 1:
         raise RefusedError(
+            "gamma-of-one",
             "gamma must be above 1: a release at 1 carries no information",
-            "use a larger one, such as --gamma 9",
+            f"use a larger one, such as {argument('gamma', 9)}",
         )
     if len(gamma.normalize().as_tuple().digits) > DIGITS:
         raise UsageError(
+            "gamma-digits",
             f"gamma has more than {DIGITS} significant digits",
             "round it down, so that the sidecar's gamma is the true one",
         )
     if gamma > LARGEST_RANGE:
         raise UsageError(
+            "gamma-too-large",
             "gamma is above 2^30, the largest that the sampler draws exactly",
             "give a smaller one; so large a gamma protects nothing",
         )
@@ -65,6 +73,7 @@ def rounded_down(gamma: float | Decimal, outputs: int, width: int = 1, largest: 
         if (a - b) * width + b * outputs <= largest:
             return candidate
     raise RefusedError(
+        "budget-too-small",
         "the requested privacy leaves a gamma of about 1: nothing could be learnt",
         "ask for less privacy, keep fewer attributes or use fewer bins",
     )

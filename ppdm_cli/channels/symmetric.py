@@ -30,6 +30,7 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
         stays = 1 - (domain.size - 1) * each
         if stays <= each:
             raise RefusedError(
+                "symmetric-chance-too-large",
                 f"with a probability of {self.each:g} for each of {domain.size - 1} other values, a value is "
                 "no likelier to stay than to change: gamma must be above 1",
                 f"give each= below {1 / domain.size:.4g}",
@@ -44,7 +45,9 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
         each = request.options.get("each")
         if not each:
             raise UsageError(
-                "a symmetric matrix needs the probability of each other value", "such as each=0.05"
+                "missing-symmetric-chance",
+                "a symmetric matrix needs the probability of each other value",
+                "such as each=0.05",
             )
         spec = cls(attributes=[name], each=each)
         spec.law(domain)

@@ -95,7 +95,7 @@ def entropy(
                 "a release has its own gammas, bins, matrices, prior and records",
                 f"leave out {', '.join(names)}",
             )
-        table, sidecar = open_release(release, sidecar, withholding=True)
+        table, sidecar = open_release(release, sidecar)
         return Entropy(of_release(table, sidecar, rho1=rho1), sidecar)
     sizes = BINS if bins is None and prior is None else () if bins is None else _several(bins)
     rows = of_grid(

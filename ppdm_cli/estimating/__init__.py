@@ -136,7 +136,7 @@ def estimate(
         raise unknown("estimator", estimator, ESTIMATORS)
     coverage = Coverage(level, simultaneous, population)
     with ExitStack() as stack:
-        table, sidecar = open_releases(data, sidecar, from_, withholding=True)
+        table, sidecar = open_releases(data, sidecar, from_)
         check_names(sidecar, attributes, by, joint)
         crossed = [*joint, *([by, *attributes] if by else [])]
         table, sidecar = with_kept(table, sidecar, crossed, bins, stack)

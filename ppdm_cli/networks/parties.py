@@ -26,7 +26,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import Source
-from ppdm_cli.releases import open_data, opened
+from ppdm_cli.releases import open_data, opened, refuse_recipes
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
 
@@ -61,6 +61,8 @@ def open_parties(data: Sequence[Any], csv: CsvOptions | None) -> list[Party]:
     for given in data:
         source, sidecar = given if isinstance(given, tuple) else (given, None)
         table, sidecar = open_data(source, sidecar, csv)
+        if sidecar is not None:
+            refuse_recipes(sidecar)
         if sidecar is not None and sidecar.stage != "perturbed":
             raise MismatchError(
                 "wrong-stage-of-party",

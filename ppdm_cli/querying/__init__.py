@@ -109,7 +109,7 @@ def answers(
         return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
     question = read_question(text)
     coverage = Coverage(level, False, population)
-    table, sidecar = open_releases(data, sidecar, from_, withholding=True)
+    table, sidecar = open_releases(data, sidecar, from_)
     rows, sidecar, records = answered(table, sidecar, question, coverage, bins)
     remarks = [*_middles(sidecar, question), *_missing(rows)]
     return Answers(rows, question.titles, sidecar, records, coverage, remarks)

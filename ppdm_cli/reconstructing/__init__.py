@@ -116,7 +116,7 @@ def reconstruct(
     """
     _check_estimator(estimator)
     with ExitStack() as stack:
-        table, sidecar = open_releases(data, sidecar, from_, withholding=True)
+        table, sidecar = open_releases(data, sidecar, from_)
         label = _label(sidecar, method)
         target = destination(stack, output, output_sidecar, force, to)
         table = spooled(table, stack)

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from ppdm_cli import dtypes, files
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.releases.opened_release import opened
 from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
@@ -73,30 +73,32 @@ def open_releases(
     data: Any,
     sidecar: Sidecar | str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    withholding: bool = False,
 ) -> tuple[Table, Sidecar]:
-    """Open one or more releases at stage "perturbed", and return what holds for all of them together.
-
-    `withholding` says that the caller knows a cell that is withheld from a null.
-    """
+    """Open one or more releases at stage "perturbed", and return what holds for all of them together."""
     sources = list(data) if isinstance(data, (list, tuple)) else [data]
     if len(sources) == 1:
-        return open_release(sources[0], sidecar, from_, withholding=withholding)
+        return open_release(sources[0], sidecar, from_)
     if not sources or not all(isinstance(s, (str, Path)) for s in sources):
-        raise UsageError("several releases are named by their files", "give a list of paths")
+        raise UsageError(
+            "releases-not-files", "several releases are named by their files", "give a list of paths"
+        )
     if sidecar is not None:
-        raise UsageError("one sidecar is named for several releases", "put each one's beside it")
+        raise UsageError(
+            "one-sidecar-for-several", "one sidecar is named for several releases", "put each one's beside it"
+        )
     places = [s if is_stream(s) else Path(s).resolve() for s in sources]
     twice = [s for i, s in enumerate(sources) if places[i] in places[:i]]
     if twice:
-        raise UsageError(f"{quoted(twice[0])} is named twice", "name each release once")
-    releases = [open_release(s, None, from_, withholding=withholding) for s in sources]
+        raise UsageError("release-named-twice", f"{quoted(twice[0])} is named twice", "name each release once")
+    releases = [open_release(s, None, from_) for s in sources]
     for source, (_, sidecar) in zip(sources[1:], releases[1:], strict=True):
         _check_same(sources[0], releases[0][1], source, sidecar)
     _check_once(sources, releases)
     if are_copies([s for _, s in releases]):
         if OPENING.get() is not None:
-            raise UsageError("a cluster does not read copies side by side", "name one of them")
+            raise UsageError(
+                "copies-on-cluster", "a cluster does not read copies side by side", "name one of them"
+            )
         return paired([t for t, _ in releases], [s for _, s in releases])
     _check_keys(sources, [s for _, s in releases])
     return Concatenated([t for t, _ in releases]), _joined([s for _, s in releases])
@@ -107,7 +109,6 @@ def open_data(
     sidecar: Sidecar | str | Path | None = None,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
-    withholding: bool = False,
 ) -> tuple[Table, Sidecar | None]:
     """Open a table by the stage that it carries: releases, a reconstruction, or without a sidecar an original.
 
@@ -120,9 +121,9 @@ def open_data(
             return table, None
         data = data if several else table  # standard input is opened once
     if several:
-        return open_releases(data, sidecar, from_, withholding)
+        return open_releases(data, sidecar, from_)
     source = data[0] if isinstance(data, (list, tuple)) else data
-    return open_release(source, sidecar, from_, ("perturbed", "reconstructed"), withholding)
+    return open_release(source, sidecar, from_, ("perturbed", "reconstructed"))
 
 
 def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
@@ -135,6 +136,7 @@ def _check_keys(sources: Sequence[Any], sidecars: Sequence[Sidecar]) -> None:
         key = msgspec.UNSET if sidecar.privacy is msgspec.UNSET else sidecar.privacy.key
         if key is not msgspec.UNSET and first.setdefault(key, source) is not source:
             raise RefusedError(
+                "one-key-file",
                 f"{quoted(first[key])} and {quoted(source)} were made with one key file: people in both "
                 "repeat their answers, so errors would be too small",
                 "read them one by one, or ask the owner for one release of all records",
@@ -163,7 +165,11 @@ def _check_once(sources: Sequence[Any], releases: Sequence[tuple[Table, Sidecar]
         other = known.setdefault(sidecar.release, source)
         seeded = sidecar.privacy is not msgspec.UNSET and sidecar.privacy.coins == "seeded"
         if other is not source and not seeded:  # one seed gives releases of other records the same identifier
-            raise UsageError(f"{quoted(other)} and {quoted(source)} are one release", "name each release once")
+            raise UsageError(
+                "same-release",
+                f"{quoted(other)} and {quoted(source)} are one release",
+                "name each release once",
+            )
 
 
 def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> None:
@@ -199,8 +205,9 @@ def _shown(part: str, a: Attribute, b: Attribute) -> str:
 
 def _different(first: Any, other: Any, what: str) -> MismatchError:
     return MismatchError(
+        "different-plans",
         f"{quoted(first)} and {quoted(other)} were not made with the same plan: {what}",
-        "make the next release with perturb --like, or take them one by one",
+        f"make the next release with {argument('like')}, or take them one by one",
     )
 
 

@@ -21,7 +21,7 @@ from msgspec import UNSET
 
 from ppdm_cli.channels import Channel, Spec, together, within
 from ppdm_cli.domain import Domain, Product
-from ppdm_cli.errors import PpdmError, RefusedError, quoted
+from ppdm_cli.errors import PpdmError, RefusedError, argument, quoted
 from ppdm_cli.sidecar import COLUMN, MOST_RECIPES, Attribute, CopiesSidecar, Recipe, Sidecar
 
 MOST_RECIPE_CODES = 1 << 21
@@ -164,7 +164,7 @@ class OpenedRelease:
         if name not in self._alone:
             attribute = self.sidecar.by_name[name]
             if self.withholding and attribute.role == "perturbed":
-                raise several_recipes()
+                raise _several_recipes()
             return Channel(name, attribute.domain, attribute.domain)
         found = self.marginal([name])
         if found is None:
@@ -201,12 +201,17 @@ def opened(sidecar: Sidecar) -> OpenedRelease:
     return OpenedRelease(sidecar, recipes_in_use(sidecar.recipes, sidecar.attributes))
 
 
-def several_recipes() -> RefusedError:
-    """Return the error where a cell that is withheld would be taken for null."""
+def refuse_recipes(sidecar: Sidecar) -> None:
+    """Refuse a release some of whose cells are withheld, where these would be taken for null."""
+    if opened(sidecar).withholding:
+        raise _several_recipes()
+
+
+def _several_recipes() -> RefusedError:
     return RefusedError(
         "several-recipes",
         "the release has several recipes: most of its cells are withheld, and this cannot read it yet",
-        "see `ppdm inspect`, or ask the owner for a release with --publish all",
+        f"see `ppdm inspect`, or ask the owner for a release with {argument('publish', 'all')}",
     )
 
 

@@ -15,7 +15,7 @@ from ppdm_cli.errors import MismatchError, quoted
 from ppdm_cli.sidecar import CopiesSidecar, Past, Sidecar
 from ppdm_cli.tables import Partition, Table
 
-AGAIN = "fetch the copies again, as perturb --copies made them"
+COPIES_AGAIN = "fetch the copies again, as they were made"
 
 
 class Paired(Table):
@@ -59,7 +59,7 @@ def _loaded(parts: Sequence[Partition], perturbed: frozenset[str], name: str) ->
 
 
 def _apart(name: str) -> MismatchError:
-    return MismatchError(f"the rows of {quoted(name)} do not pair", AGAIN)
+    return MismatchError("copies-do-not-pair", f"the rows of {quoted(name)} do not pair", COPIES_AGAIN)
 
 
 def are_copies(sidecars: Sequence[Sidecar]) -> bool:
@@ -68,9 +68,11 @@ def are_copies(sidecars: Sequence[Sidecar]) -> bool:
     if len(set(groups)) == len(groups) or all(s.copy is msgspec.UNSET for s in sidecars):
         return False
     if len(set(groups)) > 1:
-        raise MismatchError("copies of one release and others are given", "take the copies by themselves")
+        raise MismatchError(
+            "copies-and-others", "copies of one release and others are given", "take the copies by themselves"
+        )
     if len({s.copy for s in sidecars}) < len(sidecars):
-        raise MismatchError("a copy is named twice", "name each copy once")
+        raise MismatchError("copy-named-twice", "a copy is named twice", "name each copy once")
     return True
 
 

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from msgspec import UNSET
 
 from ppdm_cli import files
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, counted, listed, quoted
-from ppdm_cli.releases.opened_release import opened, several_recipes
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, counted, listed, quoted
+from ppdm_cli.releases.opened_release import opened
 from ppdm_cli.releases.sidecars import cut, read_sidecar
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import (
@@ -58,6 +58,7 @@ class CountChecked(WrappedTable):
 def _check_records(name: str, expected: int, rows: int) -> None:
     if rows != expected:
         raise MismatchError(
+            "wrong-number-of-records",
             f"{quoted(name)} has {counted(rows, 'record')}, its sidecar says {expected}",
             "the file was cut or the sidecar is another's: fetch both again",
         )
@@ -68,22 +69,18 @@ def open_release(
     sidecar: Sidecar | str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     stages: Sequence[str] | None = ("perturbed",),
-    withholding: bool = False,
 ) -> tuple[Table, Sidecar]:
-    """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read.
-
-    `withholding` says that the caller knows a cell that is withheld from a null.
-    """
+    """Open a path, "-" or a table with its sidecar, whose types govern how a CSV is read."""
     table, sidecar = _with_sidecar(source, sidecar, from_)
     if stages is not None and sidecar.stage not in stages:
         raise MismatchError(
+            "wrong-stage",
             f"{quoted(table.name)} is at stage {sidecar.stage!r}, not {' or '.join(stages)}",
             "use the release that it was made from",
         )
-    if stages is not None and opened(sidecar).withholding and sidecar.stage == "perturbed" and not withholding:
-        raise several_recipes()
     if stages == ("perturbed",) and not sidecar.is_substituted:
         raise RefusedError(
+            "tree-noise",
             f"{quoted(table.name)} has noise that keeps a tree, whose law nothing can be estimated with",
             "use its values as they are, for example with ppdm train-tree",
         )
@@ -103,14 +100,24 @@ def _with_sidecar(
         named = isinstance(source, (str, Path))
         table = open_table(source)
         if not table.numbered:
-            raise UsageError("a DataFrame that is not just Parquet files is no release", "give the release")
+            raise UsageError(
+                "dataframe-no-release",
+                "a DataFrame that is not just Parquet files is no release",
+                "give the release",
+            )
         if isinstance(sidecar, Sidecar):
             return table, sidecar
         if sidecar is None and table.sidecar is None and not named:
-            raise UsageError("a table in memory has no sidecar beside it", "give sidecar=release.sidecar")
+            raise UsageError(
+                "no-sidecar-in-memory",
+                "a table in memory has no sidecar beside it",
+                "give sidecar=release.sidecar",
+            )
         return table, read_sidecar(None if sidecar is None else Path(sidecar), table.sidecar, table.name)
     if isinstance(sidecar, Sidecar):
-        raise UsageError("a sidecar in memory goes with a table in memory", "name the sidecar's file")
+        raise UsageError(
+            "sidecar-in-memory", "a sidecar in memory goes with a table in memory", "name the sidecar's file"
+        )
     path = None if is_stream(source) else Path(source)
     if path is not None and not path.exists():
         check_local(path, reading=True)
@@ -146,8 +153,9 @@ def is_promised(table: Table) -> bool:
 
 def other_rows(original: int, release: int) -> MismatchError:
     """Return the error of an original with another number of records than its release."""
-    step = f"{OWN}; of one from which --person left rows out nobody knows which: leave out --truth"
+    step = f"{OWN}; where {argument('person')} left out rows nobody knows which: leave out {argument('truth')}"
     return MismatchError(
+        "original-of-other-size",
         f"the original has {counted(original, 'record')}, the release {release}",
         step if original > release else OWN,
     )
@@ -166,6 +174,7 @@ def open_original(
     missing = [n for n in kinds if n not in original.schema.names]
     if missing:
         raise MismatchError(
+            "original-lacks-columns",
             f"the original lacks the columns {listed(missing)}, which the release has; it has "
             f"{listed(original.schema.names)}",
             OWN,
@@ -174,7 +183,9 @@ def open_original(
         found = original.schema.field(name).type
         if found != kind:
             raise MismatchError(
-                f"in the original {quoted(name)} is of type {found}, in the release it was {kind}", OWN
+                "original-of-other-type",
+                f"in the original {quoted(name)} is of type {found}, in the release it was {kind}",
+                OWN,
             )
     return original
 
@@ -186,6 +197,7 @@ def _check_digest(path: Path, sidecar: Sidecar) -> None:
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()
     if digest != sidecar.blake2b:
         raise MismatchError(
+            "release-changed",
             f"{quoted(path)} was changed after it was published, or its sidecar is another's",
             "fetch both again",
         )
@@ -201,6 +213,7 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
         if names:
             other = "has" if what == "lacks" else "lacks"
             raise MismatchError(
+                "columns-differ",
                 f"{quoted(table.name)} {what} the columns {listed(names)}, which its sidecar {other}",
                 "one of them belongs to another release: fetch both again",
             )
@@ -208,11 +221,13 @@ def check_fit(table: Table, sidecar: Sidecar) -> None:
         kind = table.schema.field(name).type
         if kind != expected_kind:
             raise MismatchError(
+                "column-of-other-type",
                 f"the column {quoted(name)} is of type {kind}, in the sidecar {expected_kind}",
                 "fetch the release again, unconverted",
             )
     if table.rows is not None and sidecar.records is not None and table.rows != sidecar.records:
         raise MismatchError(
+            "records-differ",
             f"{quoted(table.name)} has {table.rows} records, its sidecar says {sidecar.records}",
             "the file was cut or the sidecar is another's: fetch both again",
         )

@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.domain import OTHER
-from ppdm_cli.errors import MismatchError, PpdmError, quoted
+from ppdm_cli.errors import MismatchError, PpdmError, argument, quoted
 from ppdm_cli.releases.opened_release import OpenedRelease, naming, opened
 from ppdm_cli.sidecar import (
     COLUMN,
@@ -44,8 +44,11 @@ def read_sidecar(path: Path | None, carried: bytes | None, name: str, step: str 
             beside = file.read(LARGEST_SIDECAR + 1)
     if beside is None and carried is None:
         raise MismatchError(
+            "no-sidecar",
             f"{quoted(name)} has no sidecar, so it is not a release",
-            step or f"perturb it first, or add --sidecar FILE or the file {quoted(Path(name).name + SUFFIX)}",
+            step
+            or f"perturb it first, or add {argument('sidecar', 'FILE')} or the file "
+            f"{quoted(Path(name).name + SUFFIX)}",
         )
     if beside is None:
         assert carried is not None
@@ -87,6 +90,7 @@ def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:
         inside = msgspec.structs.replace(inside, records=beside.records)
     if beside != inside:
         raise MismatchError(
+            "sidecars-differ",
             f"the sidecar {quoted(path)} differs from the one inside {quoted(name)}",
             "one of them belongs to another release: fetch both again",
         )
@@ -95,6 +99,7 @@ def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:
 def cut(folder: object) -> MismatchError:
     """Return the error for a folder of parts of a release that none says are all."""
     return MismatchError(
+        "cut-folder",
         f"the folder {quoted(folder)} has parts of a release and no sidecar of its own: whoever wrote it did "
         "not finish, or it was copied in part",
         "make or copy it again",

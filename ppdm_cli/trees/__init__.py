@@ -163,7 +163,7 @@ def train_tree(
     """
     growth = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     settings = TreeSettings(class_, weights, cuts, drop, nominal, cells, growth)
-    return _trained(*open_data(data, sidecar, csv, from_, withholding=True), settings)
+    return _trained(*open_data(data, sidecar, csv, from_), settings)
 
 
 def _trained(table: Table, sidecar: Sidecar | None, settings: TreeSettings) -> Fitted | FromRelease:
@@ -317,7 +317,7 @@ def train(
     if is_stream(data) and (str(test) == "-" or (predicted is not None and test is None)):
         step_ = f"name a file, or add {argument('test', 'new.parquet')}"
         raise UsageError("standard-input-twice", "standard input is read once, for training", step_)
-    table, sidecar = open_data(data, None, csv, from_, withholding=True)
+    table, sidecar = open_data(data, None, csv, from_)
     if sidecar is not None and sidecar.is_substituted and predicted is not None and test is None:
         what = "a release's records are not to be predicted: they are perturbed"
         raise UsageError("predictions-of-a-release", what, f"add {argument('test', 'new.parquet')}")

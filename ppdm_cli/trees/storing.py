@@ -19,7 +19,7 @@ from ppdm_cli import dtypes, files
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, argument, quoted
-from ppdm_cli.sidecar import explained
+from ppdm_cli.sidecar import by_line, explained
 from ppdm_cli.trees.text import exact_cut
 from ppdm_cli.trees.tree import Feature, StoredText, StoredValue, Tree
 
@@ -68,8 +68,7 @@ def encode_tree(tree: Tree) -> bytes:
     dump = msgspec.json.Encoder().encode
     parts = [b"  %s: %s" % (dump(k), dump(v)) for k, v in head.items()]
     for name, rows in (("features", tree.features), ("nodes", [_stored(tree, i) for i in range(tree.size)])):
-        listed = b",\n    ".join(map(dump, rows))
-        parts.append(b"  %s: [%s]" % (dump(name), b"\n    " + listed + b"\n  " if listed else b""))
+        parts.append(b"  %s: %s" % (dump(name), by_line(map(dump, rows), b"\n  ")))
     whole = b"{\n" + b",\n".join(parts) + b"\n}\n"
     # what a terminal may obey, or show in another order, is written out
     printable = _BEYOND_ASCII.sub(

@@ -57,7 +57,7 @@ def measured(records: int, epsilon: float, share: float, inside: bool, signal: b
     for seed in range(releases):
         made = perturb(table(records, seed, share, signal), record_epsilon=epsilon, publish=2, class_="ill",
                        attributes=attributes, seed=seed, keep_order=True, **kept)  # fmt: skip
-        opened, sidecar = open_release(made.frame.to_arrow(), made.sidecar, withholding=True)
+        opened, sidecar = open_release(made.frame.to_arrow(), made.sidecar)
         tells = screened(read(opened, sidecar, axis_of(sidecar, "ill")))
         alone.append(max(tells.alone.values()))
         together.append(max(tells.together.values()))

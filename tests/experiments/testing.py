@@ -68,7 +68,7 @@ class Simulated:
     def __init__(self, release: Release, test: str) -> None:
         question = read_question(f"select {test} as t")
         with ExitStack() as stack:
-            table, sidecar = open_releases(release.frame, release.sidecar, None, withholding=True)
+            table, sidecar = open_releases(release.frame, release.sidecar, None)
             table, sidecar = with_kept(table, sidecar, answering._listed(sidecar, question), None, stack)
             (self.asked,), strata = answering._asked(sidecar, question, RECORDS)
         reading = self.asked.reading

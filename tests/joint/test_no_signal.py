@@ -52,7 +52,7 @@ def released(seed: int, inside: bool, signal: bool = False, rounds: int | None =
 
 
 def tells(made: Any) -> Tells:
-    opened, sidecar = open_release(made.frame.to_arrow(), made.sidecar, withholding=True)
+    opened, sidecar = open_release(made.frame.to_arrow(), made.sidecar)
     return screened(read(opened, sidecar, axis_of(sidecar, "ill")))
 
 

@@ -217,7 +217,7 @@ def test_screening_finds_what_tells_together_and_nothing_in_chance() -> None:
     made = released(rounds=None, publish=2, seed=3)
 
     def tells(frame: pl.DataFrame) -> Tells:
-        opened, sidecar = open_release(frame.to_arrow(), made.sidecar, withholding=True)
+        opened, sidecar = open_release(frame.to_arrow(), made.sidecar)
         return screened(read(opened, sidecar, axis_of(sidecar, "ill")))
 
     found = tells(made.frame)

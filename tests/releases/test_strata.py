@@ -26,7 +26,7 @@ NAMES = ["age", "pay", "town", "level", "ill"]
 def read(release: Any, names: Sequence[str], frame: pl.DataFrame | None = None) -> tuple[Strata, Any]:
     arrow = release.frame.to_arrow()
     data = arrow if frame is None else frame.to_arrow().cast(arrow.schema)
-    opened, sidecar = open_release(data, release.sidecar, withholding=True)
+    opened, sidecar = open_release(data, release.sidecar)
     strata = Strata.of(sidecar, names)
     [found] = map_partitions(opened, strata.read)
     return strata, found
