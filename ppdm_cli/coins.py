@@ -73,11 +73,13 @@ def key_from_file(path: Path) -> tuple[Key, str]:
         secret = digest = b""
     if len(secret) != 32 or len(digest) not in (0, 32):
         raise UsageError(
+            "not-a-key-file",
             f"{quoted(path)} is not a key file: it does not hold 64 hex digits",
             "name another file; one that does not exist is created",
         )
     if shared:
         raise RefusedError(
+            "key-file-readable",
             f"the key file {quoted(path)} can be read by others",
             "restrict it to yourself with chmod 600, and consider who may have read it",
         )

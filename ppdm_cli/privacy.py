@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ppdm_cli.display import at_most, exactly
-from ppdm_cli.errors import UsageError
+from ppdm_cli.errors import UsageError, argument
 
 FEW = 10
 """A value of fewer records, or persons, is rare."""
@@ -45,8 +45,9 @@ def gamma_from_rhos(rho1: float, rho2: float) -> float:
     """Return the largest gamma that allows no rho1-to-rho2 breach, for any prior."""
     if not 0 < rho1 < rho2 < 1:
         raise UsageError(
+            "bad-rhos",
             "rho1 and rho2 must satisfy 0 < rho1 < rho2 < 1",
             "rho1 is the belief that an adversary may have before, rho2 one that they may not have "
-            "after, such as --rho1 0.05 --rho2 0.5",
+            f"after, such as {argument('rho1', 0.05)} {argument('rho2', 0.5)}",
         )
     return rho2 * (1 - rho1) / (rho1 * (1 - rho2))

@@ -17,7 +17,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Matrix
-from ppdm_cli.errors import RefusedError, listed, word
+from ppdm_cli.errors import RefusedError, argument, listed
 from ppdm_cli.releases import RecipeInUse
 
 if TYPE_CHECKING:
@@ -146,14 +146,16 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
     """Refuse attributes of which nothing can be learnt, or that are hardly perturbed (--strict)."""
     if useless := unlearnable(errors):
         raise RefusedError(
+            "nothing-learnable",
             f"nothing can be learnt about {listed(useless)}: the standard error of a count exceeds the mean "
             "count",
-            f"{WAY_OUT}; or leave out --strict",
+            f"{WAY_OUT}; or leave out {argument('strict')}",
         )
     if unchanged:
         raise RefusedError(
+            "hardly-perturbed",
             f"over {UNCHANGED:.0%} of the values of {listed(unchanged)} would be published unchanged",
-            "use a smaller budget, such as --record-epsilon 2; or leave out --strict",
+            f"use a smaller budget, such as {argument('record_epsilon', 2)}; or leave out {argument('strict')}",
         )
 
 
@@ -184,16 +186,16 @@ def remarks(release: Release) -> list[str]:
     if release.unchanged:
         found.append(
             f"Warning: over {UNCHANGED:.0%} of the values of {', '.join(release.unchanged)} are published "
-            "unchanged. Use a smaller budget, such as --record-epsilon 2."
+            f"unchanged. Use a smaller budget, such as {argument('record_epsilon', 2)}."
         )
     if release.identifying:
-        drops = " ".join(f"--drop {word(n)}" for n in release.identifying)
+        drops = argument("drop", release.identifying)
         found.append(
             "Warning: published unchanged, though likely to be an identifier: "
             f"{', '.join(release.identifying)}. Add {drops}."
         )
     if release.typed:
-        kinds = " ".join(f"--type {word(n, f'={release.sidecar.by_name[n].dtype}')}" for n in release.typed)
+        kinds = " ".join(argument("type", release.sidecar.by_name[n].dtype, n) for n in release.typed)
         found.append(
             f"The domain of {', '.join(release.typed)} is declared without a type, so private cells decide the "
             f"type that is published. Add {kinds}."

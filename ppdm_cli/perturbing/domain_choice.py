@@ -33,7 +33,7 @@ from ppdm_cli.domain import (
     starts,
 )
 from ppdm_cli.engine import Counting, Facts, facts_of
-from ppdm_cli.errors import DataError, RefusedError, UsageError, listed, quoted, word
+from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, listed, quoted
 from ppdm_cli.perturbing.plan import AttributePlan, Rare
 from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table, type_of
@@ -57,14 +57,16 @@ def declared(
             values = sorted({_value(v, kind) for v in listed} | ({OTHER} if own.other else set()))
             if len(values) > MOST_VALUES:
                 raise RefusedError(
+                    "domain-too-large",
                     f"the domain of {quoted(name)} has more than {MOST_VALUES} values",
-                    f"--drop {word(name)}, or group its values first",
+                    f"{argument('drop', name)}, or group its values first",
                 )
             return Categories(kind, values, own.nulls)
         if dtypes.is_discrete(kind):
             raise UsageError(
+                "no-interval",
                 f"the column {quoted(name)} is of type {kind}, which has no interval",
-                f"list its values, such as --domain {word(name, '=@file')}",
+                f"list its values, such as {argument('domain', '@file', name)}",
             )
         if own.edges is not None:
             return Bins(kind, [_value(e, kind) for e in own.edges], own.nulls, representative)
@@ -73,6 +75,7 @@ def declared(
         core = None if own.core is None else _ends(own.core, kind)
     except (ValueError, OverflowError):
         raise UsageError(
+            "domain-type",
             f"the domain declared for {quoted(name)} does not fit its type {kind}",
             "give values of that type: low below high, edges ascending",
         ) from None
@@ -93,14 +96,16 @@ def from_data(
     nulls = facts.nulls > 0 or own.nulls
     if facts.values is not None and not facts.values:
         raise RefusedError(
+            "only-nulls",
             f"the column {quoted(name)} has no values, only nulls",
-            f"--drop {word(name)}, or declare its domain with --domain",
+            f"{argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
         )
     _check_writable(name, kind, facts)
     if rare == "merge" and few_nulls(facts) and not own.nulls:
         raise RefusedError(
+            "few-nulls",
             f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
-            f"declare that it has them (--attribute {word(name, ':nulls=true')}), or fix the data",
+            f"declare that it has them ({argument('nulls', 'true', name)}), or fix the data",
         )
     if facts.values is None or own.scale in CALENDAR:
         make = partial(calendar_edges, period=own.scale) if dtypes.is_dated(kind) else nice_edges
@@ -109,8 +114,9 @@ def from_data(
         return ResolvedDomain(Bins(kind, make(facts.low, facts.high, bins, kind), nulls, representative))
     if len(facts.values) + nulls < 2:
         raise RefusedError(
+            "one-value",
             f"the column {quoted(name)} has one value only: a domain of one value has nothing to perturb",
-            f"--drop {word(name)}, or --keep it if it is public",
+            f"{argument('drop', name)}, or {argument('keep', name)} if it is public",
         )
     pools = own.other and pa.types.is_string(kind)
     if not pools and (rare == "publish" or not number_of_rare(facts)):
@@ -120,8 +126,9 @@ def from_data(
         values = sorted({OTHER, *values}) if pools else pooled(facts)
     if len(values) + nulls < 2 or pa.types.is_boolean(kind):
         raise RefusedError(
+            "merged-to-one",
             f"merging the rare categories of {quoted(name)} leaves one value",
-            f"--drop {word(name)}, or declare its domain with --domain",
+            f"{argument('drop', name)}, or declare its domain, such as {argument('domain', '0:120', name)}",
         )
     return ResolvedDomain(Categories(kind, values, nulls), merges=number_of_rare(facts) > 0)
 
@@ -133,6 +140,7 @@ def _check_writable(name: str, kind: pa.DataType, facts: Facts) -> None:
     lowest, highest = dtypes.limits(kind)
     if facts.low < lowest or facts.high > highest:
         raise DataError(
+            "bad-date",
             f"the column {quoted(name)} has a value that is not a valid {kind}: dates lie in the years 1 to "
             "9999, times below 24:00",
             "fix it or make it null",
@@ -188,11 +196,14 @@ def cut(
     low, high = ends
     if not low < high:
         raise UsageError(
-            f"the domain declared for {quoted(name)} does not go from low to high", "such as --domain age=0:120"
+            "bad-interval",
+            f"the domain declared for {quoted(name)} does not go from low to high",
+            f"such as {argument('domain', '0:120', 'age')}",
         )
     first, last = core or ends
     if not low <= first < last <= high:
         raise UsageError(
+            "core-outside",
             f"the core declared for {quoted(name)} is not an interval within its domain",
             "such as domain=0:1000000,core=0:5000",
         )
@@ -207,6 +218,7 @@ def cut(
     inner = bins - (low < first) - (last < high)
     if inner < 1:
         raise UsageError(
+            "bins-for-core",
             f"{bins} bins are too few for {quoted(name)}: beside its core, either end has one",
             f"give it at least {bins + 1 - inner}",
         )
@@ -224,6 +236,7 @@ def cut(
         return Bins(kind, edges, own.nulls, representative)
     except ValueError:
         raise UsageError(
+            "too-narrow",
             f"the domain declared for {quoted(name)} is too narrow for {bins} bins of type {kind}",
             "widen it, or give fewer bins",
         ) from None
@@ -231,6 +244,7 @@ def cut(
 
 def no_calendar(name: str, kind: pa.DataType, scale: str | None) -> UsageError:
     return UsageError(
+        "no-calendar",
         f"the column {quoted(name)} is of type {kind}, which has no {scale}s",
         "leave the scale out, or read the column as dates",
     )
@@ -239,12 +253,14 @@ def no_calendar(name: str, kind: pa.DataType, scale: str | None) -> UsageError:
 def _check_scale(name: str, kind: pa.DataType, scale: str, first: Any) -> None:
     if pa.types.is_temporal(kind):
         raise UsageError(
+            "no-such-scale",
             f"the column {quoted(name)} is of type {kind}, and dates and times have no {scale} scale",
             "leave the scale out, or give a core or edges",
         )
     if first < 0 or (scale == "log" and first == 0):
         least = "above 0" if scale == "log" else "at 0"
         raise UsageError(
+            "scale-begins",
             f"the {scale} scale of {quoted(name)} must begin {least}, and its domain begins lower",
             f"declare a core that begins {least}: what lies below gets a bin of its own",
         )
@@ -353,7 +369,9 @@ def refuse_rare(
     troubles = [*_of_identifiers(named, facts), *_of_written(written)]
     troubles += _of_rare({n: f for n, f in facts.items() if n in few}, whom)
     if troubles:
-        raise RefusedError("; ".join(what for what, _ in troubles), "; ".join(way for _, way in troubles))
+        raise RefusedError(
+            "rare-categories", "; ".join(what for what, _ in troubles), "; ".join(way for _, way in troubles)
+        )
 
 
 def _is_written(values: Collection[Any]) -> bool:
@@ -367,7 +385,7 @@ def _of_identifiers(names: Collection[str], facts: Mapping[str, Facts]) -> list[
         for n in names
         for c in [facts[n].counts]
     )
-    drops = " ".join(f"--drop {word(n)}" for n in names)
+    drops = argument("drop", list(names))
     return [(which, f"leave {'it' if len(names) == 1 else 'them'} out: {drops}")] if names else []
 
 
@@ -382,9 +400,10 @@ def _of_rare(found: Mapping[str, Facts], whom: str) -> list[tuple[str, str]]:
     which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())
     name, facts = next(iter(found.items()))
     domain = "@file" if facts.low is None else "1:10"
-    way = f"use --rare merge, or declare the domain: --domain {word(name, f'={domain}')}"
+    way = f"use {argument('rare', 'merge')}, or declare the domain: {argument('domain', domain, name)}"
     if few_nulls(facts):
-        way = f"declare the domain with nulls: --attribute {word(name, f':domain={domain},nulls=true')}"
+        nulls = argument("nulls", "true", name)
+        way = f"declare the domain with nulls: {argument('domain', domain, name)} and {nulls}"
     what = f"categories that occur in fewer than {FEW} {whom}: {which}"
     return [(f"{what}; publishing that they exist may identify persons", way)]
 
@@ -400,12 +419,13 @@ def profile(table: Table, most: Mapping[str, int], counting: Counting | None = N
     words = [n for n in most if dtypes.is_discrete(table.schema.field(n).type)]
     found = facts_of(table, {**most, **dict.fromkeys(words, MOST_VALUES)}, counting)
     if not found:
-        raise DataError(f"{quoted(table.name)} has no records", "there is nothing to perturb")
+        raise DataError("no-records", f"{quoted(table.name)} has no records", "there is nothing to perturb")
     for name in words:
         if found[name].values is None:
             raise RefusedError(
+                "too-many-values",
                 f"the column {quoted(name)} has more than {MOST_VALUES} different values: "
                 "no release of it could be mined",
-                f"--drop {word(name)}, or group its values first",
+                f"{argument('drop', name)}, or group its values first",
             )
     return found

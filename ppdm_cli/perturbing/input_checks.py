@@ -14,7 +14,7 @@ from msgspec import UNSET
 from ppdm_cli import dtypes
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import ENGINE
-from ppdm_cli.errors import DataError, RefusedError, counted, listed, quoted, word
+from ppdm_cli.errors import DataError, RefusedError, argument, counted, listed, quoted
 from ppdm_cli.files import changed
 from ppdm_cli.perturbing.count_errors import (
     Expected,
@@ -68,7 +68,7 @@ class InputChecks:
     def judge(self) -> int:
         """Return the number of rows, or refuse."""
         if self.checks.rows == 0:
-            raise DataError("the table has no records", "there is nothing to perturb")
+            raise DataError("empty-table", "the table has no records", "there is nothing to perturb")
         self._check_outside()
         self._check_moved()
         self._check_identifiers()
@@ -80,9 +80,10 @@ class InputChecks:
             self.telling = telling(self.checks.order, hidden, kept)
         if self.telling and not self.asked.keep_order:
             raise RefusedError(
+                "order-reveals",
                 f"the order of the rows gives away {listed(self.telling)}: records next to each other, or "
                 "some rows apart, are too much alike, or too little",
-                "add --shuffle, or --keep-order if it must stay",
+                f"add {argument('shuffle', True)}, or {argument('keep_order', True)} if it must stay",
             )
         if self.table.rows is not None and self.checks.rows != self.table.rows - self.left_out:
             raise changed(self.table.name)
@@ -121,24 +122,24 @@ class InputChecks:
         for name, outside in self.checks.outside.items():
             trouble = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
             first = f"first a null in {outside.first}" if outside.null else f"first in {outside.first}"
-            raise DataError(f"{trouble}, {first}", self._way_out(name, outside.null))
+            raise DataError("outside-domain", f"{trouble}, {first}", self._way_out(name, outside.null))
 
     def _way_out(self, name: str, null: bool) -> str:
         """Return what lets a value that is outside a domain be published."""
         attribute = next(a for a in self.plan.attributes if a.name == name)
-        new = f"use a new plan instead of --like, with {{}} for {quoted(name)}"
+        new = f"use a new plan instead of {argument('like')}, with {{}} for {quoted(name)}"
         if null:
             own = self.plan.through[name].no_nulls
             return f"fill or remove them, or {new.format('nulls = true')}" if self.like else own
         if attribute.outside is UNSET and (where := clipped(attribute.domain)) is not UNSET:
             place = "null" if where == "null" else "its nearest bin"
-            ways = f"add --clip to move them to {place}"
+            ways = f"add {argument('clip', True)} to move them to {place}"
             return ways if self.like else f"widen the domain, or {ways}"
         if attribute.type == "continuous" or attribute.dtype != "string":
             return "fix the data, or make these values null"
         if self.like:
             return f"fix the data, or {new.format('other = true')}"
-        never, other = self._never(name, attribute.domain), f"--attribute {word(name, ':other=true')}"
+        never, other = self._never(name, attribute.domain), argument("other", "true", name)
         if never:
             some = f", or use {other}" * (len(never) < attribute.domain.ordinary)
             return f"declared values that never occur: {listed(never)}; fix the domain{some}"
@@ -159,9 +160,10 @@ class InputChecks:
         if far and not self.clip:
             plan = "use a new plan with a wider domain" if self.like else "widen it"
             raise RefusedError(
+                "most-moved",
                 f"more than half of the values of {listed(far)} are outside the domain and would be moved "
                 "into it",
-                f"{plan}, or add --clip to move them",
+                f"{plan}, or add {argument('clip', True)} to move them",
             )
 
     def _check_identifiers(self) -> None:
@@ -171,6 +173,7 @@ class InputChecks:
         repeated = int((addresses[1:] == addresses[:-1]).sum())
         if repeated:
             raise RefusedError(
+                "repeated-identifiers",
                 f"{counted(repeated, 'record')} with an earlier record's identifier: their equal values "
                 "would get equal answers",
                 "give every record an identifier of its own",

@@ -18,7 +18,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.channels import SUBSTITUTION
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import CALENDAR, starts
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, quoted, word
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.resolving import ResolvedPlan, check_columns, clipped, nothing_perturbed, resolve
 from ppdm_cli.releases import in_rounds, opened
@@ -32,15 +32,16 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
     before = earlier.privacy
     if earlier.stage != "perturbed" or before is UNSET:
         raise MismatchError(
+            "no-owners-plan",
             f"the sidecar is at stage {earlier.stage!r}, so it holds no owner's plan",
             "name the sidecar of a perturbed release",
         )
     if before.person is not UNSET and before.rows is not UNSET:
         if asked.person not in (None, before.person):
-            raise _other("--person", quoted(asked.person), quoted(before.person))
+            raise _other(argument("person"), quoted(asked.person), quoted(before.person))
         rows = before.rows if asked.rows_per_person is None else asked.rows_per_person
         if rows > before.rows:
-            raise _other("--rows-per-person", rows, before.rows)
+            raise _other(argument("rows_per_person"), rows, before.rows)
         asked = replace(asked, person=before.person, rows_per_person=rows)
     elif asked.person == "":
         asked = replace(asked, person=None)
@@ -49,12 +50,13 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
             raise _other("the order of the rows", "that of the data", "random")
         asked = replace(asked, shuffle=True)
     if copies > copies_of(earlier):
-        raise _other("--copies", copies, copies_of(earlier))
+        raise _other(argument("copies"), copies, copies_of(earlier))
     if before.key not in (UNSET, key.mark) and key.origin != "seeded":
         raise RefusedError(
+            "other-key",
             "the earlier release has another key: people in both would get second answers, "
             "which spends its epsilon again",
-            "add its --key-file and --id, or publish without --like",
+            f"add its {argument('key_file')} and {argument('id')}, or publish without {argument('like')}",
         )
     return asked
 
@@ -64,9 +66,10 @@ def check_identifier(earlier: Sidecar, identifier: str | None) -> None:
     before = earlier.privacy.id if earlier.privacy is not UNSET else UNSET
     if identifier is not None and before not in (UNSET, identifier):
         raise RefusedError(
+            "other-identifier",
             f"the earlier release knows records by {quoted(before)}: under {quoted(identifier)} people in both "
             "would get second answers, at its epsilon again",
-            f"use --id {word(str(before))}, or publish without --like",
+            f"use {argument('id', str(before))}, or publish without {argument('like')}",
         )
 
 
@@ -77,10 +80,11 @@ def copies_of(sidecar: Sidecar) -> int:
 
 def _other(what: str, asked: object = None, before: object = None) -> UsageError:
     """Return the error for what contradicts the earlier release."""
-    shown = f"{what} is {before} in the earlier release, and cannot be {asked} beside --like"
+    shown = f"{what} is {before} in the earlier release, and cannot be {asked} beside {argument('like')}"
     return UsageError(
-        f"{what} beside --like is not what the earlier release has" if asked is None else shown,
-        "remove it from the plan or the options, or publish without --like",
+        "unlike-earlier",
+        f"{what} beside {argument('like')} is not what the earlier release has" if asked is None else shown,
+        f"remove it from the plan or the options, or publish without {argument('like')}",
     )
 
 
@@ -92,6 +96,7 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
     for name in [*earlier.by_name, *[asked.person] * (asked.person is not None)]:
         if name not in schema.names:
             raise MismatchError(
+                "column-missing",
                 f"the earlier release has the column {quoted(name)}, which the data does not have",
                 "give the next batch of the same table",
             )
@@ -99,9 +104,10 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
         found = schema.field(attribute.name).type
         if str(found) != attribute.dtype:
             raise MismatchError(
+                "column-type",
                 f"the column {quoted(attribute.name)} is of type {found}, in the earlier "
                 f"release {attribute.dtype}",
-                "cast it, or declare it with --type",
+                f"cast it, or declare it, such as {argument('type', attribute.dtype, attribute.name)}",
             )
     names = earlier.by_name
     attributes = [names[n] for n in schema.names if n in names]
@@ -158,7 +164,7 @@ def _check_roles(earlier: Sidecar, asked: Plan) -> None:
         other = "none" if earlier.class_ is UNSET else quoted(earlier.class_)
         raise _other("the class", quoted(asked.class_), other)
     if asked.rounds not in (None, rounds := len(in_rounds(opened(earlier).recipes))):
-        raise _other("--rounds", asked.rounds, rounds)
+        raise _other(argument("rounds"), asked.rounds, rounds)
     for name, own in _left_open(earlier, asked).items():
         before, most = earlier.by_name[name], own.bins or asked.bins
         if isinstance(most, int) and before.edges is not UNSET and before.domain.ordinary > most:
@@ -166,7 +172,7 @@ def _check_roles(earlier: Sidecar, asked: Plan) -> None:
         if own.scale in CALENDAR and not _is_calendar(before, CALENDAR[str(own.scale)]):
             raise _other(f"scale={own.scale} for the column {quoted(name)}")
         if asked.rare == "publish" and before.outside == "other" and not own.other:
-            raise _other("--rare", "publish", f"merge for {quoted(name)}")
+            raise _other(argument("rare"), "publish", f"merge for {quoted(name)}")
 
 
 def _is_calendar(attribute: Attribute, months: int) -> bool:
@@ -198,7 +204,8 @@ def _check_has_gamma(asked: Plan) -> None:
     for_all = asked.own_gamma() is not None or asked.record_epsilon is not None
     if not (for_all or any(own)) and asked.scheme == SUBSTITUTION:
         raise UsageError(
-            "a matrix, or what a record publishes, is asked for without a gamma or a budget, beside --like",
+            "laws-without-budget",
+            f"a matrix, or what a record publishes, is asked for without a gamma beside {argument('like')}",
             "remove it to use the earlier release's",
         )
 

@@ -31,6 +31,7 @@ class ClassNoise:
         counts = parts.sum(axis=0)
         if expected_changes(counts) == 0:
             raise RefusedError(
+                "pure-leaves",
                 "every leaf of the tree has one class only: no class would be changed",
                 "train a smaller tree, with fewer and larger leaves",
             )

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from ppdm_cli.errors import DataError, UsageError, argument, listed, quoted, unknown, word
+from ppdm_cli.errors import DataError, UsageError, argument, listed, quoted, unknown
 from ppdm_cli.files import content
 from ppdm_cli.tables import CsvOptions, Groups, read_mapping
 
@@ -47,15 +47,18 @@ def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
     try:
         text = content(path, what, LARGEST_PLAN).decode("utf-8-sig")
         if _LONG_KEY.search(text):  # tomllib takes the square of its length
-            raise UsageError(f"{what}{quoted(path)} has a key of too many parts", "fix that line")
+            raise UsageError("long-key", f"{what}{quoted(path)} has a key of too many parts", "fix that line")
         return tomllib.loads(text)
     except UnicodeError:
-        raise UsageError(f"{what}{quoted(path)} is not in UTF-8", "convert it") from None
+        raise UsageError("plan-encoding", f"{what}{quoted(path)} is not in UTF-8", "convert it") from None
     except RecursionError:
-        raise UsageError(f"{what}{quoted(path)} is nested too deep", "use fewer levels") from None
+        raise UsageError(
+            "plan-too-deep", f"{what}{quoted(path)} is nested too deep", "use fewer levels"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(
+            "bad-toml",
             f"{what}{quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
             "fix that line" if path.suffix == ".toml" else "name a TOML file",
         ) from None
@@ -103,11 +106,15 @@ def csv_settings(value: Any) -> dict[str, Any]:
     texts = [found.get(f, "") for f in ("delimiter", "encoding", "decimal")]
     if not all(isinstance(t, Mapping) for t in tables) or not all(isinstance(t, str) for t in texts):
         raise UsageError(
-            "a setting of csv is not of its kind", 'such as delimiter = ";" and types.zip = "string"'
+            "csv-setting",
+            "a setting of csv is not of its kind",
+            'such as delimiter = ";" and types.zip = "string"',
         )
     lists = [found.get("nulls", ()), *tables[1].values(), *tables[2].values()]
     if not all(_is_texts(v) for v in lists) or not all(isinstance(v, str) for v in tables[0].values()):
-        raise UsageError("a setting of csv is no text or list of texts", 'such as null = ["NA", "."]')
+        raise UsageError(
+            "csv-texts", "a setting of csv is no text or list of texts", 'such as null = ["NA", "."]'
+        )
     if "nulls" in found:
         found["nulls"] = ("", *([found["nulls"]] if isinstance(found["nulls"], str) else found["nulls"]))
     checked = CsvOptions(**found)
@@ -129,18 +136,14 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
     return found + [f"attributes.{n}.{k}" for n, w in _items(attributes) for k, v in _items(w) if v == QUESTION]
 
 
-_EXAMPLES = {
-    "gamma": ", or by an option such as --record-epsilon 4",
-    "person": ", or by an option: --person COLUMN, or '' for none",
-}
-
-
 def _example(question: str) -> str:
     """Return the option that answers a question."""
     name = question.removeprefix("attributes.").removesuffix(".domain")
     if question == f"attributes.{name}.domain":
-        return f", or by an option: --drop {word(name)}"
-    return _EXAMPLES.get(question, "")
+        return f", or add {argument('drop', name)}"
+    if question == "gamma":
+        return f", or add {argument('record_epsilon', 4)}"
+    return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
 
 
 def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,10 +152,13 @@ def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
     An empty answer to a question about a column is that there is none.
     """
     if not isinstance(plan, Mapping):
-        raise UsageError("a plan is a Plan, a mapping of settings or a file", "such as plan={'gamma': 9}")
+        raise UsageError(
+            "not-a-plan", "a plan is a Plan, a mapping of settings or a file", "such as plan={'gamma': 9}"
+        )
     left = [q for q in questions(plan) if not _answers(q, over)]
     if left:
         raise UsageError(
+            "open-questions",
             f"the plan leaves open {listed(left)}",
             f"answer its question marks from public knowledge{_example(left[0])}",
         )

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ppdm_cli.channels import Beyond, BoxSpec, continued
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.errors import RefusedError, UsageError, argument
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.record_design import ChooseBy, Round, Setting, recommended, scheduled
 from ppdm_cli.sidecar import MOST_RECIPES, Recipe
@@ -69,14 +69,16 @@ class RecipeMaker:
         number = k if isinstance(k, int) else self._best(records)
         if not 1 <= number <= len(names):
             raise UsageError(
+                "too-many-published",
                 f"a record cannot publish {number} of {len(names)} attributes",
-                f"use --publish 1 to {len(names)}, or auto",
+                f"use {argument('publish', 1)} to {len(names)}, or auto",
             )
         if comb(len(names), number) > MOST_RECIPES:
             raise RefusedError(
+                "too-many-recipes",
                 f"{comb(len(names), number):,} sets of {number} of {len(names)} attributes are more than the "
                 f"{MOST_RECIPES:,} recipes that a release may have",
-                "publish fewer of them, or --drop some attributes",
+                "publish fewer of them, or drop some attributes",
             )
         return number
 
@@ -144,7 +146,9 @@ class Rounds:
         most = len(maker.names) - 1
         if most < 2:
             raise RefusedError(
-                f"rounds choose among attributes, and there are {most + 1}", "leave out --rounds"
+                "few-for-rounds",
+                f"rounds choose among attributes, and there are {most + 1}",
+                f"leave out {argument('rounds')}",
             )
         *first, last = scheduled(number, maker.epsilon)
         if isinstance(k, int):
@@ -154,9 +158,10 @@ class Rounds:
         found = cls(maker, (*first, last))
         if (many := sum(found.most_recipes(r) for r in found.schedule)) > MOST_RECIPES:
             raise RefusedError(
+                "recipes-for-rounds",
                 f"{many:,} recipes may be needed for so many attributes, and a release has at most "
                 f"{MOST_RECIPES:,}",
-                "--drop some attributes, or leave out --rounds",
+                f"drop some attributes, or leave out {argument('rounds')}",
             )
         return found
 

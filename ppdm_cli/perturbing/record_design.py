@@ -235,7 +235,9 @@ def _of_one_pass(setting: Setting) -> Design:
     boxes = [d for d in possible(setting) if d.k is not None]
     if not boxes:
         raise RefusedError(
-            "the attributes have too many values for any design", "group them, or give them fewer bins"
+            "no-design",
+            "the attributes have too many values for any design",
+            "group them, or give them fewer bins",
         )
     best = boxes[0]
     for design in boxes[1:]:

@@ -20,7 +20,7 @@ from ppdm_cli import files
 from ppdm_cli.arrays import Addresses
 from ppdm_cli.coins import Coins, Key, identifier_addresses, key_from_file, places_of
 from ppdm_cli.engine import Batch, scan
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing.resolving import ResolvedPlan
 from ppdm_cli.tables import PendingFile, Table
 
@@ -43,6 +43,7 @@ def addresses(batch: Batch, identifier: str | None, key: Key) -> Addresses:
     if array.null_count:
         row = int(array.is_null().to_numpy(zero_copy_only=False).argmax())
         raise DataError(
+            "null-identifier",
             f"the identifier {quoted(identifier)} is null in {batch.where(row)}",
             "give every record an identifier",
         )
@@ -53,7 +54,9 @@ def left_out(table: Table, key: Key, person: str, most: int, identifier: str | N
     """Return the numbers of the rows, ascending, by which a person has more than `most`; 16 bytes a record."""
     if not table.rewindable:
         raise UsageError(
-            "two passes are made for --person, and standard input can be read only once", "name a file"
+            "person-of-stream",
+            f"two passes are made for {argument('person')}, and standard input can be read only once",
+            "name a file",
         )
     columns = list(dict.fromkeys([person, *[identifier or person]]))
     parts = scan(table, partial(_drawn, key, person, identifier), columns=columns, doing="finding persons")
@@ -117,12 +120,17 @@ class KeyFile:
     def of(cls, stack: ExitStack, seed: int | None, path: str | Path | None, identifier: str | None) -> KeyFile:
         """Return the key of a run, locked until the stack ends where it comes from a file."""
         if seed is not None and path is not None:
-            raise UsageError("--seed and --key-file contradict each other", "a seed is for tests only")
+            raise UsageError(
+                "seed-and-key-file",
+                f"{argument('seed')} and {argument('key_file')} contradict each other",
+                "a seed is for tests only",
+            )
         if (path is None) != (identifier is None):
             raise UsageError(
-                "--key-file and --id go together: without identifiers the same person would be another row the "
-                "next time",
-                "such as --key-file release.key --id patient",
+                "key-file-without-id",
+                f"{argument('key_file')} and {argument('id')} go together: without "
+                "identifiers the same person would be another row the next time",
+                f"such as {argument('key_file', 'release.key')} {argument('id', 'patient')}",
             )
         if path is None:
             return cls(Key.fresh() if seed is None else Key.from_seed(seed))
@@ -144,9 +152,10 @@ class KeyFile:
         path, design = self.path, plan.digest if plan.withholds else ""
         if self.design and self.design != design:
             raise RefusedError(
+                "other-design",
                 f"the key file {quoted(path)} was used with another design: another choice of recipes would "
                 "show other attributes of the same people",
-                "add --like with the earlier release, or use another key file, which spends epsilon again",
+                f"add {argument('like')} with the earlier release, or use another key file",
             )
         there = path.exists()
         if there and self.design == design:

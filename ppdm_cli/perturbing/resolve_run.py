@@ -75,7 +75,9 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
         beside = path if path.name.endswith(".json") else sidecar_path(path)
         if not (path.exists() or beside.exists()):
             raise files.missing(path)
-        like = read_sidecar(beside, None, str(path), "use --like with a release that ppdm perturb made")
+        like = read_sidecar(
+            beside, None, str(path), f"use {argument('like')} with a release that ppdm perturb made"
+        )
     return like
 
 
@@ -235,15 +237,16 @@ def resolved(
     unknown = undeclared(table.schema, asked, identifier)
     if unknown and not table.rewindable:
         raise UsageError(
+            "undeclared-domains",
             f"the domain of {listed(unknown)} is not declared, and standard input can be read "
             "only once: private data is never stored on the way",
-            "declare it with --domain, or give a --plan or --like",
+            f"declare it, such as {argument('domain', '0:120', next(iter(unknown)))}, or give a plan",
         )
     if asked.class_ in asked.keep and table.rewindable:
         unknown[str(asked.class_)] = MOST_LABELS
     facts = profile(table, unknown, published) if unknown else {}
     counts = asked.few == "auto" and asked.rounds is None
-    records = number_of_records(table, "--publish auto") - out if counts else 0
+    records = number_of_records(table, "publish", 2) - out if counts else 0
     return _typed(resolve(table.schema, asked, identifier, facts, records), table, asked)
 
 
@@ -267,14 +270,16 @@ def in_all_rounds(
     while plan.rounds is not None and len(in_rounds(plan.in_use)) < len(plan.shares):
         if not table.rewindable:
             raise UsageError(
+                "rounds-of-stream",
                 "rounds read the data more than once, and standard input can be read only once",
-                "name a file, or take the plan of an earlier release with --like",
+                f"name a file, or take the plan of an earlier release with {argument('like')}",
             )
         sidecar = sidecar_of(plan, "system", str(uuid.uuid4()), None)  # for the miner within, and gone
         if not sidecar.by_name[str(plan.class_)].has_domain:
             raise UsageError(
+                "class-without-labels",
                 f"the class {quoted(plan.class_)} has no labels that rounds could tell apart",
-                "name a column of labels with --class",
+                f"name a column of labels with {argument('class_')}",
             )
         work, label = publishing(plan), axis_of(sidecar, str(plan.class_))
         sample = read(table, sidecar, label, (work.so_far, work.columns))
@@ -334,9 +339,10 @@ def _check_readable(release: Sidecar) -> None:
         decode(release.encode(), "to be written", release)
     except MismatchError:
         raise RefusedError(
+            "sidecar-unreadable",
             "the sidecar would be larger than any that ppdm reads: a column's name is longer than 4,096 "
             "characters, a category longer than 16,384, or there are too many of them",
-            "shorten or --drop them",
+            "shorten or drop them",
         ) from None
 
 
@@ -371,7 +377,7 @@ def describe(
     asked = Plan.of(plan)
     table = open_table(data, csv=csv_options(csv, asked, None, None))
     if table.sidecar is not None:
-        raise RefusedError(f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
+        raise RefusedError("has-sidecar", f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
     if output is not None and isinstance(data, (str, Path)):
         files.rewriting(sidecar_path(Path(data)), f"{Path(data)}{SUFFIX}")
     with ExitStack() as stack:
@@ -380,17 +386,23 @@ def describe(
         settled = resolved(table, asked, None, None)
         if settled.dropped:
             raise UsageError(
+                "described-column-dropped",
                 f"the plan drops {quoted(settled.dropped[0])}, which the table has",
                 "describe every column of it",
             )
         if settled.withholds:
             raise UsageError(
+                "described-recipes",
                 "a plan by which each record publishes a few attributes describes no file of another tool: "
                 "nothing there says which ones",
                 'say publish = "all", or gamma instead of record_epsilon',
             )
         if any(c.noise is not None for c in settled.channels):
-            raise UsageError("only random substitution can be described", "leave out --scheme")
+            raise UsageError(
+                "described-noise",
+                "only random substitution can be described",
+                f"leave out {argument('scheme')}",
+            )
         published = {n: c.shown(n) for n, c in settled.through.items()}
         rows = fold(table, partial(_checked, published), int.__add__, columns=list(published)) or 0
         sidecar = sidecar_of(settled, "unknown", str(uuid.uuid4()), rows)
@@ -406,6 +418,7 @@ def _checked(published: Mapping[str, Domain], batch: Batch) -> int:
         outside = domain.encode(batch.column(name)).outside
         if outside.size:
             raise MismatchError(
+                "never-published",
                 f"the column {quoted(name)} has a value in {batch.where(int(outside[0]))} that the plan's "
                 "matrix never publishes",
                 "declare the domain that it was perturbed with",
@@ -424,10 +437,14 @@ def sized(plan: Plan, table: Table, identifier: str | None, left_out: int = 0) -
     if plan.bins != "auto":
         return plan
     if plan.scheme != SUBSTITUTION:
-        raise UsageError("--bins auto is for random substitution", "say how many bins, such as --bins 20")
+        raise UsageError(
+            "auto-bins-of-noise",
+            f"{argument('bins', 'auto')} is for random substitution",
+            f"say how many bins, such as {argument('bins', 20)}",
+        )
     perturbed = perturbed_columns(table.schema, plan, identifier)
     gammas = gammas_of(perturbed, plan)
-    records = number_of_records(table, "--bins auto") - left_out
+    records = number_of_records(table, "bins", 20) - left_out
     attributes = dict(plan.attributes)
     for name, own in perturbed.items():
         binned = name != plan.class_ and not dtypes.is_discrete(table.schema.field(name).type)
@@ -445,13 +462,14 @@ def best_bins(gamma: Decimal | float, kind: type[Spec], records: int, fits: bool
     return min(max(round(best), LEAST_BINS), MOST_BINS)
 
 
-def number_of_records(table: Table, option: str) -> int:
+def number_of_records(table: Table, option: str, example: int) -> int:
     if table.rows is not None:
         return table.rows
     if not table.rewindable:
         raise UsageError(
-            f"{option} needs the number of records, and standard input can be read only once",
-            f"say a number, such as {option.replace('auto', '2' if 'publish' in option else '20')}",
+            "records-of-stream",
+            f"{argument(option, 'auto')} needs the number of records, and standard input can be read only once",
+            f"say a number, such as {argument(option, example)}",
         )
     columns = table.schema.names[:1]
     return fold(table, attrgetter("rows"), add, columns=columns) or 0

@@ -25,7 +25,7 @@ from ppdm_cli.channels import DEFAULT_KIND, KINDS, SUBSTITUTION, Beyond, Channel
 from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.engine import Facts
-from ppdm_cli.errors import PpdmError, RefusedError, UsageError, listed, quoted, unknown_column
+from ppdm_cli.errors import PpdmError, RefusedError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.inspection import PRIOR
 from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare
@@ -125,12 +125,14 @@ def check_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> None
     named = {*plan.attributes, *(n for several in plan.together for n in several), plan.class_}
     for both in ({identifier, plan.person} - {None}) & named:
         raise UsageError(
+            "identifier-as-attribute",
             f"{quoted(str(both))} is both an identifier and an attribute",
             "use another column as the attribute: an identifier is dropped",
         )
     own = plan.attributes.get(plan.class_ or "")
     if own is not None and (own.bins, own.edges, *own.cut) != (None,) * 4:
         raise UsageError(
+            "class-with-bins",
             f"the class {quoted(plan.class_)} is given bins, and a class is never binned: its values are its "
             "labels",
             "leave the bins out, or name a column of groups as the class",
@@ -201,8 +203,9 @@ def resolve(
         beyond = maker.beyond(recipes)
         if COLUMN in schema.names and COLUMN not in plan.drop:
             raise UsageError(
+                "recipe-column-taken",
                 f"a column is named {quoted(COLUMN)}, as is the one that has each record's recipe",
-                f"rename it, or add --drop {COLUMN}",
+                f"rename it, or add {argument('drop', COLUMN)}",
             )
         if sum(r.members for r in recipes) == 1:
             recipes = [Recipe([*recipes[0].specs])]
@@ -240,6 +243,7 @@ def _specs(
         specs.append(msgspec.structs.replace(spec, attributes=list(names)))
         if len(names) > 1 and name in schema.names:
             raise RefusedError(
+                "name-taken",
                 f"{listed(names)} together have the name of another column, {quoted(name)}",
                 "rename one of them",
             )
@@ -250,9 +254,10 @@ def _product(parts: Sequence[Domain]) -> Product:
     """Return the combinations that attributes have, as many as are perturbed together."""
     if any(p.size < 2 for p in parts) or prod(p.size for p in parts) > MOST_TOGETHER:
         raise RefusedError(
+            "too-many-together",
             f"attributes that are perturbed together have two values or more each, and at most {MOST_TOGETHER} "
             "combinations",
-            "leave one out, or give them fewer --bins",
+            "leave one out, or give them fewer bins",
         )
     return Product(parts)
 
@@ -269,6 +274,7 @@ def _domain(
         settled = from_data(name, kind, facts[name], bins, representative, plan.rare, own)
     if name == plan.class_ and isinstance(settled.domain, Bins):
         raise RefusedError(
+            "class-of-many-values",
             f"the class {quoted(name)} has more than {MOST_LABELS} values, and a class is never binned",
             "name another class, or make a column of its groups first",
         )
@@ -289,13 +295,15 @@ def gammas_of(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[
         for names, own in asked.items():
             if not kind_for(own, plan).takes_gamma:
                 raise UsageError(
+                    "matrix-given-whole",
                     f"the matrix of {listed(names)} is given whole: it takes no part of the record's epsilon",
-                    "give --gamma, and see what `ppdm perturb` promises for the record",
+                    f"give {argument('gamma', 9)}, and see what `ppdm perturb` promises for the record",
                 )
         spent = sum(log(g) for g in given.values() if g is not None)
         left = plan.record_epsilon - spent
         if left < 0 or (open_ones and left == 0):
             raise RefusedError(
+                "budget-used-up",
                 "the attributes with a gamma of their own use up the record's epsilon",
                 "give them less, or the record more",
             )
@@ -359,6 +367,7 @@ def _kept(name: str, kind: pa.DataType, facts: Facts | None) -> Attribute:
 
 def nothing_perturbed() -> RefusedError:
     return RefusedError(
+        "nothing-perturbed",
         "every column is kept or dropped: nothing would be perturbed",
         "leave at least one attribute to be perturbed",
     )
@@ -433,8 +442,12 @@ def chosen(
 
 def without_gamma(names: Iterable[str]) -> UsageError:
     """Return the error of columns without a gamma: the budgets to choose from, the safest first."""
-    ways = (f"--record-epsilon {e} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})" for e in (1, 2))
+    ways = (
+        f"{argument('record_epsilon', e)} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})"
+        for e in (1, 2)
+    )
     return UsageError(
+        "no-gamma",
         f"no gamma is given for {listed(names)}, and gamma has no default",
         "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} becomes ", ""),
     )

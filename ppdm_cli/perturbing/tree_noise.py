@@ -258,18 +258,27 @@ class NoisePlan:
                     raise unknown_column(name, schema.names, option)
         tested = {tree.features[i].name for i in tree.feature.tolist() if i >= 0}
         if lost := sorted((tested | {tree.class_name}) & {*self.drop}):
-            raise UsageError(f"{listed(lost)} cannot be dropped: the tree needs them", "keep them")
+            raise UsageError(
+                "tree-needs-column", f"{listed(lost)} cannot be dropped: the tree needs them", "keep them"
+            )
         if twice := sorted({*self.keep} & {*self.drop}):
-            raise UsageError(f"{listed(twice)} both kept and dropped", "say one of them")
+            raise UsageError(
+                "kept-and-dropped-for-tree", f"{listed(twice)} both kept and dropped", "say one of them"
+            )
         if self.class_scheme and tree.class_name in self.keep:
-            raise UsageError(f"the class is kept, and {self.class_scheme} noise alters it", "leave out --keep")
+            raise UsageError(
+                "altered-class-kept",
+                f"the class is kept, and {self.class_scheme} noise alters it",
+                f"leave out {argument('keep')}",
+            )
         if tree.class_name not in schema.names:
             raise unknown_column(tree.class_name, schema.names, "tree")
         strange = [n for n in schema.names if n not in {*known, *self.keep, *self.drop}]
         if strange:
             raise UsageError(
+                "strange-to-tree",
                 f"the tree was not trained on {listed(strange)}, so nothing says that they are innocent",
-                "--drop them, or --keep them if they are public",
+                "drop them, or keep them if they are public",
             )
 
     def innocents(self, schema: pa.Schema) -> tuple[list[str], list[str]]:

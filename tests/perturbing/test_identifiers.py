@@ -41,7 +41,7 @@ def test_an_identifier_is_refused_by_name_whatever_is_asked_of_rare_values(
         perturb(frame, shuffle=True, **asked)
     said = str(error.value)
     assert f"'patient' looks like an identifier ({len({*cells})} values in 400 records)" in said
-    assert "drop='patient'" in said and "P-" not in said
+    assert "drop=['patient']" in said and "P-" not in said
     for danger in ("rare=", "domain", "attributes", "keep", "shuffle"):
         assert danger not in said
     listed = {"patient": {"categories": sorted({*cells})}}
@@ -54,7 +54,7 @@ def test_all_identifiers_are_named_at_once_and_rare_categories_beside_them() -> 
     with pytest.raises(RefusedError) as error:
         perturb(frame, gamma=9)
     said = str(error.value)
-    assert "leave them out: drop='patient' drop='mrn'" in said and "'town' (1 of 2)" in said
+    assert "leave them out: drop=['patient', 'mrn']" in said and "'town' (1 of 2)" in said
     assert "rare='merge'" in said and "publish'" not in said
     one = perturb(frame.drop("patient", "mrn"), gamma=9, rare="publish")
     assert one.sidecar.by_name["town"].categories == ["A", "B"], "what few have is no identifier"

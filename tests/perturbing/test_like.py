@@ -188,7 +188,7 @@ ELSE: list[tuple[str, dict[str, Any], str]] = [
     ("gamma", {"record_epsilon": 0.5}, "gamma 9 in the earlier release, and cannot be gamma 1.13"),
     ("gamma", {"attributes": {"pay": {"gamma": 3}}, "gamma": 9}, "the law of 'pay'"),
     ("gamma", {"gamma": 9, "matrix": "band"}, "the law of 'age'"),
-    ("gamma", {"matrix": "band"}, "without a gamma or a budget"),
+    ("gamma", {"matrix": "band"}, "without a gamma"),
     ("gamma", {"gamma": 9, "together": [["age", "ward"]]}, "the law of 'age'"),
     ("gamma", {"keep": ["age"]}, "the column 'age' is perturbed in the earlier release, and cannot be kept"),
     ("gamma", {"keep": ["secret"]}, "the column 'secret' is dropped"),
