@@ -62,7 +62,7 @@ class Guess(NamedTuple):
     rows: np.ndarray | None = None
     """Which records they are about; all by default."""
 
-    def of(self, which: np.ndarray) -> Guess:
+    def of(self, which: slice | np.ndarray) -> Guess:
         """Return the guesses at some places of each array."""
         return Guess(*(np.asarray(part)[which] for part in self if part is not None))
 

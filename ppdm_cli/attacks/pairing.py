@@ -193,6 +193,6 @@ def _near(target: AttackedAttribute, codes: np.ndarray, lam: Floats, original: n
     """Return the sums of `Agreement.cells` where values are shown, or others near them."""
     law = target.exposures.matrix
     near = law > law.min(axis=1, keepdims=True)
-    chance, kept = near[codes] @ target.prior, (law * near)[: target.exposures.withheld].sum(axis=0)
+    chance, kept = (near @ target.prior)[codes], (law * near)[: target.exposures.withheld].sum(axis=0)
     wanted = lam * np.minimum(kept / len(target.exposures.each), 1)[original] + (1 - lam) * chance
     return np.array([np.count_nonzero(near[codes, original]), chance.sum(), wanted.sum(), chance.sum()])

@@ -31,6 +31,7 @@ SUMS = (
 )  # fmt: skip
 
 
+_TALLIED_AT_ONCE = 1 << 14
 Measures = dict[str, float]
 """How good guesses are, by the names of `GuessFigures`; what cannot be measured is not there."""
 
@@ -43,7 +44,14 @@ class Tally:
 
     @classmethod
     def of(cls, target: AttackedAttribute, guess: Guess, truth: Truth) -> Tally:
-        """Return what guesses are worth beside the originals."""
+        """Return what guesses are worth beside the originals, some at a time: sums of what the cache holds."""
+        parts = [slice(i, i + _TALLIED_AT_ONCE) for i in range(0, max(len(truth.codes), 1), _TALLIED_AT_ONCE)]
+        return cls(
+            sum((cls._of_some(target, guess.of(p), truth.part(p)).sums for p in parts), np.zeros(len(SUMS)))
+        )
+
+    @classmethod
+    def _of_some(cls, target: AttackedAttribute, guess: Guess, truth: Truth) -> Tally:
         alone, codes = target.by_prior, truth.codes
         known = np.isfinite(truth.numbers) & np.isfinite(guess.value)
         away = np.where(known, truth.numbers - alone.value[0], 0.0)
