@@ -20,7 +20,7 @@ from ppdm_cli import attack, perturb
 from ppdm_cli.joint import JointTable
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
-from tests.attacks.test_attacks_evidence import people
+from tests.attacks.test_whole_record import people
 from tests.experiments import audit
 from tests.experiments.bins import digits
 from tests.experiments.by_class import DOMAINS, WHOLE, table

@@ -12,7 +12,7 @@ from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.scoring import SUMS, told
 from tests.attacks.attacked import attacked
-from tests.attacks.test_attacks_bayes import SHAPES, attribute
+from tests.attacks.test_posterior import SHAPES, attribute
 
 ASKED = ("posterior", "record")
 

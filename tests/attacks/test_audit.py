@@ -14,8 +14,7 @@ from ppdm_cli import perturb
 from ppdm_cli.arrays import binomial_p, chi_square_tail, clopper_pearson, wilson
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.audit import LEVEL
-from ppdm_cli.channels.gamma_diagonal import GammaDiagonalSpec
-from ppdm_cli.sidecar import Recipe, Sidecar
+from ppdm_cli.sidecar import Sidecar
 from tests.vocabulary import raises
 
 
@@ -71,12 +70,6 @@ def verdicts(frame: Any, sidecar: Sidecar, original: Any = None) -> dict[str, bo
 def changed(sidecar: Sidecar, name: str, **parts: Any) -> Sidecar:
     attributes = [msgspec.structs.replace(a, **parts) if a.name == name else a for a in sidecar.attributes]
     return msgspec.structs.replace(sidecar, attributes=attributes)
-
-
-def declared(sidecar: Sidecar, spec: GammaDiagonalSpec) -> Sidecar:
-    """The sidecar with another channel for the spec's attribute."""
-    channels = [spec if s.attributes == spec.attributes else s for s in sidecar.recipes[0].specs]
-    return msgspec.structs.replace(sidecar, recipes=[Recipe(list(channels))])
 
 
 def test_honest_releases_are_accepted_and_prove_their_gamma() -> None:
@@ -156,10 +149,3 @@ def test_noise_is_audited_by_its_law(noise: Any) -> None:
     lie = perturb(original, sd="9", **wishes)
     found = verdicts(lie.frame, release.sidecar, original)
     assert not any(found.values())
-
-
-def test_a_declared_gamma_may_be_any() -> None:
-    """The audit reads the sidecar that it is given: the same release under another gamma is a lie."""
-    frame, sidecar = honest(7)
-    said = declared(sidecar, GammaDiagonalSpec(attributes=["last"], gamma=4))
-    assert verdicts(frame, said) == {"wide": True, "band": True, "word": True, "last": False}
