@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.audit import TESTED, Audit
@@ -40,7 +40,7 @@ from ppdm_cli.errors import UsageError, argument, unknown
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_original, open_releases, spooled
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, is_stream
+from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, TableLike, is_stream
 
 __all__ = [
     "ATTACKS", "TESTED", "Adversary", "Attack", "Attacked", "AttackedAttribute", "Belief", "Beliefs",
@@ -54,9 +54,9 @@ for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, Known, Repeat, Or
 
 @one_run()
 def attack(
-    data: Any,
+    data: TableLike,
     *,
-    truth: Any = None,
+    truth: TableLike | None = None,
     attacks: Sequence[str] = (),
     sidecar: Sidecar | str | Path | None = None,
     recovered: str | Path | bool = False,
@@ -65,11 +65,28 @@ def attack(
     mappings: Sequence[Groups] = (),
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Attacked:
-    """Attack a release: a path, "-", or a table that speaks Arrow with its sidecar.
+    """Find out what somebody who holds a release and knows the method can say of single records.
 
-    `truth` is the original, to measure; without it the gains are those to expect. `attacks` names some of
-    `EVERY`, all that apply without. `recovered` names a file for the adversary's best guesses, or is True
-    for a frame of them.
+    Parameters
+    ----------
+    data : path, table or list of paths
+        The release, several releases made with the same plan, or copies of one release.
+    truth : path, table or None, default None
+        The original, to measure what each attack gets right; otherwise the figures are those to expect.
+    attacks : sequence of str, default all that apply
+        The names of attacks, of `ATTACKS`.
+    sidecar : Sidecar, path or None, default None
+        What goes with a table in memory, or with a file that has another's name beside it.
+    recovered : path or bool, default False
+        The file for the best guesses; True returns them as a frame.
+    force : bool, default False
+        Whether that file may replace another.
+    csv : CsvOptions or None, default None
+        How a CSV file of the original is read.
+    mappings : sequence of Groups, default ()
+        The files by which text was grouped before it was perturbed, for the original.
+    from_ : {"arrow", "csv"} or None, default None
+        The format of a release on standard input.
     """
     for name in attacks:
         if name not in ATTACKS:

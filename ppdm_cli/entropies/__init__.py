@@ -19,7 +19,7 @@ from ppdm_cli.files import one_run
 from ppdm_cli.perturbing import Plan, Setting, read_toml, without_questions
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Evaluated, Sidecar
-from ppdm_cli.tables import Output
+from ppdm_cli.tables import Output, TableLike
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,7 +71,7 @@ class RecordDesigns(Entropy):
 
 @one_run()
 def entropy(
-    release: Any = None,
+    release: TableLike | None = None,
     *,
     gamma: Number | Iterable[Number] | None = None,
     bins: int | Iterable[int] | None = None,
@@ -81,10 +81,26 @@ def entropy(
     rho1: float = 0.05,
     sidecar: Sidecar | str | Path | None = None,
 ) -> Entropy:
-    """Say what matrices cost and give: for every gamma and number of bins, or for a release's attributes.
+    """Compute what matrices cost and give: for every gamma and number of bins, or for a release's attributes.
 
-    `records` adds the error to expect; a `prior` has as many shares as there are bins. A release has its own
-    matrices, and its priors are estimated.
+    Parameters
+    ----------
+    release : path, table or None, default None
+        A release, which has its own matrices; its priors are estimated.
+    gamma : number or several, default 2 to 21
+        The gammas.
+    bins : int or several, default 5 to 100
+        The numbers of values or bins.
+    matrix : str or None, default None
+        The kind of matrix; None takes gamma-diagonal.
+    records : int or None, default None
+        How many records there are: adds the error to expect.
+    prior : sequence of float or None, default None
+        The shares of the values, as many as there are bins, instead of equal ones.
+    rho1 : float, default 0.05
+        How sure of a value a reader was before.
+    sidecar : Sidecar, path or None, default None
+        What goes with a release in memory.
     """
     _check_rho1(rho1)
     if release is not None:
@@ -150,14 +166,23 @@ def record_designs(
     record_epsilon: float,
     records: int,
     attributes: str | None = None,
-    plan: Any = None,
+    plan: Plan | Mapping[str, Any] | str | Path | None = None,
     class_in_budget: bool = False,
 ) -> RecordDesigns:
-    """Say how many attributes to publish of each record, for a budget over all of it, before any data is seen.
+    """Find out how many attributes to publish of each record, for a budget over all of it, best design first.
 
-    The `attributes` are text such as "9x16" (nine of 16 values in order) or "6x16,2x9n" (n: in no order), or
-    those that a `plan` declares; with both, the text has the sizes of the plan's. The recommended design comes
-    first.
+    Parameters
+    ----------
+    record_epsilon : float
+        The budget over a whole record.
+    records : int
+        How many records there are.
+    attributes : str or None, default None
+        Their sizes, such as "9x16" for nine of 16 values in order, or "6x16,2x9n", where n has no order.
+    plan : path, Plan, mapping or None, default None
+        A plan that declares the attributes; where it leaves sizes open, `attributes` has them.
+    class_in_budget : bool, default False
+        Whether a class of two labels is perturbed too, of attributes given by their sizes.
     """
     if attributes is None and plan is None:
         raise UsageError(
