@@ -1,4 +1,4 @@
-"""The accuracy to expect of a tree from a release, told with an interval or not at all.
+"""The accuracy to expect of a tree from a release, for train-tree: with an interval, or none at all.
 
 A record's published values say, without bias, how much of it lies in each leaf, and so how likely the
 leaf's label is right (maths 2): the mean over records that were held back has a standard error. With many
@@ -28,7 +28,7 @@ from ppdm_cli.trees.tree import majority
 Region = Mapping[int, Floats]
 """The codes that reach a node, by attribute; of one that is not tested on the way, every code."""
 WIDEST_INTERVAL = 0.1
-"""The largest half-width of an interval that is told."""
+"""The largest half-width of an interval that is given."""
 OF_A_TABLE, OF_DRAWN_RECORDS = 0.9, 0.5
 """How far from the judge's figure to the own model's the accuracy of a tree is, by what it was grown from."""
 LEAST_OFF, MISSED = 0.025, 0.5
@@ -69,20 +69,20 @@ class AccuracyEvidence:
 
 
 def _inverse(channel: Channel) -> Floats:
-    """Return by (original, published) code what a published code tells of the original one, unbiased."""
+    """Return by (original, published) code what a published code says of the original one, unbiased."""
     if channel.kept:
         return np.eye(channel.domain.size)
     return channel.matrix.solve(np.eye(channel.matrix.outputs))
 
 
 def rightness(
-    sample: Sample, fold: int, records: CodedRecords, grown: Grown, places: tuple[int, ...]
+    sample: Sample, fold: int, records: CodedRecords, grown: Grown, numbers: tuple[int, ...]
 ) -> Floats:
     """Return for each record of a fold an unbiased estimate of whether the tree is right about it."""
     rows = np.flatnonzero(sample.folds == fold)
     labels = _inverse(sample.label)[:, sample.labels[rows]]
-    inverse = [_inverse(sample.channels[p]) for p in places]
-    ends = np.cumsum([0, *(len(sample.channels[p].attributes) for p in places)])
+    inverse = [_inverse(sample.channels[p]) for p in numbers]
+    ends = np.cumsum([0, *(len(sample.channels[p].attributes) for p in numbers)])
     owned = [range(a, b) for a, b in pairwise(ends.tolist())]  # the columns of each channel
     every = [np.ones(c.size + c.missing) for c in records.columns]
     right = np.zeros(len(rows))
@@ -95,10 +95,10 @@ def rightness(
             label.update(dict.fromkeys(range(first, first + int(grown.children[node])), label[node]))
             continue
         weight = labels[label[node]].copy()
-        for place, told, columns in zip(places, inverse, owned, strict=True):
+        for number, solved, columns in zip(numbers, inverse, owned, strict=True):
             if any(c in region for c in columns):
                 codes = reduce(np.multiply.outer, [region.get(c, every[c]) for c in columns]).ravel()
-                weight *= (codes @ told)[sample.codes[place][rows]]
+                weight *= (codes @ solved)[sample.codes[number][rows]]
         right += weight
     if not sample.label.domain.nulls:
         return right
@@ -133,11 +133,13 @@ def regions(records: CodedRecords, grown: Grown) -> Iterator[tuple[int, Region]]
 def expected_of_leaf(sample: Sample, commonest: float) -> ExpectedAccuracy:
     """Return what to expect of a tree that knows only the classes' shares."""
     if not sample.records or (sample.varies and not sample.label.kept):
-        return ExpectedAccuracy(commonest)  # labels are shown in several ways, some of them by hardly any
+        return ExpectedAccuracy(
+            commonest
+        )  # labels are published by several recipes, some of them by hardly any
     labels = _inverse(sample.label)[:, sample.labels]
     present = labels[: sample.label.domain.ordinary]
     right = present[int(present.sum(axis=1).argmax())]
-    return _told("held-out", *_mean(right / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
+    return _given("held-out", *_mean(right / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
 
 
 def expected_accuracy(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
@@ -146,7 +148,7 @@ def expected_accuracy(evidence: AccuracyEvidence, commonest: float) -> ExpectedA
     unbiased, judged = (mean, half + OTHER_TREE), _judged(evidence)
     how: Literal["held-out", "judged"] = "held-out" if unbiased[1] <= judged[1] else "judged"
     middle, half = unbiased if how == "held-out" else judged
-    return _told(how, middle + evidence.gap / 2, half + evidence.gap / 2, commonest)
+    return _given(how, middle + evidence.gap / 2, half + evidence.gap / 2, commonest)
 
 
 def _judged(evidence: AccuracyEvidence) -> tuple[float, float]:
@@ -166,7 +168,9 @@ def _mean(values: Floats) -> tuple[float, float]:
     return float(values.mean()), Z * float(values.std(ddof=1)) / sqrt(len(values))
 
 
-def _told(how: Literal["held-out", "judged"], middle: float, half: float, commonest: float) -> ExpectedAccuracy:
+def _given(
+    how: Literal["held-out", "judged"], middle: float, half: float, commonest: float
+) -> ExpectedAccuracy:
     if half > WIDEST_INTERVAL:
         return ExpectedAccuracy(commonest)
     low, middle, high = (float(np.clip(v, 0, 1)) for v in (middle - half, middle, middle + half))

@@ -63,7 +63,7 @@ class LeafCondition:
     only: tuple[StoredValue, ...] | None = None
     other_than: tuple[StoredValue, ...] = ()
     missing: bool = True
-    """Whether a missing value goes this way too."""
+    """Whether a missing value is sent there too."""
 
 
 def predictions(tree: Tree) -> Predicted:
@@ -77,10 +77,10 @@ def predictions(tree: Tree) -> Predicted:
 def leaves(tree: Tree) -> dict[int, dict[int, LeafCondition]]:
     """Return each leaf's conditions by attribute; together they hold for every record at exactly one leaf."""
     heaviest = Descent(tree).heaviest
-    ways: list[dict[int, LeafCondition]] = [{}]
+    conditions: list[dict[int, LeafCondition]] = [{}]
     for _, above, feature, branch in tree.branches():
-        number, way = int(tree.feature[above]), ways[above]
-        before = way.get(number, LeafCondition())
+        number, so_far = int(tree.feature[above]), conditions[above]
+        before = so_far.get(number, LeafCondition())
         missing = before.missing and branch == heaviest[above]
         if feature.numeric:
             cut = float(tree.threshold[above])
@@ -93,8 +93,8 @@ def leaves(tree: Tree) -> dict[int, dict[int, LeafCondition]]:
             category = feature.categories[branch]
             same = before.only is None or category in before.only
             now = replace(before, missing=missing, only=(category,) if same else ())
-        ways.append(way | {number: now})
-    return {node: ways[node] for node in np.flatnonzero(tree.is_leaf).tolist()}
+        conditions.append(so_far | {number: now})
+    return {node: conditions[node] for node in np.flatnonzero(tree.is_leaf).tolist()}
 
 
 def last_step(threshold: float, feature: Feature) -> int:
@@ -129,27 +129,27 @@ def sql(tree: Tree, note: str) -> str:
     return "\n".join([*head, "CASE", *body, f"  ELSE {last[0]}", "END", ""])
 
 
-def _sql_condition(feature: Feature, way: LeafCondition) -> str:
-    """Return a condition that is true where a record goes this way; empty where every record does."""
+def _sql_condition(feature: Feature, condition: LeafCondition) -> str:
+    """Return a condition that is true where a record is sent there; empty where every record does."""
     name = _sql_quoted(feature.name, '"')
     nan = f"lower(CAST({name} AS VARCHAR)) = 'nan'"  # greater than any number; SQLite has none
     floating = pa.types.is_floating(dtypes.parse(feature.dtype))
     tests = []
-    if way.high < inf:
-        tests.append(f"{name} <= {_sql_threshold(feature, way.high)}")
-    if way.low > -inf:
-        tests.append(f"{name} > {_sql_threshold(feature, way.low)}")
-        if floating and not way.missing and way.high == inf:
+    if condition.high < inf:
+        tests.append(f"{name} <= {_sql_threshold(feature, condition.high)}")
+    if condition.low > -inf:
+        tests.append(f"{name} > {_sql_threshold(feature, condition.low)}")
+        if floating and not condition.missing and condition.high == inf:
             tests.append(f"NOT {nan}")
-    if way.only is not None:
-        tests.append(f"{name} = {_sql_value(way.only[0], feature.dtype)}" if way.only else "1 = 0")
-    if way.other_than:
-        others = ", ".join(_sql_value(v, feature.dtype) for v in dict.fromkeys(way.other_than))
+    if condition.only is not None:
+        tests.append(f"{name} = {_sql_value(condition.only[0], feature.dtype)}" if condition.only else "1 = 0")
+    if condition.other_than:
+        others = ", ".join(_sql_value(v, feature.dtype) for v in dict.fromkeys(condition.other_than))
         tests.append(f"{name} NOT IN ({others})")
     whole = " AND ".join(tests)
-    if not way.missing or not whole:
+    if not condition.missing or not whole:
         return whole
-    missing = f"{name} IS NULL OR {nan}" if floating and way.high < inf else f"{name} IS NULL"
+    missing = f"{name} IS NULL OR {nan}" if floating and condition.high < inf else f"{name} IS NULL"
     return f"({missing} OR {f'({whole})' if len(tests) > 1 else whole})"
 
 

@@ -1,4 +1,4 @@
-"""Trees from a release directly: grown on the estimated joint distribution, not on any record.
+"""Growing trees for releases: on the estimated joint distribution, not on any record.
 
 The cells of J are weighted records; with a forest the values of each record are drawn from their
 posterior, some times, for C4.5 as it is. A threshold of a table's tree that falls within a bin is found from
@@ -149,12 +149,14 @@ class ModelTrees:
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
         return self._records(model.places, codes, np.concatenate(classes))
 
-    def _records(self, places: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray) -> CodedRecords:
+    def _records(
+        self, numbers: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray
+    ) -> CodedRecords:
         """Return records of original codes and classes; null is not a class."""
         known = np.flatnonzero(classes < len(self._labels))
         attributes = self._sample.channels
         columns = tuple(
-            column for p, c in zip(places, codes, strict=True) for column in _columns(attributes[p], c[known])
+            column for p, c in zip(numbers, codes, strict=True) for column in _columns(attributes[p], c[known])
         )
         weights = np.full(len(known), self._sample.total / max(len(classes), 1))
         return CodedRecords(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
@@ -178,9 +180,9 @@ class ModelTrees:
         """Return the tree with thresholds within bins, and the most records that this may set right."""
         cells, tables = self._cells(model)
         cut = np.zeros(tree.size, np.int64)
-        for place, column in enumerate(cells.columns):
+        for number, column in enumerate(cells.columns):
             if column.feature.numeric:
-                here = tree.feature == place
+                here = tree.feature == number
                 cut[here] = np.searchsorted(column.values, tree.threshold[here], side="right") - 1
         grown = Grown(tree.feature, cut, tree.first_child, tree.children, tree.counts)
         threshold, gap = tree.threshold.copy(), 0.0
@@ -188,13 +190,13 @@ class ModelTrees:
         for entries in descended(cells, grown, weight):
             share = entries.weights() / weight[entries.record]
             for node in np.unique(entries.slot[tree.feature[entries.slot] >= 0]).tolist():
-                place = int(tree.feature[node])
-                domain = self._domains[cells.columns[place].feature.name]
+                number = int(tree.feature[node])
+                domain = self._domains[cells.columns[number].feature.name]
                 if not isinstance(domain, Bins):
                     continue
                 here = np.flatnonzero(entries.slot == node)
                 record = entries.record[here]
-                codes = cells.columns[place].codes[record]
+                codes = cells.columns[number].codes[record]
                 there = np.stack([np.bincount(codes, t[record] * share[here], domain.size) for t in tables[0]])[
                     :, : domain.ordinary
                 ]
@@ -253,6 +255,6 @@ def _by_class(records: CodedRecords, classes: int) -> Any:
     return csr_array((records.weights, (np.arange(records.rows), records.classes)), (records.rows, classes))
 
 
-def _numbers(rows: np.ndarray, copy: int, place: int, some: np.ndarray) -> Floats:
+def _numbers(rows: np.ndarray, copy: int, number: int, some: np.ndarray) -> Floats:
     """Return repeatable numbers for some of the rows: the same whatever the model."""
-    return uniform(rows[some], hashed([SEED, copy, place]))
+    return uniform(rows[some], hashed([SEED, copy, number]))

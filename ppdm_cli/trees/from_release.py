@@ -1,4 +1,4 @@
-"""`train-tree` on a release: read, learn the joint distribution, make the tree, say what to expect of it."""
+"""Trees from releases, for train-tree: learn the joint distribution, make the tree, say what to expect."""
 
 from __future__ import annotations
 
@@ -170,17 +170,17 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         )
     if model.table is not None:
         tree, gap = maker.refined(tree, model)
-    told = expected_accuracy(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
-    if told.accuracy is not None and told.accuracy < told.commonest and tree.size > 1:
+    expected = expected_accuracy(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
+    if expected.accuracy is not None and expected.accuracy < expected.commonest and tree.size > 1:
         remarks.append("Held-out records put the tree below the commonest class: one leaf.")
         tree = maker.leaf()
-        told = expected_of_leaf(sample, _commonest(tree))
-    if told.accuracy is None and tree.size > 1 and sample.varies:
+        expected = expected_of_leaf(sample, _commonest(tree))
+    if expected.accuracy is None and tree.size > 1 and sample.varies:
         remarks.append("Most cells are withheld: the tree may be worse than the commonest class alone.")
     return FromRelease(
         tree,
         sample.total,
-        told,
+        expected,
         learnt.name,
         tuple(n for p in model.places for n in sample.channels[p].attributes),
         bits,

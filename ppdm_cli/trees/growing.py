@@ -1,4 +1,4 @@
-"""Growing level by level: C4.5's choice of a test at every open node of a level at once.
+"""Growing for every training, level by level: C4.5's choice of a test at every open node of a level at once.
 
 Open nodes have slots; an entry is a record at a slot, with its weight there. Where an attribute's
 value is missing its record goes to all children, in parts (Quinlan 1993, 3.1). Ties are broken so:
@@ -174,9 +174,9 @@ def _choose(
     low, high = np.zeros(gains.shape, np.int32), np.zeros(gains.shape, np.int32)
 
     def judged(task: Task) -> tuple[Task, BestTests]:
-        several = np.tile(total[task.slots], len(task.places))
+        several = np.tile(total[task.slots], len(task.attributes))
         return task, best_tests(
-            bool(numeric[task.places[0]]),
+            bool(numeric[task.attributes[0]]),
             task.rows(),
             several,
             len(records.labels),
@@ -189,9 +189,15 @@ def _choose(
     if len(level.entries.record) >= 1 << 14:  # with fewer, threads cost more than they give
         found = ordered(executor, tasks, judged)
     for task, one in found:
-        at = np.ix_(np.array(task.places), task.slots)
-        gains[at], ratios[at] = one.gain.reshape(len(task.places), -1), one.ratio.reshape(len(task.places), -1)
-        low[at], high[at] = one.low.reshape(len(task.places), -1), one.high.reshape(len(task.places), -1)
+        at = np.ix_(np.array(task.attributes), task.slots)
+        gains[at], ratios[at] = (
+            one.gain.reshape(len(task.attributes), -1),
+            one.ratio.reshape(len(task.attributes), -1),
+        )
+        low[at], high[at] = (
+            one.low.reshape(len(task.attributes), -1),
+            one.high.reshape(len(task.attributes), -1),
+        )
     usual = numeric | (records.sizes < 0.3 * records.rows)
     if not usual.any():
         usual[:] = True  # all are nominal with many values: then they count as well
@@ -204,14 +210,14 @@ def _choose(
         score, enough = ratios, valid & (gains >= average - 1e-3) & counted.any(axis=0)
     feature, cut = np.full(slots, -1, np.int64), np.zeros(slots, np.int64)
     highest = np.zeros(slots)
-    for place in range(len(gains)):
-        better = enough[place] & (score[place] > highest + TINY) & level.open_
-        feature[better] = place
-        highest[better] = score[place][better]
-    for place in np.unique(feature[feature >= 0]).tolist():
-        if numeric[place]:
-            here = np.flatnonzero(feature == place)
-            cut[here] = _between(records.columns[place].values, low[place, here], high[place, here])
+    for attribute in range(len(gains)):
+        better = enough[attribute] & (score[attribute] > highest + TINY) & level.open_
+        feature[better] = attribute
+        highest[better] = score[attribute][better]
+    for attribute in np.unique(feature[feature >= 0]).tolist():
+        if numeric[attribute]:
+            here = np.flatnonzero(feature == attribute)
+            cut[here] = _between(records.columns[attribute].values, low[attribute, here], high[attribute, here])
     return feature, cut
 
 

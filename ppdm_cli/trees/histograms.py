@@ -1,4 +1,4 @@
-"""Counting (slot, code, class): dense histograms where records are many, sorted records where few.
+"""Counts for growing, by (slot, code, class): dense histograms where records are many, else sorted records.
 
 A node with fewer records than an attribute has codes sorts its own records instead. Of the children of
 a node all but the largest are counted, and the largest is what is left of the parent's histogram, where
@@ -74,7 +74,7 @@ class OpenLevel:
 class Task:
     """Attributes to be counted together at some slots; the rows' slots go through the attributes."""
 
-    places: tuple[int, ...]
+    attributes: tuple[int, ...]
     slots: np.ndarray
     rows: Callable[[], CodeCounts]
 
@@ -88,8 +88,8 @@ class _Part:
         self._all = not records.has_missing and len(self.entries.record) == records.rows
         self.classes = records.classes if self._all else records.classes.take(self.entries.record)
 
-    def codes(self, place: int) -> np.ndarray:
-        codes = self.records.columns[place].codes
+    def codes(self, attribute: int) -> np.ndarray:
+        codes = self.records.columns[attribute].codes
         return codes if self._all else codes.take(self.entries.record)
 
 
@@ -103,14 +103,14 @@ class LevelCounter:
         self.most, self.most_kept = MOST_HISTOGRAM_BYTES // 2 // (threads() + 1), MOST_HISTOGRAM_BYTES // 4
         self.subtracts = records.weights is None and not records.has_missing
         self._groups: dict[float, list[int]] = {}
-        for place, column in enumerate(records.columns):
+        for attribute, column in enumerate(records.columns):
             if column.size > 1:
                 least = 16.0
                 while least < column.size:
                     least *= 4
                 if (column.size + 1) * self.classes * 8 > self.most:
                     least = np.inf
-                self._groups.setdefault(least, []).append(place)
+                self._groups.setdefault(least, []).append(attribute)
         self._kept: dict[int, np.ndarray] = {}
         self._rows: dict[float, np.ndarray] = {}
 
@@ -122,69 +122,71 @@ class LevelCounter:
         self._kept, self._rows = {}, {}
         room = self.most_kept
         few: dict[bytes, tuple[np.ndarray, list[int]]] = {}
-        for least, places in self._groups.items():
+        for least, attributes in self._groups.items():
             many = open_ & (held >= least)
             if not many.all():
                 rest = open_ & ~many
                 if rest.any():
-                    few.setdefault(rest.tobytes(), (rest, []))[1].extend(places)
+                    few.setdefault(rest.tobytes(), (rest, []))[1].extend(attributes)
             if not many.any():
                 continue
             slots = np.flatnonzero(many)
-            widest = max(self.records.columns[p].size + 1 for p in places) * self.classes * 8
+            widest = max(self.records.columns[p].size + 1 for p in attributes) * self.classes * 8
             if len(slots) * widest > self.most:
-                yield from self._in_pieces(entries, slots, places, max(1, self.most // widest))
+                yield from self._in_pieces(entries, slots, attributes, max(1, self.most // widest))
                 continue
-            need = sum(len(slots) * self.records.columns[p].size * self.classes * 8 for p in places)
+            need = sum(len(slots) * self.records.columns[p].size * self.classes * 8 for p in attributes)
             keeps = self.subtracts and need <= room
             room -= need if keeps else 0
             if keeps:
-                number = np.full(len(open_), -1, np.int64)
-                number[slots] = np.arange(len(slots))
-                self._rows[least] = number
+                row = np.full(len(open_), -1, np.int64)
+                row[slots] = np.arange(len(slots))
+                self._rows[least] = row
             taken = None
             if least in rows_before:
                 taken = _subtraction(level.parent, held, many, rows_before[least], widest // 8)
             part = _Part(self.records, entries, many if taken is None else taken.counted)
-            for place in places:
-                yield Task((place,), slots, self._dense(part, place, taken, before.get(place), keeps))
-        for rest, places in few.values():
+            for attribute in attributes:
+                yield Task(
+                    (attribute,), slots, self._dense(part, attribute, taken, before.get(attribute), keeps)
+                )
+        for rest, attributes in few.values():
             part, slots = _Part(self.records, entries, rest), np.flatnonzero(rest)
             together = max(1, _AT_ONCE // max(len(part.entries.record), 1))
             for numeric in (True, False):
-                alike = [p for p in places if self.records.columns[p].feature.numeric == numeric]
+                alike = [p for p in attributes if self.records.columns[p].feature.numeric == numeric]
                 for i in range(0, len(alike), together):
                     some = tuple(alike[i : i + together])
                     yield Task(some, slots, self._sorted(part, some))
 
     def _in_pieces(
-        self, entries: Entries, slots: np.ndarray, places: list[int], together: int
+        self, entries: Entries, slots: np.ndarray, attributes: list[int], together: int
     ) -> Iterator[Task]:
         for i in range(0, len(slots), together):
             some = slots[i : i + together]
             which = np.zeros(int(entries.slot.max()) + 1, bool)
             which[some] = True
             part = _Part(self.records, entries, which)
-            for place in places:
-                yield Task((place,), some, self._dense(part, place, None, None, False))
+            for attribute in attributes:
+                yield Task((attribute,), some, self._dense(part, attribute, None, None, False))
 
     def _dense(
-        self, part: _Part, place: int, taken: _Subtraction | None, before: np.ndarray | None, keeps: bool
+        self, part: _Part, attribute: int, taken: _Subtraction | None, before: np.ndarray | None, keeps: bool
     ) -> Callable[[], CodeCounts]:
-        column = self.records.columns[place]
+        column = self.records.columns[attribute]
         size, width = column.size, column.size + column.missing
 
         def rows() -> CodeCounts:
             key = part.classes * part.size
             key += part.entries.slot
             key *= width
-            key += part.codes(place)
+            key += part.codes(attribute)
             counts = np.bincount(key, part.entries.weight, self.classes * part.size * width)
             counts = counts.reshape(self.classes, part.size, width)
             if taken is not None and before is not None:
                 counts = taken.completed(counts, before)
             if keeps:
-                self._kept[place] = counts
+                self._kept[attribute] = counts
             total = counts.sum(axis=0)[:, :size].ravel()
             there = np.flatnonzero(total)
             slot = there // size
@@ -194,20 +196,20 @@ class LevelCounter:
 
         return rows
 
-    def _sorted(self, part: _Part, places: tuple[int, ...]) -> Callable[[], CodeCounts]:
+    def _sorted(self, part: _Part, attributes: tuple[int, ...]) -> Callable[[], CodeCounts]:
         def rows() -> CodeCounts:
-            widest = max(self.records.columns[p].size for p in places)
+            widest = max(self.records.columns[p].size for p in attributes)
             keys, weights = [], []
-            for i, place in enumerate(places):
-                code = part.codes(place)
+            for i, attribute in enumerate(attributes):
+                code = part.codes(attribute)
                 key = part.entries.slot + i * part.size
                 key *= widest
                 key += code
                 key *= self.classes
                 key += part.classes
                 weight = part.entries.weight
-                if self.records.columns[place].missing:
-                    known = np.flatnonzero(code != self.records.columns[place].size)
+                if self.records.columns[attribute].missing:
+                    known = np.flatnonzero(code != self.records.columns[attribute].size)
                     key = key.take(known)
                     weight = None if weight is None else weight.take(known)
                 keys.append(key)
@@ -254,7 +256,7 @@ class _Subtraction:
     own: np.ndarray
     """Row of each dense slot among the counted slots; -1 if its histogram is found by subtraction."""
     left: np.ndarray
-    """The dense slots whose histograms are found by subtraction, by their place among the dense ones."""
+    """The dense slots whose histograms are found by subtraction, by their rank among the dense ones."""
     of: np.ndarray
     """The rows of their parents, in the histograms of the level before."""
     starts: np.ndarray
@@ -279,10 +281,10 @@ def _subtraction(
     parent: np.ndarray, held: np.ndarray, many: np.ndarray, rows: np.ndarray, cells: int
 ) -> _Subtraction | None:
     """Return what to count: the largest children are left out where that spares more records than cells."""
-    number = len(parent)
+    slots = len(parent)
     starts = np.flatnonzero(np.diff(parent, prepend=-1))
     of = rows.take(parent.take(starts))
-    ends = np.append(starts[1:], number)
+    ends = np.append(starts[1:], slots)
     brood = np.add.reduceat(held, starts)
     largest = np.lexsort((held, parent)).take(ends - 1)
     direct = np.add.reduceat(np.where(many, held, 0), starts)
@@ -294,8 +296,8 @@ def _subtraction(
     counted[largest[good]] = False
     own = np.where(counted, np.cumsum(counted) - 1, -1)
     first = np.cumsum(counted) - counted  # counted slots before each slot
-    place = np.cumsum(many) - 1
+    rank = np.cumsum(many) - 1
     after = np.append(first, counted.sum())
     return _Subtraction(
-        counted, own[many], place[largest[good]], of[good], after[starts[good]], after[ends[good]]
+        counted, own[many], rank[largest[good]], of[good], after[starts[good]], after[ends[good]]
     )

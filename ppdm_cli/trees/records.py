@@ -1,4 +1,4 @@
-"""Training records in memory: for every attribute a code of one or two bytes a record.
+"""Records for training, in memory: for every attribute a code of one or two bytes a record.
 
 The codes of a numeric attribute are the ranks of its distinct values, or of quantiles where it has
 too many; those of a nominal one its categories in order. Null and NaN are the last code: missing.

@@ -1,4 +1,4 @@
-"""How good every test is: gain and gain ratio of one attribute at many nodes at once.
+"""Gains for growing: how good every test is, gain and gain ratio of one attribute at many nodes at once.
 
 C4.5 release 8 (Quinlan 1993, 1996) as Weka's J48 does it, with its tolerance of 1e-6 for equal
 numbers. The counts come as rows (node, code) that occur, so dense histograms and sorted records are

@@ -17,7 +17,7 @@ from ppdm_cli.errors import one_line
 from ppdm_cli.trees.tree import Feature, Tree
 
 LONGEST_NAME = 40
-"""The most characters of a name or label that are shown."""
+"""The most characters of a name or label in a line."""
 _PLAIN = re.compile(r"[^\W_][\w.+/%-]*(?: [\w.+/%-]+)*|-?\d[\w.+-]*")
 
 
@@ -48,11 +48,11 @@ def outlined(tree: Tree) -> Iterator[tuple[int, str]]:
 
 def rules_of(tree: Tree) -> dict[int, str]:
     """Return each leaf's rule in one line: the tests on its way."""
-    ways = [""]
+    rules = [""]
     for _, above, feature, branch in tree.branches():
         test = _test(feature, float(tree.threshold[above]), branch)
-        ways.append(f"{ways[above]}, {test}" if ways[above] else test)
-    return {node: ways[node] or "all" for node in np.flatnonzero(tree.is_leaf).tolist()}
+        rules.append(f"{rules[above]}, {test}" if rules[above] else test)
+    return {node: rules[node] or "all" for node in np.flatnonzero(tree.is_leaf).tolist()}
 
 
 def _leaf(tree: Tree, node: int) -> str:
