@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from ppdm_cli import perturb
 from ppdm_cli.releases import read_sidecar
 from tests.conftest import people, read_table, write_table
-from tests.test_canary import NUMBER, WORD
+from tests.vocabulary import NUMBER, WORD
 
 ROWS = 4000
 DOMAINS: dict[str, Any] = {

@@ -6,7 +6,6 @@ stdout, stderr or any file that was written.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,23 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ppdm_cli import perturb
-from tests.conftest import Run, listing, people
+from tests.vocabulary import NUMBER, WORD, Anything, Run, listing, people, seen
 
-WORD, NUMBER = "CANARY-7f3a", 918273645
-SIGNS = [
-    re.compile(p)
-    for p in (
-        rb"CANARY",
-        rb"918[,.]?273[,.]?645",
-        re.escape(np.int64(NUMBER).tobytes()[:4]),
-        re.escape(np.float64(NUMBER).tobytes()[3:]),
-    )
-]
 ROWS = "".join(f"{i % 7},{'ab'[i % 2]},2020-01-0{1 + i * 5 % 9}\n" for i in range(300))
-
-
-def seen(content: bytes) -> bool:
-    return any(sign.search(content) for sign in SIGNS)
 
 
 def test_the_canary_is_seen_where_it_is() -> None:
@@ -81,18 +66,6 @@ def test_a_faulty_csv_tells_no_cell(fault: str, options: str, first: bool, tmp_p
     assert b"inside ppdm" not in done.stderr
     if expected_code.code:
         assert set(listing(tmp_path)) == {"in.csv"}
-
-
-class Anything:
-    """Equal to every exit code, and remembers it."""
-
-    code: Any = None
-
-    def __eq__(self, other: object) -> bool:
-        self.code = other
-        return True
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def frame(**columns: Any) -> pl.DataFrame:

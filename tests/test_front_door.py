@@ -109,7 +109,7 @@ ODD: dict[str, Any] = {
 def test_what_is_no_table_is_one_clean_error(name: str, tree: Any, release: Release) -> None:
     """A truth, or no release for entropy, may be None: then there is none; so for records to compare on."""
     for function, call in calls(tree, release.sidecar).items():
-        if name == "None" and ("truth" in function or function in ("entropy", "designs", "compare")):
+        if name == "None" and ("truth" in function or function in ("entropy", "compare")):
             continue
         with pytest.raises(PpdmError) as caught:
             call(ODD[name])
@@ -123,7 +123,7 @@ def test_what_is_no_table_is_one_clean_error(name: str, tree: Any, release: Rele
 
 def test_every_function_and_table_parameter_is_tried(tree: Any, release: Release) -> None:
     tried = {name.split()[0] for name in calls(tree, release.sidecar)}
-    assert tried | {"record_designs", "state"} == set(FUNCTIONS)  # they read no table in memory
+    assert tried | {"designs", "record_designs", "state"} == set(FUNCTIONS)  # they read no table in memory
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,8 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     listed = {(f, p.name) for f in FUNCTIONS for p in parameters(f) if p.annotation == "Sequence[str]"}
     assert listed == {
         ("estimate", "attributes"), ("estimate", "joint"),
-        ("attack", "attacks"), ("train_bayes", "nodes"), ("train_tree", "drop"), ("train_tree", "nominal"),
+        ("attack", "attacks"), ("perturb", "drop"), ("perturb", "keep"),
+        ("train_bayes", "nodes"), ("train_tree", "drop"), ("train_tree", "nominal"),
     }  # fmt: skip
     assert "age" not in ppdm_cli.perturb(people(), gamma=9, drop="age").frame.columns
     sidecar, data = release.sidecar, release.frame
@@ -238,7 +239,7 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     assert [f.name for f in fitted.tree.features if not f.numeric] == ["age", "region", "member"]
     with pytest.raises(UsageError, match="joint= takes two or three"):
         ppdm_cli.estimate(data, sidecar=sidecar, joint="age")
-    for function, name in sorted({("perturb", "keep"), ("perturb", "drop"), *listed}):
+    for function, name in sorted(listed):
         for wrong in (5, [1, 2], [None], b"age"):
             with pytest.raises(UsageError, match=f"{name} takes one name or a list of names"):
                 getattr(ppdm_cli, function)(data, **{name: wrong})
@@ -285,7 +286,7 @@ def unspoken(room: str, text: str) -> list[str]:
     takes = {p.name for f in OWN.get(room, FUNCTIONS) for p in parameters(f)}
     takes |= set(CsvOptions.__dataclass_fields__)
     if "perturb" in OWN.get(room, FUNCTIONS):
-        takes |= {*Plan.__dataclass_fields__, *(o for spec in KINDS.values() for o in spec.shared_options)}
+        takes |= {*Plan.__struct_fields__, *(o for spec in KINDS.values() for o in spec.shared_options)}
     if room == "trees":
         takes |= {*inspection.signature(train).parameters, *Against.__dataclass_fields__}
     named = set(re.findall(r"(?<![\w'])([a-z_0-9]+)=(?!gamma-)", said))
@@ -332,7 +333,7 @@ def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm
         with pytest.raises(UsageError, match=r"(drop|epsilon)=") as caught:
             call()
         assert "--" not in str(caught.value)
-    with pytest.raises(UsageError, match="nosuch"):
+    with pytest.raises(TypeError, match="nosuch"):
         ppdm_cli.perturb(people(), nosuch=1)
 
 
@@ -360,7 +361,7 @@ def results() -> list[Any]:
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
     asked = ppdm_cli.query(frame, sidecar=sidecar)
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
-    designs = ppdm_cli.perturbing.record_designs(record_epsilon=2, records=9, attributes="3x5")
+    designs = ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
                ppdm_cli.plan(data), asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught),
@@ -370,7 +371,8 @@ def results() -> list[Any]:
 
 
 def test_no_result_prints_over_300_characters(results: list[Any]) -> None:
-    assert {type(r) for r in results} == {c for c in subclasses(Displayed) if c is not Displayed}
+    kinds = tuple(type(r) for r in results)
+    assert not [c for c in subclasses(Displayed) if c is not Displayed and not issubclass(c, kinds)]
     for result in results:
         text, html = repr(result), result._repr_html_()
         assert 10 < len(text) <= MOST_CHARACTERS and text.isprintable() and type(result).__name__ in text

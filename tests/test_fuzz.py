@@ -13,7 +13,7 @@ from tests.conftest import Run
 from tests.experiments import fuzz
 from tests.experiments.fuzz import planned, run_cases
 from tests.experiments.fuzz_corpus import CANARY, COMMANDS
-from tests.test_canary import Anything
+from tests.vocabulary import Anything
 
 CASES = 105
 

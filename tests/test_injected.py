@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import Run, listing
 from tests.experiments.faults import COMMANDS, KINDS, Injector, check, prepared
-from tests.test_canary import Anything
+from tests.vocabulary import Anything
 
 
 @pytest.fixture

@@ -1,15 +1,16 @@
 """Tables, releases and runs for the tests of every package: make what a test is about, and say only that.
 
-    table(500, age=range(18, 90), pay=(0.0, 100.0), town=["n", "s"], ill={"no": 0.8, "yes": 0.2})
-    released(people(), class_="group", keep=["group"])      # a release in memory, repeatable
-    with raises("rare-categories"): ...                     # an error, by its id
-    run(folder, "inspect", "release.parquet", code=3)       # a process; the fixture `ppdm` is quicker
+table(500, age=range(18, 90), pay=(0.0, 100.0), town=["n", "s"], ill={"no": 0.8, "yes": 0.2})
+released(people(), class_="group", keep=["group"])      # a release in memory, repeatable
+with raises("rare-categories"): ...                     # an error, by its id
+run(folder, "inspect", "release.parquet", code=3)       # a process; the fixture `ppdm` is quicker
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -130,6 +131,39 @@ def run(
     )
     assert done.returncode == code, (args, done.returncode, done.stderr.decode())
     return done
+
+
+class Anything:
+    """Equal to every exit code, and remembers it."""
+
+    code: Any = None
+
+    def __eq__(self, other: object) -> bool:
+        self.code = other
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+# -- private values
+
+
+WORD, NUMBER = "CANARY-7f3a", 918273645
+SIGNS = [
+    re.compile(p)
+    for p in (
+        rb"CANARY",
+        rb"918[,.]?273[,.]?645",
+        re.escape(np.int64(NUMBER).tobytes()[:4]),
+        re.escape(np.float64(NUMBER).tobytes()[3:]),
+    )
+]
+"""What a private value looks like in text, with points or commas, and in the bytes of numbers."""
+
+
+def seen(content: bytes) -> bool:
+    """Return whether a canary is in something that was written."""
+    return any(sign.search(content) for sign in SIGNS)
 
 
 # -- files

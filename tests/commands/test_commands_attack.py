@@ -18,7 +18,7 @@ from ppdm_cli.errors import DataError
 from ppdm_cli.releases import read_sidecar
 from tests.conftest import Run, listing, people, read_table
 from tests.made_releases import DOMAINS, damaged, made
-from tests.test_canary import NUMBER, WORD, seen
+from tests.vocabulary import NUMBER, WORD, seen
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from ppdm_cli.releases import read_sidecar
 from ppdm_cli.tables import PendingFile, commit
 from tests.conftest import Run, listing, people, read_table
 from tests.made_releases import DOMAINS, ROWS, damaged, made
-from tests.test_canary import NUMBER, WORD, seen
+from tests.vocabulary import NUMBER, WORD, seen
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.conftest import Run, people
 from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
 from tests.made_exports import Made, made_export
 from tests.messy_export import export
-from tests.test_canary import Anything
+from tests.vocabulary import Anything
 
 ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000")
 

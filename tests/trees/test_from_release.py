@@ -26,9 +26,8 @@ from ppdm_cli.trees.from_model import _within
 from ppdm_cli.trees.from_release import label_of
 from tests.conftest import Run, listing
 from tests.made_releases import damaged, made
-from tests.test_canary import seen
 from tests.tree_strategies import same
-from tests.vocabulary import generated, raises, released
+from tests.vocabulary import generated, raises, released, seen
 
 
 def published(data: pl.DataFrame, **settings: object) -> Release:

@@ -25,8 +25,8 @@ from ppdm_cli.trees import Tree, load_tree
 from tests.commands.test_killed import STEPS
 from tests.conftest import Run, listing, people
 from tests.strategies import tables
-from tests.test_canary import CSVS, ROWS, Anything, seen
-from tests.vocabulary import raises
+from tests.test_canary import CSVS, ROWS
+from tests.vocabulary import Anything, raises, seen
 
 
 @st.composite
