@@ -1,8 +1,8 @@
-"""Expectation maximisation: the step that every estimate of original counts is made of, and when to stop.
+"""EM for estimates and joint models: the step that likeliest counts are made of, and when to stop.
 
 Tables have leading axes, each entry of which is a problem of its own (a class, a fold, a pair of attributes),
 then one axis an attribute. The matrices act along the axes, one after the other, so the product of several
-domains costs one matrix product an axis and is never built (maths 3 and 10).
+domains costs one matrix product an axis and is never built (docs/method.md).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Fit:
 class Part:
     """What records that showed the same axes of a table published of it, and the law between.
 
-    With chance `lam` the matrices act along the axes, else what is under the coin is noise (maths 11). A matrix
+    With chance `lam` the matrices act along the axes, else what may be noise is noise. A matrix
     of three axes has one for each entry of the tables' first axis.
     """
 
@@ -93,7 +93,7 @@ class Part:
     axes: Axes | None = None
     """Which axes of the table the matrices act along, without the leading ones; None for all."""
     noise: Sequence[Tables | None] = ()
-    """For each matrix under the coin the chance of each output where it says noise."""
+    """For each matrix whose outputs may be noise the chance of each as noise."""
     lam: Tables | float = 1.0
     """A number, or one for each entry of the last leading axis, or of all of them."""
 
@@ -124,13 +124,13 @@ class Part:
         return [np.ascontiguousarray(m.swapaxes(-1, -2)) for m in self.matrices]
 
     @cached_property
-    def _coin(self) -> tuple[int, ...]:
-        """Return the axes of the observed table that are under the coin."""
+    def _noisy(self) -> tuple[int, ...]:
+        """Return the axes of the observed table that may be noise."""
         return tuple(self._lead + i for i, n in enumerate(self.noise) if n is not None)
 
     @cached_property
     def _chances(self) -> tuple[Tables, Tables]:
-        """Return lam, and the chance that the coin says noise and noise each output."""
+        """Return lam, and (1-lam) times the chance of each output as noise."""
         lam = np.asarray(self.lam, np.float32)
         lam = lam.reshape(lam.shape + (1,) * (len(self.matrices) if lam.ndim else 0))
         outputs: Tables = np.ones((), np.float32)
@@ -140,29 +140,29 @@ class Part:
 
     def expected(self, table: Tables) -> Tables:
         """Return what is to be expected published of a table of the own axes alone."""
-        told = forward(table, self.matrices)
-        if not self._coin:
-            return told
+        law = forward(table, self.matrices)
+        if not self._noisy:
+            return law
         lam, noise = self._chances
-        return lam * told + noise * self._rest(table.sum(axis=self._coin, keepdims=True), self.matrices)
+        return lam * law + noise * self._rest(table.sum(axis=self._noisy, keepdims=True), self.matrices)
 
     def backward(self, ratio: Tables, axes: int) -> Tables:
         """Return the transposed law of what is on the outputs, along so many axes of a table."""
         found = forward(ratio, self._back)
-        if self._coin:
+        if self._noisy:
             lam, noise = self._chances
-            found = lam * found + self._rest((noise * ratio).sum(axis=self._coin, keepdims=True), self._back)
+            found = lam * found + self._rest((noise * ratio).sum(axis=self._noisy, keepdims=True), self._back)
         if self.axes is None:
             return found
         sizes = dict(zip(self.axes, found.shape[self._lead :], strict=True))
         return found.reshape(*found.shape[: self._lead], *(sizes.get(i, 1) for i in range(axes)))
 
     def _rest(self, table: Tables, matrices: Sequence[Tables]) -> Tables:
-        """Return a table in which those matrices act that are under no coin."""
-        if len(self._coin) == len(matrices):
+        """Return a table in which those matrices act whose outputs are never noise."""
+        if len(self._noisy) == len(matrices):
             return table
         one = np.ones((1, 1), np.float32)
-        return forward(table, [one if self._lead + i in self._coin else m for i, m in enumerate(matrices)])
+        return forward(table, [one if self._lead + i in self._noisy else m for i, m in enumerate(matrices)])
 
 
 class Steps:
@@ -228,7 +228,7 @@ class Steps:
     def stopped(self, start: Tables, judge: Callable[[list[Tables], np.ndarray], Floats], stop: Stop) -> Fit:
         """Return for each entry of the first axis the table with the best score.
 
-        `judge` scores what is to be expected of some entries in each part; it is told which: (entry, score).
+        `judge` scores what is to be expected of some entries in each part, and gets which: (entry, score).
         """
         going = np.arange(len(start))
         table = start.astype(np.float32)

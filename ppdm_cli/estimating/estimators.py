@@ -1,8 +1,8 @@
-"""Estimators of the original counts from the observed ones, over tables of any number of axes.
+"""Estimators for tables of counts: the original ones from those observed, along any number of axes.
 
 A table has one axis an attribute. The matrices act along the axes and are never multiplied out. An
 axis without a matrix was not perturbed: its slices are problems of their own, each with its records.
-Dowd 3.2 and 3.3; maths 2 and 3.
+Dowd 3.2 and 3.3; docs/method.md.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def project(values: Floats, n: float) -> Floats:
 
 
 def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats | None = None) -> Floats:
-    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance (maths 3)."""
+    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance (docs/method.md)."""
     axes = perturbed_axes(matrices)
     cells = int(np.prod([m.inputs for m in matrices if m is not None]))
     shape = tuple(observed.shape[i] if m is None else m.inputs for i, m in enumerate(matrices))

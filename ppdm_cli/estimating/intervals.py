@@ -159,12 +159,14 @@ class Error:
         squared, cubed, fourth = (_through(possible, matrices, power) for power in (2, 3, 4))
         # of `squared` a record of the cell itself adds `own`, any other `others`; where the cell seems to
         # hold all records they are taken from the other cells
-        told = n - possible > 1e-9 * n
-        others = np.divide(squared - own * possible, n - possible, out=np.zeros_like(possible), where=told)
+        known_others = n - possible > 1e-9 * n
+        others = np.divide(
+            squared - own * possible, n - possible, out=np.zeros_like(possible), where=known_others
+        )
         others = np.maximum(others, 0.0)
         axes = perturbed_axes(matrices)
-        mean = others.sum(axis=axes, keepdims=True) / np.maximum(told.sum(axis=axes, keepdims=True), 1)
-        others = np.where(told, others, mean)
+        mean = others.sum(axis=axes, keepdims=True) / np.maximum(known_others.sum(axis=axes, keepdims=True), 1)
+        others = np.where(known_others, others, mean)
         # what is known is taken off: that the cell has x records, or in a population a share x/n of them
         share = np.divide(possible, n, out=np.zeros_like(possible), where=n > 0)
         known = sampled + (1 - sampled) * share

@@ -116,6 +116,8 @@ def named(of: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+Tree = Any
+"""A part of a statement as sqlglot has it, which is an extra."""
 LONGEST = 1 << 16
 """The most characters of a question."""
 DEEPEST, MOST_ANSWERS = 100, 500
@@ -186,7 +188,7 @@ def read_question(text: str) -> Question:
     return found
 
 
-def _grouped(tree: Any) -> list[Any]:
+def _grouped(tree: Tree) -> list[Tree]:
     """Return what the answers are grouped by."""
     group = tree.args.get("group")
     if group is not None and not any(group.args.values()):
@@ -196,7 +198,7 @@ def _grouped(tree: Any) -> list[Any]:
     return [] if group is None else list(group.expressions)
 
 
-def _nothing_left(tree: Any) -> None:
+def _nothing_left(tree: Tree) -> None:
     """Refuse what SQL says in some other way than by the parts of the statement that are read here."""
     for node in tree.walk():
         read = _READ.get(type(node).__name__, {"this", "expression", "expressions"})
@@ -206,7 +208,7 @@ def _nothing_left(tree: Any) -> None:
                 raise _no(said if node is tree else f"{said} in {_shown(node)}")
 
 
-def _nothing_lost(text: str, tree: Any) -> None:
+def _nothing_lost(text: str, tree: Tree) -> None:
     """Refuse a question that the parser reads as one of other words: it may be cut off."""
     if _words(text) != _words(str(tree.sql(comments=False))):
         raise UsageError(
@@ -238,7 +240,7 @@ def _sqlglot() -> Any:
     return sqlglot
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str) -> Tree:
     sqlglot = _sqlglot()
     if len(text) > LONGEST:
         raise UsageError(
@@ -261,7 +263,7 @@ def _parsed(text: str) -> Any:
     return trees[0]
 
 
-def _check_depth(tree: Any) -> None:
+def _check_depth(tree: Tree) -> None:
     """Refuse what is nested so deep, or so long a chain of signs, that it cannot be worked through."""
     level, depth = [tree], 0
     while level:
@@ -278,16 +280,16 @@ def _no(what: str, step: str = "use only select, where and group by") -> UsageEr
     return UsageError("sql-not-supported", f"{what} isn't supported", step)
 
 
-def _wrong(id: str, tree: Any, what: str, step: str) -> UsageError:
+def _wrong(id: str, tree: Tree, what: str, step: str) -> UsageError:
     """Return the error about a part of a question."""
     return UsageError(id, f"{_shown(tree)} {what}", step)
 
 
-def _text(tree: Any) -> str:
+def _text(tree: Tree) -> str:
     return str(tree.sql(normalize_functions="lower", comments=False))
 
 
-def _shown(tree: Any) -> str:
+def _shown(tree: Tree) -> str:
     """Return a part of a question for a message."""
     text = _text(tree)
     return quoted(text if len(text) <= 60 else text[:57] + "...")
@@ -296,7 +298,7 @@ def _shown(tree: Any) -> str:
 # -- answers
 
 
-def _answer(tree: Any, where: Condition | None = None) -> Answer:
+def _answer(tree: Tree, where: Condition | None = None) -> Answer:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _answer(tree.this, where)
@@ -316,7 +318,7 @@ def _answer(tree: Any, where: Condition | None = None) -> Answer:
     raise _wrong("not-an-answer", tree, "is not an answer about all records", f"use one of {ANSWERS}")
 
 
-def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
+def _aggregate(tree: Tree, where: Condition | None) -> Aggregate:
     exp = _sqlglot().exp
     name = (tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()).lower()
     name = _ALSO.get(name, name)
@@ -368,20 +370,20 @@ def _aggregate(tree: Any, where: Condition | None) -> Aggregate:
     return Aggregate(name, tuple(map(_number, given)), where)
 
 
-def _alone(tree: Any) -> Column:
+def _alone(tree: Tree) -> Column:
     """Return a column that stands by itself."""
     if not isinstance(tree, _sqlglot().exp.Column):
         raise _wrong("not-a-column", tree, "is no column", "name a column, such as independent(smoker, sex)")
     return _column(tree)
 
 
-def _number_or_condition(tree: Any) -> Number | Condition:
+def _number_or_condition(tree: Tree) -> Number | Condition:
     exp = _sqlglot().exp
     asks = (exp.Predicate, exp.Connector, exp.Not)
     return _condition(tree) if isinstance(tree.unnest(), asks) else _number(tree)
 
 
-def _regression(name: str, tree: Any, given: list[Any]) -> tuple[Any, ...]:
+def _regression(name: str, tree: Tree, given: list[Tree]) -> tuple[Any, ...]:
     """Return what is explained, for a ridge its weight, and what explains it."""
     weight: list[float] = []
     if name == "ridge":
@@ -400,7 +402,7 @@ def _regression(name: str, tree: Any, given: list[Any]) -> tuple[Any, ...]:
     return (columns[0], *weight, *columns[1:])
 
 
-def _fitted(tree: Any, given: list[Any]) -> list[Literals]:
+def _fitted(tree: Tree, given: list[Tree]) -> list[Literals]:
     """Return the values and shares of a fit, which must be shares of all."""
     found = list(map(_literal, given))
     shares = [s for s in found[1::2] if isinstance(s, (int, float)) and not isinstance(s, bool) and s > 0]
@@ -414,13 +416,13 @@ def _fitted(tree: Any, given: list[Any]) -> list[Literals]:
     return found
 
 
-def _sign(tree: Any) -> Sign | None:
+def _sign(tree: Tree) -> Sign | None:
     exp = _sqlglot().exp
     signs: dict[Any, Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
     return signs.get(type(tree))
 
 
-def _number(tree: Any) -> Number:
+def _number(tree: Tree) -> Number:
     """Return a number of each record: a column, or columns and numbers with signs between."""
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
@@ -440,7 +442,7 @@ def _number(tree: Any) -> Number:
     raise _no(f"{_shown(tree)} of a record", "use columns, and numbers with + - * between them")
 
 
-def _column(tree: Any) -> Column:
+def _column(tree: Tree) -> Column:
     if tree.table:
         raise _wrong(
             "column-of-a-table", tree, "names a table", "name the column alone: a release is one table"
@@ -451,12 +453,12 @@ def _column(tree: Any) -> Column:
 # -- conditions
 
 
-def _group(tree: Any) -> Column | Condition:
+def _group(tree: Tree) -> Column | Condition:
     exp = _sqlglot().exp
     return _column(tree) if isinstance(tree, exp.Column) else _condition(tree)
 
 
-def _condition(tree: Any) -> Condition:
+def _condition(tree: Tree) -> Condition:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _condition(tree.this)
@@ -485,7 +487,7 @@ def _condition(tree: Any) -> Condition:
     )
 
 
-def _comparison(tree: Any) -> Condition:
+def _comparison(tree: Tree) -> Condition:
     exp = _sqlglot().exp
     column, value, kind = tree.this, tree.expression, type(tree)
     if not isinstance(column, exp.Column):  # the value stands first
@@ -501,13 +503,13 @@ def _comparison(tree: Any) -> Condition:
     return Not(found) if kind in (exp.NEQ, exp.GT, exp.GTE) else found
 
 
-def _asked(tree: Any) -> Column:
+def _asked(tree: Tree) -> Column:
     if not isinstance(tree.this, _sqlglot().exp.Column):
         raise _wrong("comparison-without-a-column", tree, "is not asked of a column", "name a column first")
     return _column(tree.this)
 
 
-def _constant(tree: Any) -> Literals | None:
+def _constant(tree: Tree) -> Literals | None:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _constant(tree.this)
@@ -527,7 +529,7 @@ def _constant(tree: Any) -> Literals | None:
     return None
 
 
-def _literal(tree: Any) -> Literals:
+def _literal(tree: Tree) -> Literals:
     value = _constant(tree)
     if value is None:
         raise _wrong(

@@ -145,15 +145,6 @@ def test_the_simplex_estimate_is_the_projection(case: tuple[Floats, GammaDiagona
     np.testing.assert_allclose(simplex(observed, [matrix]), slow, atol=1e-6)
 
 
-@given(attributes(), st.integers(0, 1000))
-def test_the_simplex_estimate_is_nearer_than_any_other(case: tuple[Floats, GammaDiagonal], seed: int) -> None:
-    observed, matrix = case
-    raw, n = inverse(observed, [matrix]), observed.sum()
-    others = np.random.default_rng(seed).dirichlet(np.full(matrix.N, 0.3), 50) * n
-    best = ((simplex(observed, [matrix]) - raw) ** 2).sum()
-    assert (((others - raw) ** 2).sum(axis=1) >= best - 1e-6).all()
-
-
 # -- maximum likelihood
 
 

@@ -1,11 +1,9 @@
-"""What a miner learns from records that publish a few of their attributes: tables, models, data sets, trees."""
+"""Tables of records that publish a few attributes: laws, unbiased estimates, intervals that cover."""
 
 from __future__ import annotations
 
 import json
 from functools import cache
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +11,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import estimate, perturb, predict, reconstruct, synthetic, train_tree
-from ppdm_cli.errors import RefusedError
-from ppdm_cli.estimating import Part, PooledLaw, Steps, StratumLaw
+from ppdm_cli import estimate, perturb
+from ppdm_cli.estimating import PooledLaw, StratumLaw
 from ppdm_cli.estimating.tables import ALIKE
-from ppdm_cli.joint import COIN, learn, read
-from ppdm_cli.releases import Strata, axis_of, open_release
+from ppdm_cli.releases import Strata
 from tests.conftest import Run
+from tests.vocabulary import raises
 
 DOMAINS: dict[str, Any] = {
     "age": {"domain": [0, 120], "bins": 6},
@@ -141,7 +138,7 @@ def test_variances_without_the_sampling_of_the_records_would_be_told_apart() -> 
 
 def test_pairs_that_were_never_published_together_are_refused(ppdm: Run, tmp_path: Path) -> None:
     release = released(500, publish=1)
-    with pytest.raises(RefusedError, match="never published together"):
+    with raises("never-published-together"):
         estimate(release.frame, sidecar=release.sidecar, joint=["age", "town"])
     path = tmp_path / "r.parquet"
     table(500).write_parquet(tmp_path / "t.parquet")
@@ -151,106 +148,3 @@ def test_pairs_that_were_never_published_together_are_refused(ppdm: Run, tmp_pat
     shown = json.loads(ppdm("estimate", path, "--attribute", "town", "--json").stdout)
     assert shown["records"] == 500 and all(r["records"] < 250 for r in shown["rows"])
     assert "was published by" in " ".join(shown["remarks"])
-
-
-def test_each_step_of_em_over_sub_tables_makes_what_was_published_likelier() -> None:
-    release = released(3000, publish=2)
-    table_, sidecar = open_release(release.frame, release.sidecar)
-    sample = read(table_, sidecar, axis_of(sidecar, "ill"))
-    seen = sample.sub_tables([0, 1, 2])
-    assert {s.axes for s in seen} >= {(0,), (0, 1), (0, 2), (1, 2)}
-    parts = [s.part(s.counts.sum(axis=0).astype(float)) for s in seen]
-    total = sum(p.observed.sum() for p in parts)
-    steps = Steps(*(Part(p.matrices, p.observed / total, p.axes, p.noise, p.lam) for p in parts))
-    sizes = [sample.matrices[p].shape[1] for p in range(3)]
-    X, last = np.full((2, *sizes), 1 / (2 * prod(sizes))), -np.inf
-    for _ in range(30):
-        expected = steps.expected(X.astype(np.float32))
-        now = sum(
-            float((p.observed * np.log(np.maximum(e, 1e-30))).sum())
-            for p, e in zip(parts, expected, strict=True)
-        )
-        assert now > last - 1e-3 * abs(now) * 1e-3
-        last, X = now, steps(X, 1)
-    assert np.isclose(X.sum(), 1, atol=1e-4)
-
-
-def posterior(sample: Any, model: Any, rows: np.ndarray) -> np.ndarray:
-    """p(class | record) by enumeration of the class and all values of a joint table."""
-    strata, places = sample.strata, model.places
-    grids = list(product(*(range(sample.matrices[p].shape[1]) for p in places)))
-    found = np.zeros((len(rows), len(model.shares)))
-    for i, row in enumerate(rows):
-        number = sample.codes[-1][row]
-        lam, label = strata.lam[number], strata.exposures[-1]
-        for c in range(len(model.shares)):
-            for cell in grids:
-                p = model.shares[c] * model.within.table[(c, *cell)]
-                told, noise = (
-                    lam * label.matrix[sample.labels[row], c],
-                    (1 - lam) * label.as_noise[sample.labels[row], c],
-                )
-                for axis, place in enumerate(places):
-                    code, ways = sample.codes[place][row], strata.exposures[place]
-                    told *= ways.matrix[code, cell[axis]]
-                    noise *= ways.as_noise[code, cell[axis]]
-                found[i, c] += p * (told + noise)
-    return found / found.sum(axis=1, keepdims=True)
-
-
-@pytest.mark.parametrize("keep", [["ill"], []])
-def test_what_a_model_says_of_a_record_is_bayes_rule_with_its_one_coin(keep: list[str]) -> None:
-    """The class inside the box is under the same coin as the values: their evidence does not multiply."""
-    attributes = DOMAINS if keep else {**DOMAINS, "ill": {"domain": "no|yes"}}
-    release = released(20_000, keep=keep, record_epsilon=5, attributes=attributes)
-    table_, sidecar = open_release(release.frame, release.sidecar)
-    sample = read(table_, sidecar, axis_of(sidecar, "ill"))
-    learnt = learn(sample, every=False)
-    assert learnt.name == "joint" and learnt.model is not None
-    rows = np.arange(40)
-    codes = [c[rows] for c in sample.codes]
-    assert np.allclose(
-        learnt.model.chances(codes, sample.labels[rows]), posterior(sample, learnt.model, rows), atol=1e-6
-    )
-    # draws are from the posterior: by many draws of one record the marginals come out
-    row = int(
-        np.flatnonzero(
-            np.all(
-                [sample.codes[p] != sample.matrices[p].shape[0] - 1 for p in learnt.model.places[:1]], axis=0
-            )
-        )[0]
-    )
-    many = [np.full(20_000, c[row]) for c in sample.codes]
-    labels = np.full(20_000, sample.labels[row])
-    rng = np.random.default_rng(1)
-    chances = learnt.model.chances(many, labels)
-    classes = (rng.random(20_000) < chances[:, 1]).astype(np.intp)
-    drawn = learnt.model.draw(many, labels, classes, lambda place, some: rng.random(len(some)))
-    told = learnt.model.marginals([m[:1] for m in many], labels[:1])
-    for values, want in zip(drawn, told, strict=True):
-        share = np.bincount(values, minlength=want.shape[1]) / len(values)
-        assert np.abs(share - want[0] / want[0].sum()).max() < 5 * 0.5 / np.sqrt(20_000)
-    assert COIN not in learnt.model.places
-
-
-def test_a_tree_is_learnt_from_sub_tables_and_a_data_set_made() -> None:
-    original = pl.concat([pl.DataFrame(b) for b in synthetic.generate(2, 30_000, 3)])
-    release = perturb(original, record_epsilon=8, publish=2, keep=["group"], class_="group", bins=12, seed=4)
-    tree = train_tree(release.frame, sidecar=release.sidecar)
-    test = pl.concat([pl.DataFrame(b) for b in synthetic.generate(2, 5000, 9)])
-    said = predict(tree, test)
-    assert float((said["predicted"] == test["group"]).mean()) > 0.88
-    made = reconstruct(release.frame, sidecar=release.sidecar)
-    assert made.frame is not None and made.frame.columns == original.columns
-    assert (
-        made.frame["group"].equals(release.frame["group"]) and made.frame.null_count().sum_horizontal()[0] == 0
-    )
-    assert made.withheld is not None and abs(made.withheld[0] - 7 / 9) < 0.01
-    again = reconstruct(release.frame, sidecar=release.sidecar)
-    assert again.frame is not None and again.frame.equals(made.frame)
-    for name in ("age", "salary", "elevel"):  # each by itself, by class
-        for label in ("A", "B"):
-            true, mine = (f.filter(pl.col("group") == label)[name].mean() for f in (original, made.frame))
-            assert abs(true - mine) < 0.1 * original[name].std()
-    with pytest.raises(RefusedError, match="withheld"):
-        reconstruct(release.frame, sidecar=release.sidecar, method="by-class")
