@@ -227,12 +227,10 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     found = [Coefficient(labels[i], float(b), float(e)) for i, b, e in zip(rest, solved, errors, strict=True)]
     order = ["intercept", *(n for p in predictors for n in named(p))]
-    return sorted(found, key=lambda c: order.index(_column_of(c.label, order)))
-
-
-def _column_of(label: str, columns: Sequence[str]) -> str:
-    """Return the column that a label is of."""
-    return next(n for n in columns if label in (n, f"condition on {n}") or label.startswith(f"{n} = "))
+    return sorted(
+        found, key=lambda c: next(i for i, n in enumerate(order) if c.label in (n, f"condition on {n}")
+                                  or c.label.startswith(f"{n} = "))
+    )  # fmt: skip
 
 
 def _reader(

@@ -99,14 +99,10 @@ def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
             )
         told = [mark in predicate.values for mark in domain.marks]
     else:
-        told = [_below(mark, predicate) for mark in domain.marks]
+        edge, strictly = predicate.values[0], predicate.asks == "below"
+        told = [bool(mark < edge if strictly else mark <= edge) for mark in domain.marks]
     found[: domain.ordinary] = told
     return found
-
-
-def _below(value: Any, predicate: Predicate) -> bool:
-    edge = predicate.values[0]
-    return bool(value < edge if predicate.asks == "below" else value <= edge)
 
 
 def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
@@ -288,18 +284,14 @@ class Scope:
 
     # -- sums
 
-    def _check_sums(self, sums: int) -> None:
-        """Refuse so many sums that their tables would not fit the memory, before they are made."""
-        numbers = sums * max(prod(self.shape), sums)
-        if numbers > MOST_NUMBERS:
-            raise too_large(f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}")
-
     def sum(self, table: np.ndarray, factors: Factors = ()) -> int:
         """Return the number of a sum: of what each record adds by its codes, times its factors."""
         whole = np.ascontiguousarray(np.broadcast_to(table, self.shape), np.float64)
         key = (factors, whole.tobytes())
         if key not in self._known:
-            self._check_sums(len(self.sums) + 1)
+            sums = len(self.sums) + 1
+            if (numbers := sums * max(prod(self.shape), sums)) > MOST_NUMBERS:
+                raise too_large(f"tables of {numbers:,} numbers, more than {MOST_NUMBERS:,}")
             self._known[key] = len(self.sums)
             self.sums.append((factors, whole.reshape(self.patterns, prod(self.sizes))))
         return self._known[key]

@@ -370,7 +370,8 @@ class Strata:
             noisy |= np.array(of_exposure)[self.numbers[:, place]]
         near = np.floor(np.log(np.maximum(self.lam, 1e-30)) / np.log(alike)).astype(np.int64) * noisy
         which = np.zeros(len(self.lam), np.int64)
-        for column in (*self.numbers[:, list(places)].T, rounds, near):  # rows as such take ten times as long
+        columns = (*self.numbers[:, list(places)].T, rounds, near) if len(which) > 1 else ()
+        for column in columns:  # rows as such take ten times as long
             own, code = np.unique(column, return_inverse=True)
             which = np.unique(which * len(own) + code, return_inverse=True)[1]
         first_of = np.unique(which, return_index=True)[1]
