@@ -20,7 +20,7 @@ from tests.estimating.test_tables import DOMAINS, released
 
 def test_each_step_of_em_over_sub_tables_makes_what_was_published_likelier() -> None:
     release = released(3000, publish=2)
-    table_, sidecar = open_release(release.frame, release.sidecar, withholding=True)
+    table_, sidecar = open_release(release.frame, release.sidecar)
     sample = read(table_, sidecar, axis_of(sidecar, "ill"))
     seen = sample.sub_tables([0, 1, 2])
     assert {s.axes for s in seen} >= {(0,), (0, 1), (0, 2), (1, 2)}
@@ -68,7 +68,7 @@ def test_what_a_model_says_of_a_record_is_bayes_rule_with_its_one_coin(keep: lis
     """The class inside the box is under the same coin as the values: their evidence does not multiply."""
     attributes = DOMAINS if keep else {**DOMAINS, "ill": {"domain": "no|yes"}}
     release = released(20_000, keep=keep, record_epsilon=5, attributes=attributes)
-    table_, sidecar = open_release(release.frame, release.sidecar, withholding=True)
+    table_, sidecar = open_release(release.frame, release.sidecar)
     sample = read(table_, sidecar, axis_of(sidecar, "ill"))
     learnt = learn(sample, every=False)
     assert learnt.name == "joint" and learnt.model is not None
