@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,12 @@ def command(data: tuple[Path, ...], output: Path, **settings: Any) -> Report:
 
 
 def _figures(done: Any) -> dict[str, Any]:
+    always = ("gamma", "alone_becomes")
     return {
         "private": "counted from the data: not for publication",
         "records": done.records,
-        "columns": done.columns,
-        "budgets": done.budgets,
+        "columns": [asdict(c) for c in done.columns],
+        "budgets": [{k: v for k, v in asdict(b).items() if k in always or v is not None} for b in done.budgets],
         "attributes": done.attributes,
         "questions": done.questions,
         "sentences": done.sentences,
@@ -69,15 +71,15 @@ def _show(done: Any, output: Path, record_epsilon: float | None) -> None:
 
     out = show.console(stderr=True)
     if done.columns:
-        budgets = [b["at"] for b in done.budgets]
+        budgets = [b.at for b in done.budgets]
         show.table(
             out,
             f"Private, of {done.records} records: not for publication",
             ["column", "type", "values", "no value", "proposal", "N", *(f"error at {b}" for b in budgets)],
             [
                 [
-                    c["column"], c["type"], _about(c), c["without_value"], c["proposal"], c["N"],
-                    *(show.share(c["errors"][b]) for b in budgets),
+                    c.column, c.type, _about(c), c.without_value, c.proposal, c.N,
+                    *(show.share(c.errors[b]) for b in budgets),
                 ]
                 for c in done.columns
             ],
@@ -93,8 +95,8 @@ def _show(done: Any, output: Path, record_epsilon: float | None) -> None:
     out.print(Text(one_line(f"ppdm perturb DATA -o RELEASE --plan {word(str(output))}")), soft_wrap=True)
 
 
-def _about(column: dict[str, Any]) -> str:
+def _about(column: Any) -> str:
     """Return the number of values; of many an estimate."""
-    if column["values"] is None:
+    if column.values is None:
         return ""
-    return str(column["values"]) if column["values_exact"] else f"about {column['values']:.2g}"
+    return str(column.values) if column.values_exact else f"about {column.values:.2g}"

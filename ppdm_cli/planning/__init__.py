@@ -10,7 +10,8 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,16 @@ from ppdm_cli.planning.csv_reading import TOKENS, Cells, Dialect, Written, cells
 from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised
-from ppdm_cli.tables import CsvOptions, PendingFile, commit, format_of, is_stream, open_table, parts_of
+from ppdm_cli.tables import (
+    CsvOptions,
+    PendingFile,
+    TableLike,
+    commit,
+    format_of,
+    is_stream,
+    open_table,
+    parts_of,
+)
 
 __all__ = ["Proposal", "plan"]
 
@@ -37,15 +47,51 @@ BUDGETS = (3.0, 9.0, 19.0)
 """The gammas that are compared where none is given: one value makes 14, 33 or 50 % of a belief of 5 %."""
 
 
+@dataclass(frozen=True)
+class ProposedColumn:
+    """What was counted of a column, and what is proposed for it."""
+
+    column: str
+    type: str
+    values: int | None
+    values_exact: bool
+    without_value: int | None
+    rare_values: int | None
+    largest_share: float | None
+    fullest_bin: float | None
+    records_each: float | None
+    proposal: str
+    notes: list[str]
+    N: int | None
+    errors: dict[str, float | None]
+    """The expected error of a count, by budget."""
+
+
+@dataclass(frozen=True)
+class ProposedBudget:
+    """What a gamma or an epsilon promises, and what it leaves to be learnt."""
+
+    at: str
+    gamma: float | None
+    alone_becomes: float | None
+    """How sure a reader may become of a value from one attribute alone."""
+    record_epsilon: float
+    record_becomes: float
+    errors: dict[str, float]
+    unlearnable: list[str]
+    publish: int | None = None
+    """How many attributes each record publishes, where not all."""
+    clean_single: float | None = None
+    """How many unperturbed records all records are worth at most, for one attribute."""
+
+
 @dataclass(frozen=True, repr=False)
 class Proposal(Displayed):
     """What `plan` gives: the plan, and what it was made from, which is private."""
 
     text: str
-    columns: list[dict[str, Any]]
-    """What was counted of each column, and what is proposed for it."""
-    budgets: list[dict[str, Any]]
-    """What some gammas promise, and what they leave to be learnt."""
+    columns: list[ProposedColumn]
+    budgets: list[ProposedBudget]
     sentences: list[str]
     records: int
     dialect: Dialect | None = None
@@ -66,10 +112,10 @@ class Proposal(Displayed):
 
 @one_run()
 def plan(
-    data: Any = None,
+    data: TableLike | None = None,
     output: str | Path | None = None,
     *,
-    gamma: Any = None,
+    gamma: str | float | Decimal | None = None,
     rho1: float | None = None,
     rho2: float | None = None,
     record_epsilon: float | None = None,
@@ -78,7 +124,22 @@ def plan(
 ) -> Proposal:
     """Propose a plan for a table, or without one for the columns that `csv.types` declares.
 
-    `output` names the plan's file. Privacy that is not given is a question in the plan.
+    Parameters
+    ----------
+    data : path, list of paths, or table, optional
+        The original, which is read more than once: no standard input.
+    output : path, optional
+        The plan's file, a .toml.
+    gamma : number, optional
+        The amplification of each attribute. Privacy that is not given is a question in the plan.
+    rho1, rho2 : float, optional
+        Instead of gamma: the largest gamma that keeps a belief of rho1 at or below rho2.
+    record_epsilon : float, optional
+        Instead of gamma: a budget for the whole record.
+    csv : CsvOptions, optional
+        How a CSV is read, and the types of columns; the rest is found out.
+    force : bool, default False
+        Whether to overwrite an existing file.
     """
     given = {"gamma": gamma, "rho1": rho1, "rho2": rho2, "record_epsilon": record_epsilon}
     asked = Plan.of(None, **given)
@@ -115,12 +176,12 @@ def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
     return Proposal(text, [], [], ["The domain of each column is a question: declare it."], 0)
 
 
-def _proposed(data: Any, csv: CsvOptions, privacy: Mapping[str, Any], asked: Plan) -> Proposal:
-    paths = [data] if isinstance(data, (str, Path)) else data
-    if isinstance(paths, (list, tuple)) and any(map(is_stream, paths)):
+def _proposed(data: TableLike, csv: CsvOptions, privacy: Mapping[str, Any], asked: Plan) -> Proposal:
+    paths = [data] if isinstance(data, (str, Path)) else list(data) if isinstance(data, (list, tuple)) else []
+    if any(map(is_stream, paths)):
         raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "give it as a file")
     dialect, types, options = None, dict[str, Written](), csv
-    named = isinstance(paths, (list, tuple)) and paths and all(isinstance(p, (str, Path)) for p in paths)
+    named = bool(paths) and all(isinstance(p, (str, Path)) for p in paths)
     if named and all(Path(p).exists() for p in paths):  # what does not is told of by whoever opens it
         parts = parts_of([Path(p) for p in paths]).paths
         if format_of(parts[0]).sniffed:
@@ -165,7 +226,7 @@ def _written_as(options: CsvOptions) -> dict[str, Any]:
 
 
 def _read_as_text(
-    paths: Any, parts: Sequence[Path], csv: CsvOptions
+    paths: Sequence[str | Path], parts: Sequence[Path], csv: CsvOptions
 ) -> tuple[Dialect, dict[str, Written], CsvOptions]:
     """Return how a CSV is written and how its columns are, and the options that say so."""
     dialect = sniff(parts, csv)
@@ -200,30 +261,30 @@ def _readable(column: pa.Field) -> bool:
     return True
 
 
-def _figures(one: Advice, read: Written | None, budgets: list[dict[str, Any]]) -> dict[str, Any]:
+def _figures(one: Advice, read: Written | None, budgets: list[ProposedBudget]) -> ProposedColumn:
     look = one.look
-    return {
-        "column": one.name,
-        "type": one.kind,
-        "values": None if look is None else look.values,
-        "values_exact": look is not None and look.exact,
-        "without_value": None if look is None else look.nulls,
-        "rare_values": None if look is None else look.values - look.common,
-        "largest_share": None if look is None else look.largest_share,
-        "fullest_bin": one.full,
-        "records_each": None if look is None else look.records_each,
-        "proposal": f"drop: {one.drop}" if one.drop else ", ".join(f"{k}={v}" for k, v in one.settings.items()),
-        "notes": [*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
-        "N": None if one.drop else one.N,
-        "errors": {b["at"]: b["errors"].get(one.name) for b in budgets},
-    }
+    return ProposedColumn(
+        column=one.name,
+        type=one.kind,
+        values=None if look is None else look.values,
+        values_exact=look is not None and look.exact,
+        without_value=None if look is None else look.nulls,
+        rare_values=None if look is None else look.values - look.common,
+        largest_share=None if look is None else look.largest_share,
+        fullest_bin=one.full,
+        records_each=None if look is None else look.records_each,
+        proposal=f"drop: {one.drop}" if one.drop else ", ".join(f"{k}={v}" for k, v in one.settings.items()),
+        notes=[*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
+        N=None if one.drop else one.N,
+        errors={b.at: b.errors.get(one.name) for b in budgets},
+    )
 
 
 def _taking_part(found: Sequence[Advice]) -> list[Advice]:
     return [a for a in found if not a.drop and a.N is not None and a.N >= 2]
 
 
-def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[dict[str, Any]]:
+def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[ProposedBudget]:
     """Return what gammas promise and leave to be learned: the one that is given, or three; or a budget."""
     taking_part = _taking_part(found)
     sizes = {a.name: _size(a)[0] for a in taking_part}
@@ -241,15 +302,15 @@ def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[dict[str,
 
 def _budget_of_record(
     found: Sequence[Advice], sizes: Mapping[str, int], records: int, epsilon: float
-) -> dict[str, Any]:
+) -> ProposedBudget:
     """Return what a budget for the record leaves to be learned, as `--publish auto` would spend it."""
-    row = _row(f"epsilon {epsilon:g}", None, epsilon, {})
+    at = f"epsilon {epsilon:g}"
     if not sizes:
-        return row
+        return _row(at, None, epsilon, {})
     setting = Setting(epsilon, max(records, 1), tuple(map(_size, found)))
     design = Design(setting, chosen_number(setting))
     errors = {n: sqrt((N - 1) / design.of_one) for n, N in sizes.items()}
-    return _row(row["at"], None, epsilon, errors) | {"publish": design.k, "clean_single": design.of_one}
+    return replace(_row(at, None, epsilon, errors), publish=design.k, clean_single=design.of_one)
 
 
 def _size(one: Advice) -> tuple[int, bool]:
@@ -263,16 +324,10 @@ def _sizes(found: Sequence[Advice]) -> str:
     return ",".join(f"{k}x{N}{'' if o else 'n'}" for (N, o), k in sorted(sizes.items(), reverse=True))
 
 
-def _row(at: str, gamma: float | None, epsilon: float, errors: dict[str, float]) -> dict[str, Any]:
-    return {
-        "at": at,
-        "gamma": gamma,
-        "alone_becomes": None if gamma is None else worst_posterior(gamma, PRIOR),
-        "record_epsilon": epsilon,
-        "record_becomes": believed_after(epsilon, PRIOR),
-        "errors": errors,
-        "unlearnable": [n for n, e in errors.items() if e > 1],
-    }
+def _row(at: str, gamma: float | None, epsilon: float, errors: dict[str, float]) -> ProposedBudget:
+    alone = None if gamma is None else worst_posterior(gamma, PRIOR)
+    useless = [n for n, e in errors.items() if e > 1]
+    return ProposedBudget(at, gamma, alone, epsilon, believed_after(epsilon, PRIOR), errors, useless)
 
 
 def _sentences(
@@ -281,7 +336,7 @@ def _sentences(
     dialect: Dialect | None,
     order: list[str],
     pairs: list[tuple[str, str]],
-    budgets: list[dict[str, Any]],
+    budgets: list[ProposedBudget],
     records: int,
 ) -> list[str]:
     lines = [f"{d[0].upper()}{d[1:]}." for d in (dialect.doubts if dialect else ())]
@@ -309,16 +364,16 @@ def _sentences(
     return lines + [_promise(row, records) for row in budgets]
 
 
-def _promise(row: Mapping[str, Any], records: int) -> str:
+def _promise(row: ProposedBudget, records: int) -> str:
     """Return what a budget promises, and what it leaves to be learned."""
-    epsilon, one = f"epsilon {up(row['record_epsilon']):.4g} for a record", row["alone_becomes"]
-    at = epsilon if one is None else f"gamma {up(row['gamma']):.4g} ({epsilon})"
+    epsilon, one = f"epsilon {up(row.record_epsilon):.4g} for a record", row.alone_becomes
+    at = epsilon if row.gamma is None else f"gamma {up(row.gamma):.4g} ({epsilon})"
     alone = "" if one is None else f", and at most {at_most(one)} sure after one attribute alone"
     spent = ""
-    if "publish" in row:
+    if row.publish is not None:
         spent = (
-            f". Each record publishes {row['publish']} of its {counted(len(row['errors']), 'attribute')}: for "
-            f"one attribute, {records:,} records are worth at most {row['clean_single']:,.0f} unperturbed ones"
+            f". Each record publishes {row.publish} of its {counted(len(row.errors), 'attribute')}: for "
+            f"one attribute, {records:,} records are worth at most {row.clean_single:,.0f} unperturbed ones"
         )
-    useless = f"; nothing can be learnt about {listed(row['unlearnable'])}" if row["unlearnable"] else ""
-    return f"At {at}: {limit(row['record_becomes'], PRIOR, 'the whole record')}{alone}{spent}{useless}."
+    useless = f"; nothing can be learnt about {listed(row.unlearnable)}" if row.unlearnable else ""
+    return f"At {at}: {limit(row.record_becomes, PRIOR, 'the whole record')}{alone}{spent}{useless}."

@@ -149,10 +149,10 @@ def test_a_plan_keeps_each_kind_of_privacy_on_messy_tables(privacy: dict[str, An
         if "record_epsilon" in privacy:
             epsilon = privacy["record_epsilon"]
             assert 0.98 * epsilon < promised.perturbed_epsilon <= epsilon
-            assert [b["record_epsilon"] for b in proposal.budgets] == [epsilon]
+            assert [b.record_epsilon for b in proposal.budgets] == [epsilon]
             assert f"epsilon {epsilon:g}" in " ".join(proposal.sentences)
         else:
-            promise = proposal.budgets[0]["record_epsilon"]
+            promise = proposal.budgets[0].record_epsilon
             assert promise == pytest.approx(promised.perturbed_epsilon, rel=1e-3, abs=1e-4)
 
 
@@ -164,9 +164,9 @@ def advice(sizes: list[int]) -> list[Advice]:
 
 def check_figures(sizes: list[int], records: int, asked: Plan) -> None:
     for row in budgets_of(advice(sizes), records, asked):
-        assert row["record_epsilon"] > 0 and 0 < row["record_becomes"] <= 1
-        assert len(row["errors"]) == len(sizes) and all(e > 0 for e in row["errors"].values())
-        assert row["unlearnable"] == [n for n, e in row["errors"].items() if e > 1]
+        assert row.record_epsilon > 0 and 0 < row.record_becomes <= 1
+        assert len(row.errors) == len(sizes) and all(e > 0 for e in row.errors.values())
+        assert row.unlearnable == [n for n, e in row.errors.items() if e > 1]
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -233,7 +233,7 @@ def _mistakes(path: Path, made: Made) -> list[str]:
     assert dialect is not None
     found = ["delimiter"] * (dialect.delimiter != made.delimiter)
     found += ["encoding"] * (path.read_bytes().decode(dialect.encoding) != made.data.decode(made.encoding))
-    types = {c["column"]: c["type"] for c in proposal.columns}
+    types = {c.column: c.type for c in proposal.columns}
     return found + [n for n, t in made.types.items() if types.get(n) != t]
 
 

@@ -81,9 +81,9 @@ def test_what_is_said_of_reading_is_in_the_plan(tmp_path_factory: Any, case: Any
     (folder / "t.csv").write_bytes(data)
     options = CsvOptions(**said, given=frozenset(said))
     proposal = plan(folder / "t.csv", folder / "p.toml", csv=options, gamma=9)
-    kinds = {c["column"]: c["type"] for c in proposal.columns}
+    kinds = {c.column: c.type for c in proposal.columns}
     assert kinds == {n: str(t) for n, t in types.items()}
-    assert {c["column"]: c["without_value"] for c in proposal.columns} == {n: len(r) for n, r in gone.items()}
+    assert {c.column: c.without_value for c in proposal.columns} == {n: len(r) for n, r in gone.items()}
     asked = Plan.of(folder / "p.toml")
     for again in (None, options):
         table = loaded(open_table(folder / "t.csv", csv=csv_options(again, asked, None, None)))
@@ -151,7 +151,7 @@ def test_odd_cells_are_counted_and_are_a_question(
     assert f"pay: {said}" in lines and "nulls=" in lines and not any(o in lines + proposal.text for o in odd)
     nulls = CsvOptions(nulls=tuple({*odd}))
     again = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9, csv=nulls)
-    assert not again.questions and again.columns[0]["without_value"] == len(odd)
+    assert not again.questions and again.columns[0].without_value == len(odd)
 
 
 def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
     days[3] = days[77] = "-9"
     (tmp_path / "t.csv").write_text("day;ward\n" + "".join(f"{d};{'ab'[i % 2]}\n" for i, d in enumerate(days)))
     found = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9)
-    assert found.columns[0]["type"] == "date32[day]" and found.columns[0]["without_value"] == 2
+    assert found.columns[0].type == "date32[day]" and found.columns[0].without_value == 2
     perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml")
 
 
