@@ -30,7 +30,7 @@ TOOL = f"ppdm {__version__}"
 LARGEST_SIDECAR = 64 << 20
 """The most bytes of JSON that are read."""
 MOST_COPIES, SUFFIX = 64, ".ppdm.json"
-MOST_ROWS = 1 << 16
+MOST_PERSON_ROWS = 1 << 16
 """The most rows that a person may have, where the promise is for a person."""
 METADATA_KEY = b"ppdm"
 MOST_RECIPES, MOST_ROUNDS, LONGEST_PREFIX = 1 << 12, 16, 64
@@ -204,7 +204,7 @@ class Privacy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     perturbed_epsilon: int | float | Literal["inf"] | None
     kept: list[Name]
     coins: CoinsOrigin
-    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] | UnsetType = UNSET
+    rows: Annotated[int, Meta(ge=1, le=MOST_PERSON_ROWS)] | UnsetType = UNSET
     """How many records a person has at most, where the promise is for a person."""
     person: Name | UnsetType = UNSET
     """The column that names the person, by which the next batch has the same limit."""
@@ -387,7 +387,7 @@ def _channel(_: type, record: Any) -> Spec:
     return msgspec.convert(record, type=KINDS[record["kind"]])
 
 
-def parse(data: bytes) -> Sidecar:
+def parse_sidecar(data: bytes) -> Sidecar:
     """Return the sidecar that JSON holds, strictly by its types; `releases` checks its sense."""
     return msgspec.json.decode(data, type=Sidecar, dec_hook=_channel)
 

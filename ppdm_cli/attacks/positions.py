@@ -25,7 +25,7 @@ from ppdm_cli.attacks import evidence
 from ppdm_cli.attacks.adversary import AttackedAttribute, Records
 from ppdm_cli.attacks.evidence import Level, Numbers
 from ppdm_cli.attacks.report import LawVerdict
-from ppdm_cli.channels import Channel, Matrix, Noisy, mixed
+from ppdm_cli.channels import Channel, Matrix, Noisy, blended
 from ppdm_cli.coins import Coins
 from ppdm_cli.coins import uniform as drawn_uniform
 from ppdm_cli.domain import Domain
@@ -271,8 +271,8 @@ class _RecordCoins:
 
     def positions(self, within: Floats) -> tuple[Floats, Floats, Floats]:
         """Return the coins' positions, others whose first are of cells that are the values, their chances."""
-        own = mixed(self.lam, self._own_law, self._own_noise)
-        near = mixed(self.lam, np.ones(1), self._near_noise)
+        own = blended(self.lam, self._own_law, self._own_noise)
+        near = blended(self.lam, np.ones(1), self._near_noise)
         found = np.where(self.near, near * within, near + (1 - near) * within)
         first = np.where(self.own, own * within, np.where(self.near, own + (near - own) * within, found))
         return np.where(self.any, found, np.nan), first, own
@@ -355,8 +355,8 @@ class Positions:
             return laws[0].level
         exposed = [law for law in laws if isinstance(law, ExposedLaw)]
         own, noise = prod(c.own_law.min() for c in exposed), prod(c.own_noise.min() for c in exposed)
-        kept = float(mixed(lam, own, noise))
-        near = float(mixed(lam, np.ones(()), prod(c.near.min() for c in exposed))) if laws[0].noisy else kept
+        kept = float(blended(lam, own, noise))
+        near = float(blended(lam, np.ones(()), prod(c.near.min() for c in exposed))) if laws[0].noisy else kept
         return Level(kept, max(near, kept), near)
 
     def _channels(self, recipe: int) -> list[list[int]]:
@@ -415,7 +415,7 @@ class Positions:
                     values, lam = true[rows], records.lam[rows]
                     within = uniform(every[rows], hashed([self._release, column]))
                     cell = law.cells(rows, codes[rows] - target.exposures.first[index], values, within)
-                    own[rows, column] = np.minimum(mixed(lam, cell.law, cell.noise), _BELOW_ONE)
+                    own[rows, column] = np.minimum(blended(lam, cell.law, cell.noise), _BELOW_ONE)
                     outside, stays = cell.beyond, law.own_law[values]
                     if law.noisy:
                         coins.take(cell, law, values)

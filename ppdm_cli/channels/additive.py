@@ -21,7 +21,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, Floats, Words
-from ppdm_cli.channels.base import Beyond, Cells, Channel, Request, Spec, register
+from ppdm_cli.channels.base import Beyond, CellCoins, Channel, Request, Spec, register
 from ppdm_cli.channels.matrix import Explicit, Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
@@ -238,7 +238,13 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
         return Bins(dtypes.parse(self.dtype), matrix.edges.tolist(), False)
 
     def publish(
-        self, matrix: Matrix, domain: Domain, published: Domain, codes: Codes, values: pa.Array, cells: Cells
+        self,
+        matrix: Matrix,
+        domain: Domain,
+        published: Domain,
+        codes: Codes,
+        values: pa.Array,
+        cells: CellCoins,
     ) -> pa.Array:
         assert isinstance(matrix, Additive)
         numbers = _numbers(domain, values, codes)

@@ -126,14 +126,14 @@ def best_half_width(gamma: Decimal, ordered: int) -> int:
     g, low, high = float(gamma), 0, ordered // 2
     while low < high:
         middle = (low + high) // 2
-        if information(g, ordered, middle) >= information(g, ordered, middle + 1):
+        if bits_revealed(g, ordered, middle) >= bits_revealed(g, ordered, middle + 1):
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def information(gamma: float, ordered: int, half_width: int) -> float:
+def bits_revealed(gamma: float, ordered: int, half_width: int) -> float:
     """Return H(y) - H(M) in bits for equally likely ordered codes: what one answer tells."""
     width = 2 * half_width + 1
     outputs = ordered + width - 1

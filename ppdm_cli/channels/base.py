@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Cells:
+class CellCoins:
     """The coins of a run of cells: where they are, and a key for each purpose."""
 
     addresses: Addresses
@@ -120,7 +120,13 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return {"kind": self.kind, **fields}
 
     def publish(
-        self, matrix: Matrix, domain: Domain, published: Domain, codes: Codes, values: pa.Array, cells: Cells
+        self,
+        matrix: Matrix,
+        domain: Domain,
+        published: Domain,
+        codes: Codes,
+        values: pa.Array,
+        cells: CellCoins,
     ) -> pa.Array:
         """Return the column that is published for values and their codes: exactly drawn from the law."""
         out = self.drawn(matrix, codes, Coins(cells.key("perturb")), cells.addresses)
@@ -294,7 +300,7 @@ class Channel:
         assert self.spec is not None
         return self.spec.no_nulls
 
-    def publish(self, codes: Codes, values: pa.Array, cells: Cells) -> pa.Array:
+    def publish(self, codes: Codes, values: pa.Array, cells: CellCoins) -> pa.Array:
         """Return the column that is published for values and their codes: exactly drawn from the law."""
         assert self.spec is not None
         return self.spec.publish(self.matrix, self.domain, self.published, codes, values, cells)

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.channels.base import Beyond, Request, Spec, register
-from ppdm_cli.channels.dense import Weights, WeightsSpec, whole_numbers
+from ppdm_cli.channels.dense import Weights, WeightsSpec, scaled_columns
 from ppdm_cli.display import decimal
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
@@ -57,7 +57,7 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
                 "use matrix=symmetric or matrix=gamma-diagonal",
             )
         p, q = (Decimal(repr(f)) for f in self.flips)
-        columns, scale = whole_numbers([[1 - p, p], [q, 1 - q]])
+        columns, scale = scaled_columns([[1 - p, p], [q, 1 - q]])
         return Weights(np.array(columns).T, scale)
 
     def described(self) -> str:

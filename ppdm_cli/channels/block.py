@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.channels.base import Beyond, Channel, GammaSpec, Request, Spec, json_gamma, register
-from ppdm_cli.channels.dense import MOST_CODES
+from ppdm_cli.channels.dense import MOST_DENSE_CODES
 from ppdm_cli.channels.exact_draw import rounded_down
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.channels.matrix import Blocks, Explicit, Substitution, codes_of
@@ -34,8 +34,8 @@ class Block(Explicit, Substitution):
 
     def __post_init__(self) -> None:
         codes = sorted(k for block in self.blocks for k in block)
-        if codes != list(range(len(codes))) or not 2 <= len(codes) <= MOST_CODES:
-            raise ValueError(f"blocks hold each code of a domain of 2 to {MOST_CODES} values once")
+        if codes != list(range(len(codes))) or not 2 <= len(codes) <= MOST_DENSE_CODES:
+            raise ValueError(f"blocks hold each code of a domain of 2 to {MOST_DENSE_CODES} values once")
         for block in self.blocks:
             if len(block) > 1:
                 GammaDiagonal(self.gamma, len(block))  # refuses what cannot be drawn exactly
@@ -122,10 +122,11 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
     blocks: Annotated[
         list[
             Annotated[
-                list[Annotated[int, Meta(ge=0, lt=MOST_CODES)]], Meta(min_length=1, max_length=MOST_CODES)
+                list[Annotated[int, Meta(ge=0, lt=MOST_DENSE_CODES)]],
+                Meta(min_length=1, max_length=MOST_DENSE_CODES),
             ]
         ],
-        Meta(min_length=1, max_length=MOST_CODES),
+        Meta(min_length=1, max_length=MOST_DENSE_CODES),
     ]
 
     def matrix(self, domain: Domain) -> Block:
@@ -162,10 +163,10 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
                 "the blocks do not hold every value of the domain once",
                 "name each value in one block, bins as `ppdm estimate` shows them, and null as null",
             )
-        if len(labels) > MOST_CODES:
+        if len(labels) > MOST_DENSE_CODES:
             raise RefusedError(
                 "too-many-values-for-blocks",
-                f"blocks are for at most {MOST_CODES} values",
+                f"blocks are for at most {MOST_DENSE_CODES} values",
                 "use matrix=gamma-diagonal",
             )
         if not isinstance(gamma, Decimal):

@@ -40,7 +40,7 @@ from ppdm_cli.channels.base import (
 )
 from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, uniform_below_wide
 from ppdm_cli.channels.matrix import Blocks, Matrix, Substitution
-from ppdm_cli.channels.mixture import Blur, Mixture, mixed, revealing
+from ppdm_cli.channels.mixture import Blur, Mixture, blended, revealing
 from ppdm_cli.domain import MOST_COMBINATIONS, Domain
 from ppdm_cli.errors import RefusedError, UsageError
 
@@ -88,7 +88,7 @@ class Box(Mixture, Substitution):
         Proof. gamma = p/s in lowest terms, R = (p-s) w + s T. The (p-s) w numbers below that give each of the
         w combinations of offsets p-s times, so each combination of the values' own outputs; the other s T
         give each of all T combinations s times. So a combination of own outputs has (p-s+s)/R = gamma c, any
-        other s/R = c. Both are numbered with mixed radix, the last attribute fastest. No floating-point
+        other s/R = c. Both are numbered with blended radix, the last attribute fastest. No floating-point
         number takes part.
         """
         p, s = self.ratio
@@ -233,7 +233,7 @@ def information(
     p = np.ones(1)
     for u, _, _ in sides:
         p = np.multiply.outer(p, u).ravel()
-    p = mixed(lam, p, 1 / T)
+    p = blended(lam, p, 1 / T)
     free = len(sizes) - always_published
     found = []
     for chosen in combinations(range(free), min(order, free)):

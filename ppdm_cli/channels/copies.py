@@ -96,7 +96,7 @@ class Copies(Explicit):
         return keys
 
 
-class Answers(Domain):
+class CopiedAnswers(Domain):
     """What several copies publish of an attribute: a struct of their columns, coded by its multiset."""
 
     def __init__(self, one: Domain, matrix: Copies) -> None:
@@ -134,4 +134,4 @@ class Answers(Domain):
 def together(channel: Channel, copies: int) -> Channel:
     """Return the channel of several independent answers about one attribute."""
     matrix = Copies(channel.matrix, copies)
-    return replace(channel, published=Answers(channel.published, matrix), law=matrix)
+    return replace(channel, published=CopiedAnswers(channel.published, matrix), law=matrix)

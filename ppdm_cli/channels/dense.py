@@ -27,8 +27,8 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.files import content
 
-MOST_CELLS = 1 << 20
-MOST_CODES = 1 << 10
+MOST_DENSE_CELLS = 1 << 20
+MOST_DENSE_CODES = 1 << 10
 LARGEST_FILE = 64 << 20
 TOLERANCE = Decimal("1e-9")
 """By so much may a column of a file fail to sum to 1."""
@@ -43,10 +43,11 @@ class Weights(Explicit, Substitution):
 
     def __post_init__(self) -> None:
         rows, columns = self.weights.shape
-        if rows != columns or rows < 2 or rows * columns > MOST_CELLS:
+        if rows != columns or rows < 2 or rows * columns > MOST_DENSE_CELLS:
             raise RefusedError(
                 "matrix-not-square",
-                f"a matrix has as many rows as columns, 2 to {MOST_CODES}; this one is {rows} by {columns}",
+                f"a matrix has as many rows as columns, 2 to {MOST_DENSE_CODES}; this one is {rows} by "
+                f"{columns}",
                 "use fewer values or bins",
             )
         if rows * self.scale > LARGEST_RANGE:
@@ -174,7 +175,7 @@ def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
     return found
 
 
-def whole_numbers(chances: Sequence[Sequence[Decimal]]) -> tuple[list[list[int]], int]:
+def scaled_columns(chances: Sequence[Sequence[Decimal]]) -> tuple[list[list[int]], int]:
     """Return columns of whole numbers over one scale: the least power of 10 that is exact, or the largest.
 
     Rounded by largest remainder, where a positive one stays at least 1 and 0 stays 0.
@@ -209,8 +210,8 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
 
     scale: Annotated[int, Meta(ge=1, le=LARGEST_RANGE)]
     columns: Annotated[
-        list[Annotated[list[Annotated[int, Meta(ge=0, le=LARGEST_RANGE)]], Meta(max_length=MOST_CODES)]],
-        Meta(min_length=2, max_length=MOST_CODES),
+        list[Annotated[list[Annotated[int, Meta(ge=0, le=LARGEST_RANGE)]], Meta(max_length=MOST_DENSE_CODES)]],
+        Meta(min_length=2, max_length=MOST_DENSE_CODES),
     ]
 
     def matrix(self, domain: Domain) -> Weights:
@@ -226,10 +227,10 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
         table = request.options.get("table")
         if table is None:
             raise UsageError("missing-matrix", "a dense matrix needs its numbers", "such as table=matrix.csv")
-        if domain.size > MOST_CODES:
+        if domain.size > MOST_DENSE_CODES:
             raise RefusedError(
                 "dense-domain-size",
-                f"a dense matrix is for 2 to {MOST_CODES} values, this domain has {domain.size}",
+                f"a dense matrix is for 2 to {MOST_DENSE_CODES} values, this domain has {domain.size}",
                 "group the values, or use fewer bins",
             )
         labels = [*domain.labels()[: domain.ordinary], *[""] * domain.nulls]
@@ -248,7 +249,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
                     f"column {k + 1} of the matrix, in the order of the domain, sums to {sum(column):.9g}",
                     "every column must sum to 1: what an original value becomes",
                 )
-        columns, scale = whole_numbers(chances)
+        columns, scale = scaled_columns(chances)
         spec = cls(attributes=[name], scale=scale, columns=columns)
         spec.law(domain)
         return spec, UNSET

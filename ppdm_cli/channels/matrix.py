@@ -29,7 +29,7 @@ LARGEST_CONDITION = 1e5
 
 SAME_CHANCE = 1e-12
 """By so much may chances differ that are the same but for rounding."""
-EM_STEPS = 100
+FIT_STEPS = 100
 """Steps of EM: what is published is smooth, and soon fitted."""
 
 
@@ -246,7 +246,7 @@ def repeated_row(t: int, gamma: float, staying: float, entropy: float, N: int) -
     }
 
 
-class Written(Law):
+class WrittenLaw(Law):
     """Products with `entries`."""
 
     @property
@@ -272,7 +272,7 @@ class Written(Law):
         return self.entries.copy()
 
 
-class Explicit(Written, Matrix):
+class Explicit(WrittenLaw, Matrix):
     """Products, inverse and figures of `entries`."""
 
     @property
@@ -385,7 +385,7 @@ def left_inverse(matrix: Floats, published: Floats | None = None) -> Floats:
 def likeliest(matrix: Floats, observed: Floats) -> Floats:
     """Return shares X of which M X is near the observed counts, by a few steps of EM; equal ones of none."""
     found = np.full(matrix.shape[1], 1 / matrix.shape[1])
-    for _ in range(EM_STEPS if observed.any() else 0):
+    for _ in range(FIT_STEPS if observed.any() else 0):
         fitted = matrix @ found
         found *= matrix.T @ np.divide(observed, fitted, out=np.zeros_like(fitted), where=fitted > 0)
         found /= found.sum()

@@ -22,7 +22,7 @@ from ppdm_cli.channels.matrix import Matrix
 from ppdm_cli.errors import RefusedError, UsageError
 
 
-def mixed(lam: Floats | float, law: Floats, noise: Floats | float) -> Floats:
+def blended(lam: Floats | float, law: Floats, noise: Floats | float) -> Floats:
     """Return lam U + (1-lam) noise: what is published by U, or by the noise that replaces a record's values."""
     return np.asarray(lam * law + (1 - lam) * noise)
 
@@ -285,7 +285,7 @@ class Mixture(Matrix):
         for place, side in enumerate(self.sides):
             blurred = one(side, blurred, place)
         blurred = blurred.reshape(-1, *moved.shape[1:])
-        return np.moveaxis(mixed(self.lam, blurred, rest(moved)), 0, axis)
+        return np.moveaxis(blended(self.lam, blurred, rest(moved)), 0, axis)
 
     def _to_noise(self, moved: Floats) -> Floats:
         return np.multiply.outer(self.noise, moved.sum(axis=0))

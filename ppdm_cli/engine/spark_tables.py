@@ -23,7 +23,7 @@ from pyspark.sql import types as spark
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, argument, listed, quoted
-from ppdm_cli.releases import check_same, cut, decode
+from ppdm_cli.releases import check_same, cut_folder, decode
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables import (
     FOLDER_SIDECAR,
@@ -355,7 +355,7 @@ class SparkTable(ParquetTable):
         beside = store.content(root + SUFFIX) if beside is None else beside
         if self.sidecar is None or beside is None:
             if folder and self.sidecar is not None and decode(self.sidecar, self.name).records is None:
-                raise cut(self.name)
+                raise cut_folder(self.name)
             return self.sidecar or beside
         check_same(decode(beside, self.name), decode(self.sidecar, self.name), self.name, self.name)
         return beside

@@ -17,7 +17,7 @@ from math import comb, prod
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel, Law, Written, applied, left_inverse, likeliest, mixed
+from ppdm_cli.channels import Channel, Law, WrittenLaw, applied, blended, left_inverse, likeliest
 from ppdm_cli.errors import UsageError, listed
 from ppdm_cli.releases import Exposure, Stratum
 
@@ -74,7 +74,7 @@ class Side:
         if noise is None:
             return cls(exposure, whole, ones)
         constant = whole @ noise
-        return cls(exposure, mixed(lam, whole, constant[:, None]), constant)
+        return cls(exposure, blended(lam, whole, constant[:, None]), constant)
 
     def solve(self, table: Floats, axis: int, power: int, whole: int) -> Floats:
         """Return the inverse, with its entries to a power, along an axis; to `whole` where it has no noise."""
@@ -178,7 +178,7 @@ class StratumLaw:
         for exposure in self.stratum.exposures:
             law = np.asarray(np.kron(law, exposure.matrix), np.float64)
             noise = np.asarray(np.kron(noise, exposure.mixed(0.0)), np.float64)
-        return mixed(self.lam, law, noise)
+        return blended(self.lam, law, noise)
 
     def forward(self, original: Floats) -> Floats:
         hidden = tuple(i for i in range(len(self.sizes)) if i not in self.stratum.axes)
@@ -186,7 +186,7 @@ class StratumLaw:
         found = self._along(table, "forward", noisy=True)
         if self._noisy:
             rest = self._along(table.sum(axis=self._noisy, keepdims=True), "forward", noisy=False)
-            found = mixed(self.lam, found, self._noise * rest)
+            found = blended(self.lam, found, self._noise * rest)
         return np.asarray(found.ravel())
 
     def backward(self, values: Floats) -> Floats:
@@ -194,7 +194,7 @@ class StratumLaw:
         found = self._along(table, "backward", noisy=True)
         if self._noisy:
             rest = (self._noise * table).sum(axis=self._noisy, keepdims=True)
-            found = mixed(self.lam, found, self._along(rest, "backward", noisy=False))
+            found = blended(self.lam, found, self._along(rest, "backward", noisy=False))
         sizes = [size if i in self.stratum.axes else 1 for i, size in enumerate(self.sizes)]
         return np.asarray(np.broadcast_to(found.reshape(sizes), self.sizes).ravel())
 
@@ -342,7 +342,7 @@ class PooledLaw(Law):
 
 
 @dataclass(frozen=True, eq=False)
-class SummedLaw(Written):
+class SummedLaw(WrittenLaw):
     """The law of some attributes of a channel, with the others as they are shared; it estimates by sums."""
 
     one: Law

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, code_type
-from ppdm_cli.channels import Channel, mixed
+from ppdm_cli.channels import Channel, blended
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, argument, quoted
 from ppdm_cli.estimating import Part, Steps, Tables, maximum_likelihood, shares, tabulated
@@ -158,7 +158,7 @@ class Sample:
         which = np.searchsorted(own.first, self.labels, side="right") - 1
         sums, records = np.bincount(which, lam, len(own.first)), np.bincount(which, minlength=len(own.first))
         each = np.repeat(sums / np.maximum(records, 1), [*np.diff(own.first), 1])[: own.codes]
-        return mixed(each[:, None], own.matrix, own.as_noise)
+        return blended(each[:, None], own.matrix, own.as_noise)
 
     @property
     def classes(self) -> int:

@@ -21,8 +21,8 @@ from ppdm_cli.display import Displayed, up
 from ppdm_cli.errors import MismatchError, UsageError, argument, counted, listed, quoted, unknown_column
 from ppdm_cli.files import one_run
 from ppdm_cli.networks.comparing import Distance, distances
-from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, as_frame, load
-from ppdm_cli.networks.learning import Estimation, learn
+from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, load, parameter_frame
+from ppdm_cli.networks.learning import Estimation, learn_parameters
 from ppdm_cli.networks.network import Network, Node, sample
 from ppdm_cli.networks.parties import Party, join, open_parties
 from ppdm_cli.releases import OWN
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "OUTPUTS", "Distance", "Learnt", "Network", "NetworkFile", "Node", "load", "merge_networks",
+    "OUTPUTS", "Distance", "LearntNetwork", "Network", "NetworkFile", "Node", "load", "merge_networks",
     "needs", "sample", "train_bayes",
 ]  # fmt: skip
-MOST_NAMED = 6
+MOST_NAMED_ROWS = 6
 """The most configurations that a remark names."""
 
 
 @dataclass(frozen=True, repr=False)
-class Learnt(Displayed):
+class LearntNetwork(Displayed):
     """A network whose parameters were learnt."""
 
     network: Network
@@ -55,7 +55,7 @@ class Learnt(Displayed):
     @property
     def frame(self) -> pl.DataFrame:
         """Return a polars DataFrame with a row for each parameter."""
-        return as_frame(self.network)
+        return parameter_frame(self.network)
 
     @property
     def distance(self) -> float:
@@ -80,7 +80,7 @@ def train_bayes(
     prior: float = 0.0,
     compare: Any = None,
     csv: CsvOptions | None = None,
-) -> Learnt:
+) -> LearntNetwork:
     """Learn the parameters of a network from original or perturbed columns of one party or of several.
 
     `data` is what a party gives, or a list of what each gives: a path, a table, or a pair of a table and its
@@ -98,26 +98,28 @@ def train_bayes(
 
 
 @one_run()
-def merge_networks(networks: Sequence[Any], compare: Any = None, csv: CsvOptions | None = None) -> Learnt:
+def merge_networks(
+    networks: Sequence[Any], compare: Any = None, csv: CsvOptions | None = None
+) -> LearntNetwork:
     """Put the networks that several parties learnt together, given as such or as files."""
     names = [f"network {i}" if isinstance(n, Network) else str(n) for i, n in enumerate(networks, 1)]
     whole = _merged([_network(n) for n in networks], names)
-    done = Learnt(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, _remarks(whole))
+    done = LearntNetwork(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, _remarks(whole))
     return done if compare is None else _compared(done, compare, csv)
 
 
 def _learnt(
     structure: Network, names: Sequence[str], parties: Sequence[Party], on: str | None, asked: Estimation
-) -> Learnt:
+) -> LearntNetwork:
     wanted = list(dict.fromkeys(m for n in names for m in structure[n].family))
     with ExitStack() as stack:
         joined = join(parties, wanted, {n.name: n.states for n in structure}, on, stack)
-        found, records = learn(structure, names, joined, asked)
+        found, records = learn_parameters(structure, names, joined, asked)
     found = replace(found, sources=tuple(p.source for p in parties if p.released))
-    return Learnt(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
+    return LearntNetwork(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
 
 
-def _compared(done: Learnt, reference: Any, csv: CsvOptions | None) -> Learnt:
+def _compared(done: LearntNetwork, reference: Any, csv: CsvOptions | None) -> LearntNetwork:
     """Return the same with its distances from a reference: a network, its file, or original records."""
     if isinstance(reference, (str, Path)) and Path(reference).suffix.lower() in NETWORKS:
         reference = load(reference)
@@ -240,5 +242,5 @@ def _infinite(found: Sequence[Distance]) -> list[str]:
 
 
 def _first(named: Sequence[str]) -> str:
-    more = f"; and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-    return "; ".join(named[:MOST_NAMED]) + more
+    more = f"; and {len(named) - MOST_NAMED_ROWS} more" if len(named) > MOST_NAMED_ROWS else ""
+    return "; ".join(named[:MOST_NAMED_ROWS]) + more

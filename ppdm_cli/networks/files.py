@@ -29,7 +29,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.arrays import Floats, Z
 from ppdm_cli.errors import MismatchError, UsageError, quoted
 from ppdm_cli.estimating import largest_remainder
-from ppdm_cli.networks.network import Network, Node, Source
+from ppdm_cli.networks.network import Network, NetworkSource, Node
 from ppdm_cli.sidecar import Sidecar, by_line, explained
 from ppdm_cli.tables import Output, PendingFile, suffixes
 
@@ -115,7 +115,7 @@ def as_bif(network: Network) -> str:
     return write_bif(network, _json(_head(network)), {n: _json(s) for n, s in stored.items()})
 
 
-def as_frame(network: Network) -> pl.DataFrame:
+def parameter_frame(network: Network) -> pl.DataFrame:
     """Return a row for each parameter; null where there is no valid standard error."""
     import polars as pl
 
@@ -159,7 +159,7 @@ class NetworkFile:
 
     def fill(self, network: Network, sidecar: Sidecar) -> None:
         if isinstance(self.into, Output):
-            frame = as_frame(network)
+            frame = parameter_frame(network)
             self.into.fill_frame(frame, msgspec.structs.replace(sidecar, records=len(frame)))
         elif self._write:
             self.into.put(self._write(network).encode())
@@ -205,8 +205,8 @@ def _of_json(text: str) -> Network:
     return Network.of(nodes, _sources(whole))
 
 
-def _sources(head: NetworkHead) -> list[Source]:
-    return [Source(s.release, np.inf if s.epsilon == "inf" else s.epsilon) for s in head.sources]
+def _sources(head: NetworkHead) -> list[NetworkSource]:
+    return [NetworkSource(s.release, np.inf if s.epsilon == "inf" else s.epsilon) for s in head.sources]
 
 
 def _node(stored: StoredNetworkNode, parents: tuple[str, ...], parameters: Floats | None) -> Node:

@@ -26,7 +26,7 @@ from ppdm_cli.releases import axes_of, opened
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""
 NO_STATE = "its values must be states of its node, or what the release's sidecar says: fix either"
-FEWEST = 3.0
+FEWEST_ERRORS = 3.0
 """Standard errors that the records of a configuration must be away from 0 for the delta method."""
 
 
@@ -45,7 +45,9 @@ class Estimation:
             raise UsageError("wrong-prior", "the prior is a number of records for every cell", step)
 
 
-def learn(network: Network, names: Sequence[str], joined: Joined, asked: Estimation) -> tuple[Network, int]:
+def learn_parameters(
+    network: Network, names: Sequence[str], joined: Joined, asked: Estimation
+) -> tuple[Network, int]:
     """Return the network with the parameters of the nodes of these names, and the number of records."""
     wanted = list(dict.fromkeys(m for n in names for m in network[n].family))
     domains = {m: dict(opened(joined.sidecar).through(m).each())[m] for m in wanted}
@@ -166,6 +168,6 @@ def _estimated(found: _Counts, asked: Estimation) -> tuple[Floats, Floats, Float
         f = unbiased - theta * mass[:, None]
         variance = np.maximum(squares - 2 * theta * cross + theta**2 * parents - f**2 / n, 0.0)
         spread = np.sqrt(np.maximum(parents[:, 0] - mass**2 / n, 0.0))
-        valid = (records > 0) & (mass > FEWEST * spread)
+        valid = (records > 0) & (mass > FEWEST_ERRORS * spread)
         error[valid] = np.sqrt(variance[valid]) / total[valid, None]
     return theta, error, records

@@ -21,7 +21,7 @@ from ppdm_cli.errors import UsageError, counted, listed, quoted
 
 ROUNDED_BY = 1e-3
 """By so much may a row of parameters in a file miss 1 in sum: published networks are rounded."""
-DRAWN_AT_ONCE = 1 << 16
+RECORDS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Source:
+class NetworkSource:
     """A release that parameters were learnt from, with the epsilon that it promises, if it promises one."""
 
     release: str
@@ -62,10 +62,10 @@ class Network(Displayed):
     """Nodes in the order of their file; ValueError where they are no network."""
 
     nodes: dict[str, Node]
-    sources: tuple[Source, ...] = ()
+    sources: tuple[NetworkSource, ...] = ()
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], sources: Sequence[Source] = ()) -> Network:
+    def of(cls, nodes: Sequence[Node], sources: Sequence[NetworkSource] = ()) -> Network:
         found = cls({n.name: n for n in nodes}, tuple(sources))
         if len(found.nodes) < max(len(nodes), 1):
             raise ValueError("a node is there twice" if nodes else "it has no nodes")
@@ -160,11 +160,11 @@ def sample(network: Network, records: int, seed: int) -> tuple[pa.Schema, Iterat
             "give one that has them all",
         )
     schema = pa.schema([pa.field(n, pa.string(), False) for n in network.nodes])
-    return schema, map(partial(_block, network, schema, records, seed), range(0, records, DRAWN_AT_ONCE))
+    return schema, map(partial(_block, network, schema, records, seed), range(0, records, RECORDS_AT_ONCE))
 
 
 def _block(network: Network, schema: pa.Schema, records: int, seed: int, start: int) -> pa.RecordBatch:
-    rng, rows = np.random.default_rng([seed, start // DRAWN_AT_ONCE]), min(DRAWN_AT_ONCE, records - start)
+    rng, rows = np.random.default_rng([seed, start // RECORDS_AT_ONCE]), min(RECORDS_AT_ONCE, records - start)
     codes: dict[str, np.ndarray] = {}
     for name in network.order:
         node = network[name]

@@ -25,7 +25,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.estimating import with_kept
-from ppdm_cli.networks.network import Source
+from ppdm_cli.networks.network import NetworkSource
 from ppdm_cli.releases import open_data, opened, refuse_recipes
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
@@ -47,10 +47,10 @@ class Party:
     released: bool
 
     @property
-    def source(self) -> Source:
+    def source(self) -> NetworkSource:
         privacy = self.sidecar.privacy
         epsilon = None if privacy is UNSET else privacy.perturbed_epsilon
-        return Source(self.sidecar.release, np.inf if epsilon == "inf" else epsilon)
+        return NetworkSource(self.sidecar.release, np.inf if epsilon == "inf" else epsilon)
 
 
 def open_parties(data: Sequence[Any], csv: CsvOptions | None) -> list[Party]:

@@ -33,7 +33,7 @@ from ppdm_cli.perturbing.plan_file import (
     values,
 )
 from ppdm_cli.privacy import gamma_from_rhos
-from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_ROWS, Group, Scheme
+from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_PERSON_ROWS, Group, Scheme
 from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
 
 if TYPE_CHECKING:
@@ -437,10 +437,10 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 "rounds find the few attributes that reveal most about a class, under a budget for the record",
                 f"use {budget}, {argument('class_')} and {argument('publish', 'auto')}, or leave out rounds",
             )
-        if self.rows_per_person is not None and not 1 <= self.rows_per_person <= MOST_ROWS:
+        if self.rows_per_person is not None and not 1 <= self.rows_per_person <= MOST_PERSON_ROWS:
             raise UsageError(
                 "bad-rows-per-person",
-                f"the rows of a person must be from 1 to {MOST_ROWS:,}",
+                f"the rows of a person must be from 1 to {MOST_PERSON_ROWS:,}",
                 f"such as {argument('rows_per_person', 1)}",
             )
         if (self.person is None) != (self.rows_per_person is None):

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from ppdm_cli.arrays import Addresses, Codes, code_type
-from ppdm_cli.channels import Cells, Channel, uniform_below_wide
+from ppdm_cli.channels import CellCoins, Channel, uniform_below_wide
 from ppdm_cli.coins import CELLS, Coins, Key, places_of, uniform
 from ppdm_cli.domain import OTHER, Categories, Domain
 from ppdm_cli.engine import Batch, Made
@@ -337,7 +337,7 @@ class AllPublished:
         """Return the perturbed columns."""
         columns: dict[str, pa.Array] = {}
         for keyed in self._ready:
-            names, cells = keyed.channel.attributes, Cells(addresses, keyed.keys.__getitem__)
+            names, cells = keyed.channel.attributes, CellCoins(addresses, keyed.keys.__getitem__)
             true = keyed.channel.domain.joined([codes[n] for n in names])
             made = keyed.channel.publish(true, batch.column(names[0]), cells)
             columns |= zip(names, [made] if len(names) == 1 else made.flatten(), strict=True)

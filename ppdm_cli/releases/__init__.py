@@ -19,7 +19,7 @@ from ppdm_cli.releases.opened_release import (
     refuse_recipes,
 )
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows
-from ppdm_cli.releases.sidecars import check_same, cut, decode, read_sidecar
+from ppdm_cli.releases.sidecars import check_same, cut_folder, decode, read_sidecar
 from ppdm_cli.releases.strata import (
     Exposure,
     Exposures,
@@ -35,7 +35,7 @@ from ppdm_cli.releases.strata import (
 
 __all__ = [
     "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "RecipeInUse", "Strata", "Stratum",
-    "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut", "decode", "encoded", "in_rounds",
-    "is_promised", "never_together", "open_data", "open_original", "open_release", "open_releases",
-    "opened", "other_rows", "read_sidecar", "recipes_in_use", "refuse_recipes", "spooled",
+    "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded",
+    "in_rounds", "is_promised", "never_together", "open_data", "open_original", "open_release",
+    "open_releases", "opened", "other_rows", "read_sidecar", "recipes_in_use", "refuse_recipes", "spooled",
 ]  # fmt: skip

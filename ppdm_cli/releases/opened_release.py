@@ -69,7 +69,7 @@ class WideColumn:
     @cached_property
     def domain(self) -> Domain:
         beyond = self.attribute.beyond
-        return reaching(self.attribute, 0 if beyond is UNSET else len(beyond.below)).with_null
+        return domain_reaching(self.attribute, 0 if beyond is UNSET else len(beyond.below)).with_null
 
     def codes_of(self, channel: Channel) -> np.ndarray:
         """Return the column's code for each code that a channel publishes."""
@@ -215,7 +215,7 @@ def _several_recipes() -> RefusedError:
     )
 
 
-def reaching(attribute: Attribute, count: int) -> Domain:
+def domain_reaching(attribute: Attribute, count: int) -> Domain:
     """Return an attribute's domain with so many bins or values beyond it on either side."""
     return within(attribute.domain, attribute.beyond, count)
 
@@ -288,7 +288,7 @@ def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str
 
     def wider(attribute: Attribute, count: int) -> Domain:
         if (key := (attribute.name, count)) not in domains:
-            domains[key] = reaching(attribute, count)
+            domains[key] = domain_reaching(attribute, count)
         return domains[key]
 
     def make() -> Channel:

@@ -18,7 +18,7 @@ from ppdm_cli.tables import Partition, Table
 COPIES_AGAIN = "fetch the copies again, as they were made"
 
 
-class Paired(Table):
+class PairedTables(Table):
     """Tables of the same records in the same order."""
 
     def __init__(self, tables: Sequence[Table], perturbed: frozenset[str]) -> None:
@@ -82,4 +82,4 @@ def paired(tables: Sequence[Table], sidecars: Sequence[Sidecar]) -> tuple[Table,
     fields = {n: getattr(first, n) for n in Sidecar.__struct_fields__}
     fields |= {"blake2b": msgspec.UNSET, "history": [Past.of(s) for s in sidecars]}
     sidecar = CopiesSidecar(**fields, side_by_side=len(tables))
-    return Paired(tables, frozenset(a.name for a in first.perturbed)), sidecar
+    return PairedTables(tables, frozenset(a.name for a in first.perturbed)), sidecar

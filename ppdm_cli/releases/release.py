@@ -14,7 +14,7 @@ from msgspec import UNSET
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, counted, listed, quoted
 from ppdm_cli.releases.opened_release import opened
-from ppdm_cli.releases.sidecars import cut, read_sidecar
+from ppdm_cli.releases.sidecars import cut_folder, read_sidecar
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import (
     OPENING,
@@ -133,7 +133,7 @@ def _with_sidecar(
     table = open_table(source, standard_format=from_)
     found = read_sidecar(beside, table.sidecar, str(source))
     if path is not None and path.is_dir() and found.records is None:
-        raise cut(path)
+        raise cut_folder(path)
     return table, found
 
 

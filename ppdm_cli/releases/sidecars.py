@@ -27,7 +27,7 @@ from ppdm_cli.sidecar import (
     Privacy,
     Sidecar,
     explained,
-    parse,
+    parse_sidecar,
 )
 
 
@@ -71,7 +71,7 @@ def decode(data: bytes, where: str, made: Sidecar | None = None) -> Sidecar:
             "ask for the one that was published with the release",
         )
     try:
-        read = parse(data)
+        read = parse_sidecar(data)
         sidecar = read if made is None else made
         _check(sidecar)
     except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, PpdmError) as error:
@@ -96,7 +96,7 @@ def check_same(beside: Sidecar, inside: Sidecar, path: str, name: str) -> None:
         )
 
 
-def cut(folder: object) -> MismatchError:
+def cut_folder(folder: object) -> MismatchError:
     """Return the error for a folder of parts of a release that none says are all."""
     return MismatchError(
         "cut-folder",

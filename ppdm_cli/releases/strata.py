@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Codes, Floats, code_type
-from ppdm_cli.channels import Blur, Channel, Law, Matrix, mixed
+from ppdm_cli.channels import Blur, Channel, Law, Matrix, blended
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, RefusedError, listed, quoted
 from ppdm_cli.releases.opened_release import RecipeInUse, WideColumn, opened
@@ -31,7 +31,7 @@ from ppdm_cli.sidecar import COLUMN, Sidecar
 CHANGED = "the data or the sidecar was changed: fetch both again"
 
 
-class Rows(Protocol):
+class BatchRows(Protocol):
     """What is read of a batch."""
 
     @property
@@ -116,7 +116,7 @@ class Exposure:
 
     def mixed(self, lam: float) -> Floats:
         """Return the whole law, p(published code | original code); for small ones."""
-        return self.matrix if self.noise is None else mixed(lam, self.matrix, self.noise[:, None])
+        return self.matrix if self.noise is None else blended(lam, self.matrix, self.noise[:, None])
 
     @property
     def unchanged(self) -> np.ndarray:
@@ -181,7 +181,7 @@ class Exposures:
 
     def mixed(self, codes: np.ndarray, lam: Floats) -> Floats:
         """Return by record p(code | original code), of codes in records of these lam."""
-        return mixed(lam[:, None], self.matrix[codes], self.as_noise[codes])
+        return blended(lam[:, None], self.matrix[codes], self.as_noise[codes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,7 @@ class Grouped(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class WithheldCells:
     """How the cells of a column are read that some records withhold."""
 
     column: Domain
@@ -242,7 +242,7 @@ class Cells:
     where the exposure never publishes the cell."""
 
     @classmethod
-    def of(cls, wide: WideColumn, exposures: Exposures, channels: Sequence[Channel]) -> Cells:
+    def of(cls, wide: WideColumn, exposures: Exposures, channels: Sequence[Channel]) -> WithheldCells:
         """Return how those of a column are read; `channels` has one for each exposure."""
         column, wrong = wide.domain, exposures.withheld + 1
         codes = np.full((1 + len(channels), column.size), wrong, code_type(wrong + 1))
@@ -252,7 +252,7 @@ class Cells:
             codes[number, possible] = first + wide.own_codes(channel)[possible]
         return cls(column, codes)
 
-    def read(self, batch: Rows, name: str, numbers: np.ndarray) -> Codes:
+    def read(self, batch: BatchRows, name: str, numbers: np.ndarray) -> Codes:
         """Return the codes of a batch over all exposures, in records of these; what does not fit is refused."""
         cells = self.column.encode(batch.column(name))
         cells.codes[cells.outside] = 0
@@ -289,7 +289,7 @@ class Strata:
     """The round of each recipe, from 1."""
     shares: Floats
     """How often each recipe is chosen."""
-    cells: tuple[Cells | None, ...]
+    cells: tuple[WithheldCells | None, ...]
     """Of each axis how its cells are read; None where they have the codes of the axis itself."""
 
     @classmethod
@@ -316,7 +316,7 @@ class Strata:
                 found, exposure = known[places[name]], revealed[name]
                 new = (1 + len(found), exposure, recipe.through[name])
                 numbers[recipe.number, places[name]] = found.setdefault(exposure.key, new)[0]
-        exposed, cells = list[Exposures](), list[Cells | None]()
+        exposed, cells = list[Exposures](), list[WithheldCells | None]()
         for place, (axis, found) in enumerate(zip(axes, known, strict=True)):
             if axis.kept:
                 exposed.append(Exposures((Exposure.of(axis),), False))
@@ -326,7 +326,7 @@ class Strata:
             withholds = bool((numbers[:, place] == 0).any())
             exposed.append(Exposures(tuple(e for _, e, _ in found.values()), withholds))
             channels = [c for _, _, c in found.values()]
-            cells.append(Cells.of(opened(sidecar).wide(axis.name), exposed[-1], channels))
+            cells.append(WithheldCells.of(opened(sidecar).wide(axis.name), exposed[-1], channels))
         shares = weights / weights.sum()
         return cls(tuple(axes), tuple(exposed), numbers, lam, rounds, shares, tuple(cells))
 
@@ -345,7 +345,7 @@ class Strata:
         """Return whether some records' values are noise together."""
         return any(e.noisy.any() for e in self.exposures)
 
-    def read(self, batch: Rows) -> tuple[np.ndarray, list[Codes]]:
+    def read(self, batch: BatchRows) -> tuple[np.ndarray, list[Codes]]:
         """Return the number of each record's recipe, and by axis its code over all exposures."""
         if len(self.lam) < 2:
             return np.zeros(batch.rows, np.uint16), [encoded(batch, a) for a in self.axes]
@@ -407,7 +407,7 @@ def axis_of(sidecar: Sidecar, name: str) -> Channel:
     return axis
 
 
-def encoded(batch: Rows, axis: Channel, next_step: str = CHANGED, *, original: bool = False) -> Codes:
+def encoded(batch: BatchRows, axis: Channel, next_step: str = CHANGED, *, original: bool = False) -> Codes:
     """Return the codes of an axis, as published or as `original`; what its domain lacks does not belong to it.
 
     Numbers of a kept column that its domain lacks have the nearest code. `next_step` is for a value outside.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ppdm_cli.arrays import code_type
-from ppdm_cli.channels.band import MOST_ORDERED, Band, best_half_width, information
+from ppdm_cli.channels.band import MOST_ORDERED, Band, best_half_width, bits_revealed
 from ppdm_cli.channels.base import substitute
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down
 from ppdm_cli.coins import Coins, Key
@@ -129,7 +129,7 @@ def mutual_information(gamma: float, N: int, b: int) -> float:
 @pytest.mark.parametrize("gamma", ["1.001", "1.5", "2", "3", "5", "9", "12", "19", "21", "300"])
 def test_the_half_width_is_the_one_that_tells_most(gamma: str, N: int) -> None:
     told = [mutual_information(float(gamma), N, b) for b in range(N)]
-    np.testing.assert_allclose([information(float(gamma), N, b) for b in range(N)], told, atol=1e-10)
+    np.testing.assert_allclose([bits_revealed(float(gamma), N, b) for b in range(N)], told, atol=1e-10)
     best = best_half_width(Decimal(gamma), N)
     assert best <= N // 2 and told[best] == pytest.approx(max(told), rel=1e-9)
 

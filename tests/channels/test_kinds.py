@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ppdm_cli import attack, estimate, perturb
 from ppdm_cli.channels import KINDS, Request
-from ppdm_cli.channels.dense import Weights, whole_numbers
+from ppdm_cli.channels.dense import Weights, scaled_columns
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import PpdmError, UsageError
 from tests.conftest import Run, people
@@ -78,7 +78,7 @@ def test_a_block_tells_its_block_and_no_more() -> None:
 @given(st.integers(2, 9), st.data())
 def test_alias_tables_hold_each_weight_to_the_last_integer(N: int, data: st.DataObject) -> None:
     columns = [data.draw(st.lists(st.integers(0, 99), min_size=N, max_size=N).filter(any)) for _ in range(N)]
-    rounded, scale = whole_numbers([[Decimal(w) / sum(c) for w in c] for c in columns])
+    rounded, scale = scaled_columns([[Decimal(w) / sum(c) for w in c] for c in columns])
     matrix = Weights(np.array(rounded).T, scale)
     for column, found in zip(columns, rounded, strict=True):
         assert sum(found) == scale

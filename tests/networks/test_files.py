@@ -17,7 +17,7 @@ from ppdm_cli import MismatchError
 from ppdm_cli.networks import Network, Node, load
 from ppdm_cli.networks.comparing import distances, marginal
 from ppdm_cli.networks.files import GRID, as_bif, as_json, on_grid
-from ppdm_cli.networks.network import Source
+from ppdm_cli.networks.network import NetworkSource
 from tests.networks.test_learning import DATA, THREE
 from tests.vocabulary import structure
 
@@ -42,7 +42,7 @@ def networks(draw: st.DrawFn) -> Network:
         records = None if error is None else np.full(rows, 7.0)
         raw = (name,) if draw(st.booleans()) else ()
         nodes.append(Node(name, parents, states, shares, error, records, raw))
-    return Network.of(nodes, [Source("0" * 36, draw(st.sampled_from([None, 2.5, float("inf")])))])
+    return Network.of(nodes, [NetworkSource("0" * 36, draw(st.sampled_from([None, 2.5, float("inf")])))])
 
 
 def read(text: str, name: str) -> Network:

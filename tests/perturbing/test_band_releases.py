@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import Release, dtypes, estimate, inspection, perturb, reconstruct
-from ppdm_cli.channels.band import Band, best_half_width, information
+from ppdm_cli.channels.band import Band, best_half_width, bits_revealed
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder, maximum_likelihood
@@ -297,7 +297,7 @@ def test_entropy_speaks_of_bands_by_the_grid_and_of_a_release(
     ]
     band = Band.of(Decimal(5), 20, 2)
     M, rng = band.dense(), np.random.default_rng(1)
-    assert found[1]["information"] == pytest.approx(information(5, 20, 2))
+    assert found[1]["information"] == pytest.approx(bits_revealed(5, 20, 2))
     assert (found[1]["neighbourhood"], found[1]["kang_bound"]) == (band.neighbourhood, None)
     y = sum(rng.multinomial(50, M[:, k] / M[:, k].sum(), 20_000) for k in range(20))
     errors = ((band.solve(y.astype(float), 1) - 50) ** 2).sum(axis=1).mean()

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb
-from ppdm_cli.channels import mixed
+from ppdm_cli.channels import blended
 from ppdm_cli.engine import map_partitions
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import Strata, open_release, opened
@@ -101,7 +101,7 @@ def test_the_codes_follow_the_law_of_the_box() -> None:
     counts, spec = np.bincount(found, minlength=channel.published.size), channel.spec
     assert spec is not None and chi_square(counts, channel.matrix.dense()[:, true]) > LEVEL
     revealed = np.multiply.outer(*(e.matrix[:, c] for e, c in zip(stratum.exposures, (4, 2), strict=True)))
-    law = mixed(strata.lam[recipe.number], revealed, np.multiply.outer(*(e.noise for e in stratum.exposures)))
+    law = blended(strata.lam[recipe.number], revealed, np.multiply.outer(*(e.noise for e in stratum.exposures)))
     np.testing.assert_allclose(law.ravel(), channel.matrix.dense()[:, true], atol=1e-12)
     stronger = msgspec.structs.replace(spec, gamma=9).matrix(channel.domain)
     assert chi_square(counts, stronger.dense()[:, true]) < LEVEL
