@@ -1,7 +1,7 @@
 """Tests with the original whether values were perturbed as the sidecar says, and coins independent of all else.
 
 Each published cell has a place in its declared law, and so have the coin of several cells and the recipe of a
-record (`positions`). In an honest release places are uniform and independent of the original, of each
+record (`positions`). In an honest release positions are uniform and independent of the original, of each
 other, of the other rows and of their own row's number. Families of tests look whether they are; each has an
 equal share of `LEVEL`, which its tests share equally (Bonferroni). The p-values hold for every shape of data
 (`evidence`). What the records cannot show follows from the same levels.
@@ -44,9 +44,9 @@ _BLOCKS = 1 << 10
 _OF_RECIPES = 1 << 6
 """The blocks in which recipes are counted."""
 _WINDOW = 1 << 20
-"""The number of first rows in which places are compared at every distance; neighbours are compared in all."""
+"""How many rows are compared at every distance, the first ones; neighbours are compared in all."""
 CELLS = 16
-"""The cells in which places are counted by two original values."""
+"""The cells in which positions are counted by two original values."""
 MOST_PAIRS = 1 << 7
 """The most pairs of attributes whose original values are looked at together; of more, a sample."""
 _MOST_GROUPS, _LARGEST = 32, 1 << 22
@@ -93,20 +93,20 @@ class Audit(Attack):
     about = "Whether the release was perturbed as its sidecar says, as far as that many records can show."
     needs_original = True
 
-    def __init__(self, places: Positions, records: int, seed: int) -> None:
-        self.places, self._records, self._seed = places, records, seed
-        self._columns = len(places.names)
+    def __init__(self, positions: Positions, records: int, seed: int) -> None:
+        self.positions, self._records, self._seed = positions, records, seed
+        self._columns = len(positions.names)
         self._blocks = 1 << max(min(_BLOCKS, records // 16), 1).bit_length() - 1
-        pairs = list(combinations(range(len(places.groups)), 2))
+        pairs = list(combinations(range(len(positions.groups)), 2))
         self._all_pairs = len(pairs)
         if len(pairs) > MOST_PAIRS:
             some = np.random.default_rng(seed).choice(len(pairs), MOST_PAIRS, replace=False)
             pairs = [pairs[i] for i in np.sort(some)]
         self._pairs = pairs
-        each = places.numbers.law.size + 3 * CELLS
+        each = positions.numbers.law.size + 3 * CELLS
         most = int(np.clip((_LARGEST / (max(len(pairs), 1) * each)) ** 0.5, 4, _MOST_GROUPS))
-        self._coarse = [min(rows, most) for _, rows, _ in places.groups]
-        self.share = LEVEL / (len(TESTED) + (len(places.recipes) > 0))
+        self._coarse = [min(rows, most) for _, rows, _ in positions.groups]
+        self.share = LEVEL / (len(TESTED) + (len(positions.recipes) > 0))
         """The level of each family; the attributes' own laws are one more, recipes one less without any."""
 
     @classmethod
@@ -121,7 +121,7 @@ class Audit(Attack):
         return cls(positions, adversary.records, int(hashed(sidecar.release)))
 
     def counted(self, records: Records) -> AuditCounts:
-        return self.counts(self.places.placed(records))
+        return self.counts(self.positions.placed(records))
 
     def conclude(self, counted: object, done: Attacked) -> None:
         assert isinstance(counted, AuditCounts)
@@ -129,30 +129,30 @@ class Audit(Attack):
 
     def counts(self, placed: PlacedRecords) -> AuditCounts:
         """Return the counts of some records."""
-        places, n, d = self.places, len(placed.kinds), self._columns
+        positions, n, d = self.positions, len(placed.kinds), self._columns
         coarse = np.full((n, d), evidence.ABSENT, np.uint8)
         present = ~np.isnan(placed.own)
         coarse[present] = placed.own[present] * evidence.ABSENT
         row = placed.first_row + np.arange(n)
         block = row * self._blocks // max(self._records, 1)
-        kept = placed.own < places.kept
+        kept = placed.own < positions.kept
         by_block = [[np.bincount(block, w[:, j], self._blocks) for w in (present, kept)] for j in range(d)]
-        numbers = [(g, rows) for g, (_, rows, _) in zip(placed.groups, places.groups, strict=True)]
+        numbers = [(g, rows) for g, (_, rows, _) in zip(placed.groups, positions.groups, strict=True)]
         of_recipes = []
-        if many := len(places.recipes):
+        if many := len(positions.recipes):
             of_block = row * _OF_RECIPES // max(self._records, 1)
             of_recipes = [_table(g, placed.recipes, k, many) for g, k in [*numbers, (of_block, _OF_RECIPES)]]
             numbers.append((placed.recipes, many))
         level, levels = self._levels(placed)
-        exposed = np.bincount(placed.kinds, placed.exposed, len(places.numbers.law))
+        exposed = np.bincount(placed.kinds, placed.exposed, len(positions.numbers.law))
         sums = {
-            "laws": [self._transitions(j, placed) for j in range(len(places.tables))],
+            "laws": [self._transitions(j, placed) for j in range(len(positions.tables))],
             "extra": placed.extra,
             "numbers": [_table(g, level, k, levels) for g, k in [*numbers, (block, self._blocks)]],
             "others": list(self._by_two(placed, level, levels)),
             "recipes": of_recipes,
             "blocks": [np.array(by_block)],
-            "pairs": _products(placed.joint, placed.joint < places.kept),
+            "pairs": _products(placed.joint, placed.joint < positions.kept),
             "exposed": [exposed],
         }
         window = coarse[: max(0, _WINDOW - placed.first_row)]
@@ -160,25 +160,25 @@ class Audit(Attack):
         return AuditCounts(sums, lagged, coarse[:1].copy(), coarse[-1:].copy(), [window] if len(window) else [])
 
     def _levels(self, placed: PlacedRecords) -> tuple[np.ndarray, int]:
-        kinds, numbers = self.places.numbers.law.shape
+        kinds, numbers = self.positions.numbers.law.shape
         return placed.kinds * numbers + placed.numbers, kinds * numbers
 
     def _transitions(self, column: int, placed: PlacedRecords) -> np.ndarray:
-        rows, law = self.places.tables[column]
-        places = placed.own[:, column]
-        some = np.flatnonzero(~np.isnan(places))
-        moved = (places[some] - law[0]) * ((len(law) - 1) / (1 - law[0]))
+        rows, law = self.positions.tables[column]
+        positions = placed.own[:, column]
+        some = np.flatnonzero(~np.isnan(positions))
+        moved = (positions[some] - law[0]) * ((len(law) - 1) / (1 - law[0]))
         cells = np.where(moved < 0, 0, 1 + np.clip(moved.astype(np.int64), 0, len(law) - 2))
         return _table(placed.rows[column][some], cells, rows, len(law))
 
     def _by_two(self, placed: PlacedRecords, level: np.ndarray, levels: int) -> Iterator[np.ndarray]:
-        """Yield for each pair of original values the levels, places and recipes of their records."""
+        """Yield for each pair of original values the levels, positions and recipes of their records."""
         groups = [
             g if rows == few else g * few // rows
-            for g, few, (_, rows, _) in zip(placed.groups, self._coarse, self.places.groups, strict=True)
+            for g, few, (_, rows, _) in zip(placed.groups, self._coarse, self.positions.groups, strict=True)
         ]
         shown = {}
-        for column in {c for _, _, c in self.places.groups if c is not None}:
+        for column in {c for _, _, c in self.positions.groups if c is not None}:
             some = np.flatnonzero(~np.isnan(placed.own[:, column]))
             shown[column] = some, (placed.own[some, column] * CELLS).astype(np.int64)
         for a, b in self._pairs:
@@ -188,18 +188,18 @@ class Audit(Attack):
             for column in self._columns_of(a, b):
                 some, cells = shown[column]
                 yield _table(both[some], cells, size, CELLS)
-            if many := len(self.places.recipes):
+            if many := len(self.positions.recipes):
                 yield _table(both, placed.recipes * min(many, CELLS) // many, size, min(many, CELLS))
 
     def _columns_of(self, a: int, b: int) -> list[int]:
-        columns = [self.places.groups[g][2] for g in (a, b)]
+        columns = [self.positions.groups[g][2] for g in (a, b)]
         return sorted({c for c in columns if c is not None})
 
     def verdicts(self, state: AuditCounts) -> tuple[list[LawVerdict], list[CoinVerdict], Unseen]:
         """Return a row an attribute, a row a family of further tests, and what they could not have seen."""
-        recipes = len(self.places.recipes) > 0
+        recipes = len(self.positions.recipes) > 0
         *values, place = state.sums["numbers"]
-        own = [n for n, _, _ in self.places.groups]
+        own = [n for n, _, _ in self.positions.groups]
         names = own + ["the recipe"] * recipes
         found: dict[str, Tests] = {
             "record": [("", self._record(place.sum(axis=0)))],
@@ -210,7 +210,7 @@ class Audit(Attack):
             "rows": self._rows(state),
         }
         found["recipes"] = [
-            (n, np.array([evidence.table_p(t, self.places.recipes)]))
+            (n, np.array([evidence.table_p(t, self.positions.recipes)]))
             for n, t in zip([*own, "the place in the file"], state.sums["recipes"], strict=False)
         ]
         self._two_values(state.sums["others"], found["others"], found["recipes"])
@@ -221,27 +221,27 @@ class Audit(Attack):
 
     def laws(self, state: AuditCounts) -> list[LawVerdict]:
         """Return a row an attribute: its transitions against its own law."""
-        level, tables = self.share / len(self.places.tables), enumerate(state.sums["laws"])
-        return [self.places.verdict(j, table, state.sums["extra"], level) for j, table in tables]
+        level, tables = self.share / len(self.positions.tables), enumerate(state.sums["laws"])
+        return [self.positions.verdict(j, table, state.sums["extra"], level) for j, table in tables]
 
     def _record(self, counts: np.ndarray) -> Floats:
-        numbers = self.places.numbers
+        numbers = self.positions.numbers
         whole = numbers.whole_p(counts.reshape(numbers.law.shape), self._seed)
         return np.array([whole, *self._numbers_p(counts[None])])
 
     def _numbers_p(self, counts: np.ndarray) -> Floats:
-        return self.places.numbers.p(counts)
+        return self.positions.numbers.p(counts)
 
     def _levels_p(self, counts: np.ndarray) -> Floats:
         """Return p-values of rows of levels, and for each kind one of all rows together."""
-        law = self.places.numbers.law
+        law = self.positions.numbers.law
         by_kind = counts.reshape(len(counts), *law.shape)
         each = [evidence.table_p(by_kind[:, k, one > 0], one[one > 0]) for k, one in enumerate(law)]
         return np.array([*each, *self._numbers_p(counts)])
 
     def _stretches(self, numbers: np.ndarray, by_block: np.ndarray) -> Tests:
         found = [("", [self._numbers_p(part) for part in evidence.stretches(numbers)])]
-        for name, kept, (present, own) in zip(self.places.names, self.places.kept, by_block, strict=True):
+        for name, kept, (present, own) in zip(self.positions.names, self.positions.kept, by_block, strict=True):
             law = np.array([[1 - kept, kept]])
             parts = evidence.stretches(np.stack([present - own, own], axis=1))
             found.append((name, [evidence.tilted_p(part, law, np.array([[0.0, 1.0]])) for part in parts]))
@@ -252,37 +252,37 @@ class Audit(Attack):
         a, b = np.triu_indices(self._columns, 1)
         k, some = both[a, b], n[a, b]
         counts = np.stack([some - kept[a, b] - kept[b, a] + k, kept[b, a] - k, kept[a, b] - k, k], axis=1)
-        p, q = self.places.kept[a], self.places.kept[b]
+        p, q = self.positions.kept[a], self.positions.kept[b]
         laws = np.stack([(1 - p) * (1 - q), (1 - p) * q, p * (1 - q), p * q], axis=1)
         scores = np.stack([p * q, -p * (1 - q), -(1 - p) * q, (1 - p) * (1 - q)], axis=1)
         parts = [slice(i, i + _AT_ONCE) for i in range(0, len(a), _AT_ONCE)]
         kept_p = [evidence.tilted_p(counts[w], laws[w], scores[w]) for w in parts]
         circles = [evidence.circle_p(c[a, b], some) for c in (apart, together)]
         found = np.stack([np.concatenate([np.ones(0), *kept_p]), *circles], axis=1)
-        names = self.places.names
+        names = self.positions.names
         return [(f"{names[i]}, {names[j]}", p) for i, j, p in zip(a, b, found, strict=True)]
 
     def _rows(self, state: AuditCounts) -> Tests:
         window, (sums, numbers) = np.concatenate(state.window), state.lagged
         next_p = evidence.circle_p(sums, np.real(numbers))
-        each = enumerate(self.places.names)
+        each = enumerate(self.positions.names)
         return [(n, np.concatenate([next_p[:, j], evidence.series_p(window[:, j])])) for j, n in each]
 
     def _two_values(self, tables: Sequence[np.ndarray], found: Tests, crossed: Tests) -> None:
         """Add the tests by two original values, of levels and cells to `found`, of recipes to `crossed`."""
         left, even = iter(tables), np.full(CELLS, 1 / CELLS)
         for a, b in self._pairs:
-            name = f"{self.places.groups[a][0]}, {self.places.groups[b][0]}"
+            name = f"{self.positions.groups[a][0]}, {self.positions.groups[b][0]}"
             tests = [self._levels_p(next(left))]
             for column in self._columns_of(a, b):
                 table = next(left)
-                own = 0 if self.places.groups[a][2] == column else 1
+                own = 0 if self.positions.groups[a][2] == column else 1
                 by_other = table.reshape(self._coarse[a], self._coarse[b], CELLS).sum(axis=own)
                 tests.append(np.array([evidence.table_p(t, even) for t in (table, by_other)]))
             found.append((name, np.concatenate(tests)))
-            if many := len(self.places.recipes):
+            if many := len(self.positions.recipes):
                 group = np.arange(many) * min(many, CELLS) // many
-                chances = np.bincount(group, self.places.recipes).astype(np.float64)
+                chances = np.bincount(group, self.positions.recipes).astype(np.float64)
                 crossed.append((name, np.array([evidence.table_p(next(left), chances)])))
 
     def _family(self, name: str, found: Tests) -> CoinVerdict:
@@ -296,7 +296,7 @@ class Audit(Attack):
 
     def _unseen(self, state: AuditCounts) -> Unseen:
         """Return the largest share of unperturbed records, and factor on all gammas, that stay unseen."""
-        n, level, numbers = self._records, self.share / 2, self.places.numbers
+        n, level, numbers = self._records, self.share / 2, self.positions.numbers
         exposed = float(state.sums["exposed"][0].sum()) / max(n, 1)
         laws = [(r.gamma_unseen, r.declared_gamma) for r in self.laws(state)]
         factors = [
@@ -312,13 +312,13 @@ class Audit(Attack):
         )
 
 
-def _products(places: Floats, kept: np.ndarray) -> list[np.ndarray]:
+def _products(positions: Floats, kept: np.ndarray) -> list[np.ndarray]:
     """Return of any two columns how many records show both, keep the first and show the second, and keep both.
 
-    With them the sums of their places on the circle, apart and together.
+    With them the sums of their positions on the circle, apart and together.
     """
-    shown, stayed = (~np.isnan(places)).astype(np.float64), kept.astype(np.float64)
-    circle = np.exp(2j * np.pi * np.where(shown > 0, places, 0)) * shown
+    shown, stayed = (~np.isnan(positions)).astype(np.float64), kept.astype(np.float64)
+    circle = np.exp(2j * np.pi * np.where(shown > 0, positions, 0)) * shown
     return [shown.T @ shown, stayed.T @ shown, stayed.T @ stayed, circle.conj().T @ circle, circle.T @ circle]
 
 

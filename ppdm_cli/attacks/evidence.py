@@ -34,7 +34,7 @@ _STEPS = 1.5 ** np.arange(-12, 1)
 _WIDTHS = 16.0 ** np.arange(1, 6)
 """How far out the sums of points lie that are looked for, in points."""
 ABSENT = 255
-"""The place of a cell that is withheld; places on the circle are whole numbers below it."""
+"""The place of a cell that is withheld; positions on the circle are whole numbers below it."""
 CIRCLE = np.append(np.exp(2j * pi * np.arange(ABSENT) / ABSENT), 0)
 
 
@@ -115,16 +115,16 @@ def circle_p(sums: np.ndarray, numbers: np.ndarray | float) -> Floats:
     return np.asarray(np.minimum(len(_WIDTHS) * np.exp(-best), 1.0))
 
 
-def series_p(places: np.ndarray) -> Floats:
-    """Return p-values of places in the rows' order: for every distance between rows, and for every period.
+def series_p(positions: np.ndarray) -> Floats:
+    """Return p-values of positions in the rows' order: for every distance between rows, and for every period.
 
-    Differences of independent uniform places along chains of rows are independent and uniform themselves; so
-    are places to which a multiple of the row's number is added.
+    Differences of independent uniform positions along chains of rows are independent and uniform themselves; so
+    are positions to which a multiple of the row's number is added.
     """
-    n = len(places)
+    n = len(positions)
     size = 1 << (2 * n - 1).bit_length()
-    squares = np.abs(np.fft.fft(CIRCLE[places], size)) ** 2
-    present = places != ABSENT
+    squares = np.abs(np.fft.fft(CIRCLE[positions], size)) ** 2
+    present = positions != ABSENT
     pairs = n - np.arange(n)
     if not present.all():
         both = np.fft.irfft(np.abs(np.fft.rfft(present, size)) ** 2, size)[:n]

@@ -16,7 +16,7 @@ from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.attacks.adversary import BELIEFS_AT_ONCE, Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.report import Belief, ClassFigures
 from ppdm_cli.attacks.run import Attack
-from ppdm_cli.attacks.scoring import Beliefs, Measures, crossed, expected, tellable
+from ppdm_cli.attacks.scoring import Beliefs, Measures, crossed, estimable, expected
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.privacy import worst_posterior
 
@@ -45,7 +45,7 @@ class Answers:
 
     def figures(self, counts: Floats) -> Measures:
         """Return what to expect of so many published codes: unbiased, or else as the adversary believes."""
-        if tellable(self.target):
+        if estimable(self.target):
             return crossed(self.target, counts).figures(self.target)
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
 

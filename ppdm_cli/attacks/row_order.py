@@ -95,7 +95,7 @@ class Order(Attack):
         return BlockDrift({n: drift(*self._columns[n], codes[n]) for n in self._targets})
 
     @property
-    def telling(self) -> list[str]:
+    def revealed(self) -> list[str]:
         """Return the attributes that the published order reveals."""
         return [n for n, p in self.p.items() if p < FALSE_ALARM / len(self.p)]
 
@@ -106,13 +106,13 @@ class Order(Attack):
 
     def conclude(self, counted: object, done: Attacked) -> None:
         assert isinstance(counted, Neighbours)
-        revealed = self.telling
+        revealed = self.revealed
         for name, sample in counted.samples.items():
             neighbours = bool(telling(sample, [name])) if self._known else None
             done.order.append(OrderFigures(name, self.p[name], name in revealed, neighbours))
 
     def guesses(self, records: Records) -> dict[str, Guess]:
-        guessed = [n for n in self.telling if self._targets[n].matrix.outputs <= MOST_GUESSED]
+        guessed = [n for n in self.revealed if self._targets[n].matrix.outputs <= MOST_GUESSED]
         return {n: self._guessed(self._targets[n], records.codes[n]) for n in guessed}
 
     def _guessed(self, target: AttackedAttribute, codes: Codes) -> Guess:

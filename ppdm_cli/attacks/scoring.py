@@ -65,10 +65,10 @@ class Tally:
             "b2": away**2,
             "away": away,
         }
-        return cls.told({k: w.astype(np.float64) for k, w in worths.items()}, np.ones(len(codes)))
+        return cls.summed({k: w.astype(np.float64) for k, w in worths.items()}, np.ones(len(codes)))
 
     @classmethod
-    def told(cls, worths: Mapping[str, Floats], weights: Floats) -> Tally:
+    def summed(cls, worths: Mapping[str, Floats], weights: Floats) -> Tally:
         """Return the sums of what each guess is worth, or is estimated to be, by measure."""
         nothing = np.zeros(len(weights))
         w = {k: worths.get(k, nothing) for k in SUMS} | {"n": np.ones(len(weights))}
@@ -222,7 +222,7 @@ class Beliefs:
 # -- what guesses will turn out to be worth, whatever model they rest on
 
 
-def tellable(target: AttackedAttribute) -> bool:
+def estimable(target: AttackedAttribute) -> bool:
     """Return whether the attribute has an unbiased estimate, and matrices small enough to be written out."""
     matrix = target.matrix
     return matrix.invertible and target.channel.noise is None and matrix.outputs <= MOST_OUTPUTS
@@ -234,7 +234,7 @@ def enough(targets: Sequence[AttackedAttribute], rows: np.ndarray) -> np.ndarray
     return rows[:: 1 + len(rows) * cells // WORK]
 
 
-def told(target: AttackedAttribute, likely: Floats, codes: np.ndarray) -> Tally:
+def estimated_worth(target: AttackedAttribute, likely: Floats, codes: np.ndarray) -> Tally:
     """Return what guesses from p(original | all but the own answer), a row a record, are worth."""
     found, step = Tally(), _rows_at_once(target)
     answers, unbiased = _law(target)
@@ -242,7 +242,7 @@ def told(target: AttackedAttribute, likely: Floats, codes: np.ndarray) -> Tally:
         part = slice(start, start + step)
         at = unbiased[:, codes[part]].T
         own = {k: (w * at).sum(axis=1) for k, w in _worths(target, answers, likely[part]).items()}
-        found += Tally.told(own, np.ones(len(at)))
+        found += Tally.summed(own, np.ones(len(at)))
     return found
 
 
@@ -269,7 +269,7 @@ def _counted(target: AttackedAttribute, likely: Floats, counts: Floats) -> Tally
         part = slice(start, start + step)
         worths, weights = _worths(target, answers, likely[part]), counts[part]
         own = {k: np.broadcast_to(w @ unbiased, weights.shape).ravel() for k, w in worths.items()}
-        found += Tally.told(own, weights.ravel())
+        found += Tally.summed(own, weights.ravel())
     return found
 
 

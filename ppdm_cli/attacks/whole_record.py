@@ -35,7 +35,7 @@ from ppdm_cli.attacks.adversary import (
 from ppdm_cli.attacks.posterior import Posterior, learn_kept
 from ppdm_cli.attacks.report import Belief
 from ppdm_cli.attacks.run import Attack
-from ppdm_cli.attacks.scoring import Beliefs, Measures, Worth, enough, tellable, told
+from ppdm_cli.attacks.scoring import Beliefs, Measures, Worth, enough, estimable, estimated_worth
 from ppdm_cli.channels import Channel
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, listed
@@ -69,14 +69,14 @@ class Record(Attack):
         self.strength = 2 if adversary.noisy else 7
         self.channels = (*found.sample.channels, found.sample.label)
         self._width = len(found.sample.codes)
-        self._places = {c.name: i for i, c in enumerate(self.channels)}
+        self._columns = {c.name: i for i, c in enumerate(self.channels)}
         self._model = found.model if adversary.separate else found.linked
         self._bayes: dict[str, NaiveBayes] = {}
         self._joint = [n for n in self._targets if n in self._modelled]
         self._worth: dict[str, Worth] = {}
         if adversary.separate:
             columns = SampleColumns.of(found.sample)
-            self._answers = {n: columns.matrix(p) for n, p in self._places.items() if n in self._targets}
+            self._answers = {n: columns.matrix(p) for n, p in self._columns.items() if n in self._targets}
             self._choose(found, columns)
         self.alone = [n for n in self._targets if n not in self._joint and n not in self._bayes]
         self.closed = [n for n in self.alone if n in self._posterior.closed]
@@ -113,9 +113,9 @@ class Record(Attack):
             found = cls(adversary, joint.learn(sample))
         adversary.kept += tuple(c for c in found.channels if c.kept)
         for names, why in (
-            ([n for n in found.alone if n in found._places], "the other columns say nothing certain about"),
+            ([n for n in found.alone if n in found._columns], "the other columns say nothing certain about"),
             (
-                [n for n in found.alone if n not in found._places],
+                [n for n in found.alone if n not in found._columns],
                 "too many values, or too many attributes, to study",
             ),
         ):
@@ -141,7 +141,7 @@ class Record(Attack):
     def _opinions(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
         """Return p(original | all but the own answer) of each attribute that the joint model has."""
         return {
-            n: shares(b / np.maximum(self._answers[n][codes[self._places[n]]], TINY))
+            n: shares(b / np.maximum(self._answers[n][codes[self._columns[n]]], TINY))
             for n, b in self._posteriors(model, codes).items()
         }
 
@@ -151,7 +151,7 @@ class Record(Attack):
         if self._model is not None and 0 in found.held and len(rows):
             by_model = self._opinions(found.held[0], [c[rows] for c in columns.codes])
         self._joint = []
-        for place, (bayes, scores) in learnt_bayes(columns, [self._places[n] for n in self._answers]).items():
+        for place, (bayes, scores) in learnt_bayes(columns, [self._columns[n] for n in self._answers]).items():
             name = self.channels[place].name
             alone = judged(columns, place, rows, columns.prior(place)[None])
             joint = judged(columns, place, rows, by_model[name]) if name in by_model else alone
@@ -166,11 +166,11 @@ class Record(Attack):
         every = (*found.sample.codes, found.sample.labels)
         for fold in range(FOLDS):
             rows = np.flatnonzero(found.sample.folds == fold)
-            bayes = learnt_bayes(SampleColumns.of(found.sample, fold), {self._places[n] for n in self._bayes})
+            bayes = learnt_bayes(SampleColumns.of(found.sample, fold), {self._columns[n] for n in self._bayes})
             for name, own in self._bayes.items():
                 few = enough([self._targets[name]], rows)
                 codes = [c[few] for c in every]
-                both = [b.likely(codes, len(few)) for b in (own, bayes[self._places[name]][0])]
+                both = [b.likely(codes, len(few)) for b in (own, bayes[self._columns[name]][0])]
                 self._add(worth, name, both, codes)
             if self._joint and fold in found.held:
                 assert self._model is not None
@@ -181,9 +181,11 @@ class Record(Attack):
         return worth
 
     def _add(self, worth: dict[str, Worth], name: str, both: list[Floats], codes: list[Codes]) -> None:
-        target, own = self._targets[name], codes[self._places[name]]
-        if tellable(target):
-            worth[name] = worth.get(name, Worth()) + Worth(*(told(target, likely, own) for likely in both))
+        target, own = self._targets[name], codes[self._columns[name]]
+        if estimable(target):
+            worth[name] = worth.get(name, Worth()) + Worth(
+                *(estimated_worth(target, likely, own) for likely in both)
+            )
 
     # -- guessing
 
@@ -202,7 +204,7 @@ class Record(Attack):
         for start in range(0, max(records.count, 1), rows):
             codes = [c[start : start + rows] for c in every]
             for name, bayes in self._bayes.items():
-                own = self._answers[name][codes[self._places[name]]]
+                own = self._answers[name][codes[self._columns[name]]]
                 beliefs = bayes.likely(codes, len(codes[0])) * own
                 parts.setdefault(name, []).append(self._targets[name].guessed(beliefs))
             posteriors = self._posteriors(self._model, codes) if self._joint and self._model is not None else {}

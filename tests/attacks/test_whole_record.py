@@ -10,7 +10,7 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
-from ppdm_cli.attacks.scoring import SUMS, told
+from ppdm_cli.attacks.scoring import SUMS, estimated_worth
 from tests.attacks.attacked import attacked
 from tests.attacks.test_posterior import SHAPES, attribute
 
@@ -75,7 +75,7 @@ def test_what_a_guess_is_worth_has_the_mean_of_what_will_be_measured(shape: str,
     guess = target.guessed(likely * M)
     measures = ("exact", "exact_prior", "near", "near_prior", "numbers", "e2", "b2", "away")
     places = [SUMS.index(k) for k in measures]
-    one = [told(target, likely[None], np.array([y])).sums[places] for y in range(len(M))]
+    one = [estimated_worth(target, likely[None], np.array([y])).sums[places] for y in range(len(M))]
     found = M.T @ np.array(one)
     for x in range(n):
         is_near = [bool(target.is_near(np.array(g), np.array(x))) for g in guess.near]
