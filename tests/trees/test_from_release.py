@@ -308,9 +308,6 @@ def test_a_release_on_standard_input(files: Path, ppdm: Run) -> None:
         ("train-tree short.parquet -o x.json", 3, "short.parquet"),
         ("train-tree alone.parquet -o x.json", 2, "--class"),
         ("reconstruct alone.parquet -o x.csv --method joint", 2, "the sidecar names no class"),
-        ("reconstruct r.parquet -o x.csv --method joint --cells many", 2, "--cells"),
-        ("reconstruct short.parquet -o x.csv --method joint", 3, "short.parquet"),
-        ("perturb new.parquet -o x.csv --gamma 5 --bins automatic", 2, "such as 20, or auto"),
     ],
 )
 def test_bad_input(args: str, code: int, said: str, files: Path, ppdm: Run) -> None:

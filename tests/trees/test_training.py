@@ -296,16 +296,6 @@ def test_what_is_written_last_fails_and_nothing_is_there(noise: Path) -> None:
     assert listing(noise) == before
 
 
-def test_no_room_for_predictions_leaves_the_old_ones(noise: Path, ppdm: Run) -> None:
-    ppdm("train-tree", "in.parquet", "--class", "group", "-o", "t.json")
-    for name in ("o.csv", "o.parquet", "o.arrow"):
-        (noise / name).write_text("mine")
-        before = listing(noise)
-        done = limited(noise, 10_000, "predict", "t.json", "in.parquet", "-o", name, "--force")
-        assert done.returncode == 1 and b"File too large" in done.stderr and done.stdout == b""
-        assert listing(noise) == before
-
-
 @pytest.mark.long
 def test_a_kill_at_each_step_leaves_whole_files(noise: Path, ppdm: Run) -> None:
     args = (*TRAIN, "-o", OUTPUTS[0], "--export", OUTPUTS[1], "--predicted", OUTPUTS[2], "--force")
