@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ppdm_cli import inspection, perturb
-from ppdm_cli.releases import decode, open_release
+from ppdm_cli.releases import decode, open_release, opened
 from ppdm_cli.sidecar import Attribute
 from tests.conftest import Run, listing, people, read_table
 
@@ -36,7 +36,7 @@ def attributes(folder: Path, name: str) -> dict[str, Attribute]:
 
 
 def gammas(folder: Path, name: str) -> dict[str, Any]:
-    return {c.name: c.spec.gamma for c in open_release(folder / name)[1].channels}
+    return {c.name: c.spec.gamma for c in opened(open_release(folder / name)[1]).channels}
 
 
 def report(done: subprocess.CompletedProcess[bytes]) -> str:
