@@ -355,7 +355,7 @@ def test_a_plan_goes_to_entropy_and_on_to_perturb(tmp_path: Path, ppdm: Run) -> 
     asked = re.search(r"ppdm (entropy --record-epsilon 4 .* --plan p.toml --attributes [\w,]+)", told)
     assert asked is not None, told
     without = asked[1].split(" --attributes")[0].split()
-    assert "add --attributes" in (left := ppdm(*without, code=2).stderr.decode()) and "ppdm plan" in left
+    assert "--attributes" in (left := ppdm(*without, code=2).stderr.decode()) and "ppdm plan" in left
     ppdm(*asked[1].split(), "-o", "design.toml")
     design = tomllib.loads((tmp_path / "design.toml").read_text())
     assert design["record_epsilon"] == 4 and "gamma" not in design and design["csv"]["types"]
