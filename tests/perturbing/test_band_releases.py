@@ -320,7 +320,7 @@ def test_estimates_are_unbiased_by_class_and_jointly(release: Release) -> None:
             away = np.abs(table.estimate - table.truth) / np.maximum(table.interval.std_error, 1e-9)
             assert away.max() < 5, (how, table.name)
             assert table.estimate.sum() == pytest.approx(20_000)
-            assert (table.unchanged.sum() < table.observed.sum()) == (table.name != "town")
+            assert (table.published.sum() < table.observed.sum()) == (table.name != "town")
         assert len(done.frame) == sum(t.estimate.size for t in done.tables)
 
 

@@ -114,7 +114,7 @@ def test_copies_are_independent_and_each_says_which_it_is(files: list[Path], tmp
     for first, second, honest in ((0, 1, True), (0, 0, False)):
         kept = [(f["region"] == original["region"]).fill_null(True) for f in (found[first], found[second])]
         both, one, other = (kept[0] & kept[1]).sum(), kept[0].sum(), kept[1].sum()
-        n, p = len(original), promised.axis("region").matrix.staying
+        n, p = len(original), opened(promised).axis("region").matrix.staying
         counts = np.array([both, one - both, other - both, n - one - other + both])
         law = np.array([p * p, p * (1 - p), p * (1 - p), (1 - p) ** 2])
         assert (chi_square(counts, law) > LEVEL) == honest
