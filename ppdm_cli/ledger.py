@@ -21,7 +21,7 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, RefusedError, UsageError, counted, listed, near, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, counted, listed, near, quoted
 from ppdm_cli.sidecar import TOOL, Sidecar
 from ppdm_cli.tables import unwritable
 
@@ -68,8 +68,8 @@ class Account:
     @property
     def sentences(self) -> list[str]:
         """Say what the releases add up to, and of what that is not the whole story."""
-        many, total = counted(len(self.entries), "release"), told(self.total)
-        limit = "it states no total" if self.limit is None else f"it allows {told(self.limit)}"
+        many, total = counted(len(self.entries), "release"), epsilon_in_words(self.total)
+        limit = "it states no total" if self.limit is None else f"it allows {epsilon_in_words(self.limit)}"
         lines = [f"The ledger has {many} about {quoted(self.people)}: epsilon adds up to {total}; {limit}."]
         if len(self.entries) > 1:
             lines.append("Whoever has all of them learns from all of them: each costs its epsilon again.")
@@ -82,7 +82,7 @@ class Account:
         return lines
 
 
-def told(epsilon: float) -> str:
+def epsilon_in_words(epsilon: float) -> str:
     return "no bound at all" if epsilon == inf else f"{epsilon:.6g}"
 
 
@@ -100,18 +100,25 @@ class Entering:
     def __init__(self, path: str | Path | None, people: str | None) -> None:
         if (path is None) != (people is None):
             raise UsageError(
-                "--ledger and --people go together", "such as --ledger releases.ledger --people 'patients 2026'"
+                "ledger-without-people",
+                f"{argument('ledger')} and {argument('people')} go together",
+                f"such as {argument('ledger', 'releases.ledger')} {argument('people', 'patients 2026')}",
             )
         people = None if people is None else people.strip()
         if people is not None and not 0 < len(people) <= NAME:
-            raise UsageError(f"the name of the people has 1 to {NAME} characters", "add --people NAME")
+            raise UsageError(
+                "people-without-name",
+                f"{argument('people')} names them in 1 to {NAME} characters",
+                f"add {argument('people', 'NAME')}",
+            )
         self._path, self._people = None if path is None else Path(path), people or ""
         self.account: Account | None = None
         """What the ledger says with this release; None without a ledger."""
         if self._path is not None:
             files.claim(self._path)
             if self._path.exists() and not self._path.is_file():
-                raise UsageError(f"the ledger {quoted(self._path)} is not an ordinary file", "name a file")
+                what = f"the ledger {quoted(self._path)} is not an ordinary file"
+                raise UsageError("ledger-not-a-file", what, "name a file")
 
     def check(self, sidecar: Sidecar) -> None:
         """Refuse a release that would be too much, before any work is done."""
@@ -135,11 +142,13 @@ class Entering:
         before = _account(self._path, data, self._people)
         after = Account(self._people, (*before.entries, _entry(self._people, sidecar)), before.limit)
         if after.limit is not None and after.total > after.limit:
+            total, limit, used = map(epsilon_in_words, (after.total, after.limit, before.total))
             raise RefusedError(
-                f"the releases about {quoted(self._people)} would add up to an epsilon of {told(after.total)}; "
-                f"the ledger {quoted(self._path)} allows {told(after.limit)}, of which {told(before.total)} is "
-                "used",
-                "publish with a smaller --record-epsilon, or decide on another total in its first line",
+                "ledger-total-exceeded",
+                f"the releases about {quoted(self._people)} would add up to an epsilon of {total}; the ledger "
+                f"{quoted(self._path)} allows {limit}, of which {used} is used",
+                f"publish with a smaller budget, such as {argument('record_epsilon', 1)}, or decide on another "
+                "total in its first line",
             )
         return after
 
@@ -156,11 +165,13 @@ def _entry(people: str, sidecar: Sidecar) -> Entry:
 
 def _account(path: Path, data: bytes, people: str) -> Account:
     if len(data) > MOST_BYTES:
-        raise UsageError(f"the ledger {quoted(path)} is larger than {MOST_BYTES >> 20} MiB", "begin another")
+        what = f"the ledger {quoted(path)} is larger than {MOST_BYTES >> 20} MiB"
+        raise UsageError("ledger-too-large", what, "begin another")
     if not data:
         return Account(people, (), None)
     if not data.endswith(b"\n"):
         raise DataError(
+            "ledger-cut-off",
             f"the last line of the ledger {quoted(path)} is not whole: its release never appeared",
             "remove that line, or end it if you edited the file",
         )
@@ -173,6 +184,7 @@ def _account(path: Path, data: bytes, people: str) -> Account:
                 entries.append(msgspec.json.decode(line, type=Entry))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise UsageError(
+                "ledger-line-invalid",
                 f"line {number} of the ledger {quoted(path)} is not a line of a ledger",
                 "fix it, or name another file; one that does not exist is begun",
             ) from None
@@ -180,6 +192,7 @@ def _account(path: Path, data: bytes, people: str) -> Account:
     known = sorted({*head.total_epsilon, *(e.people for e in entries)})
     if head.total_epsilon and people not in known:  # a name with a letter wrong would have no total
         raise UsageError(
+            "people-unknown-to-ledger",
             f"the ledger {quoted(path)} knows {listed(known)}, and not {quoted(people)}",
             near(people, known) or "add these people's total to its first line",
         )

@@ -22,7 +22,6 @@ from ppdm_cli.commands.options import (
     together_settings,
 )
 from ppdm_cli.display import percent
-from ppdm_cli.errors import some
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -312,25 +311,7 @@ def _figures(release: Any) -> dict[str, Any]:
         figures["ledger"] = {"total": release.account.total, "sentences": release.account.sentences}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
-    return figures | {"sentences": inspection.sentences(release.sidecar)}
-
-
-def _done(release: Any) -> list[str]:
-    """Return what was dropped, left out, moved and merged."""
-
-    found = [f"Dropped: {some(release.dropped)}."] * bool(release.dropped)
-    if release.left_out:
-        found.append(
-            f"Left out: {release.left_out:,} records, because their persons have more than --rows-per-person. "
-            "Persons with many records count less than in the original."
-        )
-    for shares, what in (
-        (release.clipped, "Values outside the domain were moved to its nearest bin, or to null"),
-        (release.merged, "Rare or new values were merged into more common ones"),
-    ):
-        if shares:
-            found.append(f"{what}: {some(f'{n} {percent(s)}' for n, s in shares.items())}.")
-    return found
+    return figures | {"sentences": [f.sentence for f in release.facts]}
 
 
 def _show(release: Any, output: Path, asked: str | None) -> None:
@@ -339,7 +320,6 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
     from ppdm_cli import inspection
     from ppdm_cli.channels import DEFAULT_KIND, KINDS
     from ppdm_cli.commands import show
-    from ppdm_cli.perturbing import remarks
     from ppdm_cli.releases import opened
 
     out = show.console(stderr=True)
@@ -364,29 +344,8 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
         _show_noise(out, title, release.noise)
     else:
         show.attributes(out, title, [*show.WHAT, *columns, "domain"], rows)
-    sentences = inspection.sentences(release.sidecar)
-    if release.noise is not None:
-        sentences += release.noise.sentences()
-    if asked is not None:
-        sentences += KINDS[asked].missed(opened(release.sidecar).channels)
-    if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
-        sentences.append(
-            "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
-        )
-    sentences += remarks(release)
-    sentences += _done(release)
-    if release.telling_order:
-        sentences.append(
-            f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."
-        )
-    if release.in_order_of:
-        sentences.append(
-            f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
-            "person's value of it knows roughly where that row is. --shuffle hides it."
-        )
-    if release.account is not None:
-        sentences += release.account.sentences
-    show.say(out, sentences)
+    missed = [] if asked is None else KINDS[asked].missed(opened(release.sidecar).channels)
+    show.say(out, [*(f.sentence for f in release.facts), *missed])
 
 
 def _show_noise(out: Console, title: str, report: Any) -> None:

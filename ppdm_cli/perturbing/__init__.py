@@ -18,6 +18,7 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import UsageError, argument
+from ppdm_cli.inspection import Fact, facts
 from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.count_errors import relative_error, remarks
 from ppdm_cli.perturbing.input_checks import InputChecks
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
     "chosen_number", "describe", "in_order", "perturb", "possible", "questions", "ranked", "read_reading",
-    "read_toml", "recommended", "relative_error", "remarks", "telling", "without_questions",
+    "read_toml", "recommended", "relative_error", "telling", "without_questions",
 ]  # fmt: skip
 
 
@@ -100,6 +101,11 @@ class Release(Displayed):
             return self.errors[name]
         parts = [n for c in opened(self.sidecar).channels if c.name == name for n in c.attributes]
         return max((e for n in parts if (e := self.errors.get(n)) is not None), default=None)
+
+    @property
+    def facts(self) -> list[Fact]:
+        """Return what is to be said of the release, and of the run that made it."""
+        return [*facts(self.sidecar), *(Fact("run", line) for line in remarks(self))]
 
     def _words(self) -> list[str]:
         return self.sidecar._words()

@@ -17,7 +17,8 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Matrix
-from ppdm_cli.errors import RefusedError, argument, listed
+from ppdm_cli.display import percent
+from ppdm_cli.errors import RefusedError, argument, listed, some
 from ppdm_cli.releases import RecipeInUse
 
 if TYPE_CHECKING:
@@ -171,8 +172,12 @@ def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:
 
 
 def remarks(release: Release) -> list[str]:
-    """Return what the release cannot tell, gives away, or was read as."""
-    found = []
+    """Return what the release cannot tell or gives away, and what was dropped, moved or merged for it."""
+    found = [] if release.noise is None else release.noise.sentences()
+    if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
+        found.append(
+            "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
+        )
     if release.unlearnable:
         found.append(
             f"Nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a value's "
@@ -207,4 +212,26 @@ def remarks(release: Release) -> list[str]:
         )
     if release.padded:
         found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")
-    return found
+    if release.dropped:
+        found.append(f"Dropped: {some(release.dropped)}.")
+    if release.left_out:
+        found.append(
+            f"Left out: {release.left_out:,} records, because their persons have more than "
+            f"{argument('rows_per_person')}. Persons with many records count less than in the original."
+        )
+    for shares, what in (
+        (release.clipped, "Values outside the domain were moved to its nearest bin, or to null"),
+        (release.merged, "Rare or new values were merged into more common ones"),
+    ):
+        if shares:
+            found.append(f"{what}: {some(f'{n} {percent(s)}' for n, s in shares.items())}.")
+    if release.telling_order:
+        found.append(
+            f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."
+        )
+    if release.in_order_of:
+        found.append(
+            f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
+            "person's value of it knows roughly where that row is. --shuffle hides it."
+        )
+    return found + ([] if release.account is None else release.account.sentences)

@@ -17,7 +17,7 @@ from ppdm_cli.channels import KINDS
 from ppdm_cli.display import at_most, percent, up
 from ppdm_cli.errors import counted, some
 from ppdm_cli.inspection import Fact, RecordFigures, alone, facts, limits, of_attributes, of_record
-from ppdm_cli.ledger import Account, told
+from ppdm_cli.ledger import Account, epsilon_in_words
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Privacy, Sidecar
 from ppdm_cli.statement.page import Bars, Part, TextTable
@@ -217,7 +217,7 @@ def _loss(m: Material) -> list[Part]:
         )
     if m.account is not None:
         rows = [
-            [e.entered, e.release, e.unit, "none" if e.epsilon is None else told(e.epsilon)]
+            [e.entered, e.release, e.unit, "none" if e.epsilon is None else epsilon_in_words(e.epsilon)]
             for e in m.account.entries
         ]
         parts += [m.account.sentences, _cut(["entered", "release", "unit", "epsilon"], rows, words=3)]
