@@ -326,10 +326,12 @@ def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
     Channels that all records go through have coins of their own. Where records share a coin between attributes,
     a reader who knows or guesses one of a record's values learns as much about the others as gamma allows.
     """
-    channels = through_all(sidecar)
-    if len(channels) < max(2, len(opened(sidecar).channels)):
+    release = opened(sidecar)
+    if len(through_all(sidecar)) < max(2, len(release.channels)):
         return None
-    return believed_after(sidecar.times * epsilon(max(c.matrix.amplification for c in channels)), prior)
+    of_one_copy = [c for recipe in release.recipes for c in recipe.channels]
+    gamma = max(c.matrix.amplification for c in of_one_copy)
+    return believed_after(sidecar.times * epsilon(gamma), prior)
 
 
 def limits(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:

@@ -12,13 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import attack, estimate, perturb, reconstruct, train_tree
+from ppdm_cli import attack, estimate, inspection, perturb, reconstruct, train_tree
 from ppdm_cli.channels import KINDS, Channel, Request, together
 from ppdm_cli.channels.copies import Copies
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, RefusedError
-from ppdm_cli.releases import opened, read_sidecar
+from ppdm_cli.releases import open_data, opened, read_sidecar
 from tests.chances import LEVEL, chi_square
 from tests.conftest import Run, listing, people
 
@@ -118,6 +118,12 @@ def test_copies_are_independent_and_each_says_which_it_is(files: list[Path], tmp
         counts = np.array([both, one - both, other - both, n - one - other + both])
         law = np.array([p * p, p * (1 - p), p * (1 - p), (1 - p) ** 2])
         assert (chi_square(counts, law) > LEVEL) == honest
+
+
+def test_the_limit_for_an_attribute_counts_each_copy_once(files: list[Path]) -> None:
+    """Copies that are read together state what each of them states."""
+    one = inspection.alone(read_sidecar(Path(f"{files[0]}.ppdm.json"), None, "r"))
+    assert one is not None and inspection.alone(open_data(files)[1]) == one
 
 
 def test_copies_are_used_together_record_by_record(files: list[Path], tmp_path: Path, ppdm: Run) -> None:
