@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, exp, lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -24,9 +24,11 @@ from msgspec.structs import replace
 from ppdm_cli.channels import Beyond, BoxSpec, continued
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError, argument
-from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.record_design import ChooseBy, Round, Setting, recommended, scheduled
 from ppdm_cli.sidecar import MOST_RECIPES, Recipe
+
+if TYPE_CHECKING:
+    from ppdm_cli.joint import Tells
 
 Known = Mapping[str, tuple[Domain, bool]]
 """Domains by attribute, and whether their values are in order."""

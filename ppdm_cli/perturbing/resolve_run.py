@@ -28,7 +28,6 @@ from ppdm_cli.coins import Key
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted, unknown_column
-from ppdm_cli.joint import read, screened
 from ppdm_cli.perturbing.domain_choice import declared_type, profile
 from ppdm_cli.perturbing.next_batch import carried, check_identifier, copies_of, like
 from ppdm_cli.perturbing.plan import Plan
@@ -281,6 +280,8 @@ def in_all_rounds(
                 f"the class {quoted(plan.class_)} has no labels that rounds could tell apart",
                 f"name a column of labels with {argument('class_')}",
             )
+        from ppdm_cli.joint import read, screened  # the miner within, where rounds choose by it
+
         work, label = publishing(plan), axis_of(sidecar, str(plan.class_))
         sample = read(table, sidecar, label, (work.so_far, work.columns))
         plan = plan.with_round(screened(sample))

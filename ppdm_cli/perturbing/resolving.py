@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import combinations
 from math import exp, gcd, inf, log, prod
 from operator import attrgetter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -27,13 +27,15 @@ from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.engine import Facts
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.inspection import PRIOR
-from ppdm_cli.joint import Tells
 from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds, digested
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe, Scheme
+
+if TYPE_CHECKING:
+    from ppdm_cli.joint import Tells
 
 MOST_TOGETHER = 1 << 20
 """The most combinations of attributes that are perturbed together."""
