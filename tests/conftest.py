@@ -9,7 +9,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: 
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,7 @@ from hypothesis import settings
 
 from ppdm_cli.coins import Coins
 from ppdm_cli.commands import main
-from tests.vocabulary import Run, listing, loaded, people, read_table, run, write_table
-
-__all__ = ["Meanwhile", "Run", "listing", "loaded", "people", "read_table", "write_table"]
+from tests.vocabulary import Run, run
 
 settings.register_profile("ours", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("ours")
@@ -80,19 +78,3 @@ def piped(content: bytes) -> Iterator[io.TextIOWrapper]:
     with io.TextIOWrapper(os.fdopen(reading, "rb")) as stream:
         yield stream
     writer.join()
-
-
-class Meanwhile:
-    """Does something at the start of the pass of a number; what follows is what the passes were called."""
-
-    def __init__(self, do: Callable[[], object], number: int) -> None:
-        self.do, self.number, self.passes = do, number, list[str]()
-
-    def begin(self, doing: str, total: int | None) -> None:
-        self.passes.append(doing)
-        if len(self.passes) == self.number:
-            self.do()
-
-    def advance(self, rows: int) -> None: ...
-
-    def end(self) -> None: ...

@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 
 from ppdm_cli import perturb
 from ppdm_cli.releases import read_sidecar
-from tests.conftest import people, read_table, write_table
-from tests.vocabulary import NUMBER, WORD
+from tests.vocabulary import NUMBER, WORD, people, read_table, write_table
 
 ROWS = 4000
 DOMAINS: dict[str, Any] = {

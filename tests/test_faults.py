@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ppdm_cli import perturb
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 FRAME = people(300)
 N = FRAME.height

@@ -14,8 +14,7 @@ import pytest
 
 from ppdm_cli import files, perturb, reconstruct
 from ppdm_cli.errors import UsageError
-from tests.conftest import Run, listing, people
-from tests.vocabulary import structure
+from tests.vocabulary import Run, listing, people, structure
 
 # what a command is called with, the files that it reads (or that speak of those), and its ways of writing one
 READS: dict[str, tuple[str, str, str]] = {

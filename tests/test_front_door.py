@@ -31,7 +31,7 @@ from ppdm_cli.estimating import fill
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.tables import Output, commit
 from ppdm_cli.trees import Against, FromRelease, train
-from tests.conftest import Run, people
+from tests.vocabulary import Run, people
 
 FUNCTIONS = [n for n in ppdm_cli.__all__ if n[0].islower() and n not in ("on_spark", "running")]
 MARK = "PLANTED-CELL"

@@ -9,11 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.conftest import Run
 from tests.experiments import fuzz
 from tests.experiments.fuzz import planned, run_cases
 from tests.experiments.fuzz_corpus import CANARY, COMMANDS
-from tests.vocabulary import Anything
+from tests.vocabulary import Anything, Run
 
 CASES = 105
 

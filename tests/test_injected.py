@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Run, listing
 from tests.experiments.faults import COMMANDS, KINDS, Injector, check, prepared
-from tests.vocabulary import Anything
+from tests.vocabulary import Anything, Run, listing
 
 
 @pytest.fixture

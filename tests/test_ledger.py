@@ -14,7 +14,7 @@ import pytest
 from ppdm_cli import RefusedError, Sidecar, ledger, perturb
 from ppdm_cli.ledger import Entering
 from ppdm_cli.tables import atomic
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 ENTERED = ("--ledger", "l", "--people", "patients")
 

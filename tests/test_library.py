@@ -22,7 +22,7 @@ import ppdm_cli
 from ppdm_cli import Plan, Release, perturb
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.releases import open_release
-from tests.conftest import Run, people
+from tests.vocabulary import Run, people
 
 
 class Speaks:

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import perturb, reconstruct
-from tests.conftest import Run, listing
+from tests.vocabulary import Run, listing
 
 PLANS = {
     "keeps.toml": 'gamma = 9\nkeeps = ["sex"]\n',

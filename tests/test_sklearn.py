@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import ppdm_cli
 from ppdm_cli import MismatchError, PpdmTreeClassifier, RefusedError, UsageError
-from tests.conftest import people
+from tests.vocabulary import people
 
 
 def labelled(rows: int = 600) -> pl.DataFrame:

@@ -145,6 +145,25 @@ class Anything:
     __hash__ = None  # type: ignore[assignment]
 
 
+# -- while it runs
+
+
+class Meanwhile:
+    """Does something at the start of the pass of a number; what follows is what the passes were called."""
+
+    def __init__(self, do: Callable[[], object], number: int) -> None:
+        self.do, self.number, self.passes = do, number, list[str]()
+
+    def begin(self, doing: str, total: int | None) -> None:
+        self.passes.append(doing)
+        if len(self.passes) == self.number:
+            self.do()
+
+    def advance(self, rows: int) -> None: ...
+
+    def end(self) -> None: ...
+
+
 # -- private values
 
 

@@ -20,7 +20,7 @@ from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 from tests.beliefs import Claim, check, claims, objects, plain, readers
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 DOMAINS = {"town": "a|b|c", "ill": "no|yes", "level": "0:8"}
 DESIGNS: dict[str, tuple[Any, ...]] = {

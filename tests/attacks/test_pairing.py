@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import MismatchError, Release, attack, estimate, perturb, reconstruct
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 ROWS = 4000
 

@@ -22,7 +22,7 @@ from ppdm_cli.channels import KINDS, Request
 from ppdm_cli.channels.dense import Weights, scaled_columns
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import PpdmError, UsageError
-from tests.conftest import Run, people
+from tests.vocabulary import Run, people
 
 PLAN = """
 class = "group"

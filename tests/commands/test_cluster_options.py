@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import MISSING
-from tests.conftest import Run, people
+from tests.vocabulary import Run, people
 
 FOR_SPARK = "--master and --conf are for Spark; add --engine spark"
 QUICK = {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

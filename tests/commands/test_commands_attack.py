@@ -16,9 +16,8 @@ from msgspec import to_builtins
 from ppdm_cli import attack, perturb
 from ppdm_cli.errors import DataError
 from ppdm_cli.releases import read_sidecar
-from tests.conftest import Run, listing, people, read_table
 from tests.made_releases import DOMAINS, damaged, made
-from tests.vocabulary import NUMBER, WORD, seen
+from tests.vocabulary import NUMBER, WORD, Run, listing, people, read_table, seen
 
 
 @pytest.fixture(scope="module")

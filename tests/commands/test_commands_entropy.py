@@ -15,7 +15,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.tables import PendingFile, commit
-from tests.conftest import Run, listing, people, read_table
+from tests.vocabulary import Run, listing, people, read_table
 
 
 def rows(ppdm: Run, *args: str) -> list[dict[str, float]]:

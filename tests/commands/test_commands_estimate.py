@@ -14,9 +14,8 @@ import pytest
 from ppdm_cli import estimate, perturb, pictures
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.tables import PendingFile, commit
-from tests.conftest import Run, listing, people, read_table
 from tests.made_releases import DOMAINS, ROWS, damaged, made
-from tests.vocabulary import NUMBER, WORD, seen
+from tests.vocabulary import NUMBER, WORD, Run, listing, people, read_table, seen
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ppdm_cli import synthetic
-from tests.conftest import Run, listing, read_table
+from tests.vocabulary import Run, listing, read_table
 
 COLUMNS = [*synthetic.NAMES, "group"]
 

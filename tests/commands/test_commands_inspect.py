@@ -15,7 +15,7 @@ import pytest
 from ppdm_cli import inspection, perturb
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.releases import open_release
-from tests.conftest import Run, people
+from tests.vocabulary import Run, people
 
 PPDM = f"{sys.executable} -m ppdm_cli"
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ppdm_cli import inspection, perturb
 from ppdm_cli.releases import decode, open_release, opened
 from ppdm_cli.sidecar import Attribute
-from tests.conftest import Run, listing, people, read_table
+from tests.vocabulary import Run, listing, people, read_table
 
 PPDM = f"{sys.executable} -m ppdm_cli"
 

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.conftest import Run, listing, people, read_table
+from tests.vocabulary import Run, listing, people, read_table
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from ppdm_cli import estimate, perturb, reconstruct
 from ppdm_cli.releases import open_release, read_sidecar
-from tests.conftest import Run, listing, loaded, people
 from tests.made_releases import DOMAINS, ROWS, made
+from tests.vocabulary import Run, listing, loaded, people
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from ppdm_cli.commands import show
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120])

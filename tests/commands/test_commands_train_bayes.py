@@ -14,9 +14,8 @@ from ppdm_cli import perturb, train_bayes
 from ppdm_cli.errors import MismatchError
 from ppdm_cli.networks import Network, Node, load
 from ppdm_cli.networks.files import as_bif
-from tests.conftest import Run, listing
 from tests.networks.test_learning import PLAN, THREE, drawn, truth
-from tests.vocabulary import structure
+from tests.vocabulary import Run, listing, structure
 
 ROWS = 6000
 

@@ -11,8 +11,8 @@ import pytest
 
 from ppdm_cli import perturb, reconstruct
 from ppdm_cli.trees import load_tree
-from tests.conftest import Run, listing, people, read_table
 from tests.tree_strategies import HOSTILE
+from tests.vocabulary import Run, listing, people, read_table
 
 
 @pytest.fixture

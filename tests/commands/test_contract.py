@@ -16,7 +16,7 @@ from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.networks.files import as_json
 from ppdm_cli.trees.storing import encode_tree
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 LINES = {
     "plan": "data.csv -o out.toml",

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import synthetic
-from tests.conftest import Run, listing, people, write_table
+from tests.vocabulary import Run, listing, people, write_table
 
 ROWS = 3_000_000
 COMMAND = [sys.executable, "-m", "ppdm_cli", "perturb"]

@@ -18,9 +18,9 @@ from ppdm_cli.door import front
 from ppdm_cli.engine import ON_SPARK
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import COLUMN
-from tests.conftest import people
 from tests.perturbing.test_recipes import DOMAINS, table
 from tests.test_front_door import FUNCTIONS, folder, results, tree
+from tests.vocabulary import people
 
 assert folder and results and tree
 

@@ -18,8 +18,8 @@ from ppdm_cli.commands import SUBCOMMANDS, cli
 from ppdm_cli.commands.command import QUIET, SHORT_LINES
 from ppdm_cli.commands.shell import FOLDER, THREADS
 from ppdm_cli.tables import atomic, base
-from tests.conftest import Run, listing, people
 from tests.docs import ROOT
+from tests.vocabulary import Run, listing, people
 
 PERTURB = ("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--drop", "since")
 

@@ -23,7 +23,7 @@ from ppdm_cli import perturb
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.display import Displayed
 from ppdm_cli.dtypes import carrier
-from tests.conftest import Run, write_table
+from tests.vocabulary import Run, write_table
 
 HOSTILE = "\x1b]0;PWN\x07\x1b[2J\r\nppdm: done\u202e\u200b\x9b2J\x7f\ue000<b>[red]"
 FOLDER, FILE = f"in {HOSTILE}".replace("<b>", ""), f"t {HOSTILE}.parquet".replace("<b>", "")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ppdm_cli import UsageError, perturb
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 ROWS = 9_000
 """So many that no command's table fits a pipe."""

@@ -12,8 +12,8 @@ import pytest
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.networks.files import as_json
-from tests.conftest import people
 from tests.screens import Seen, watch
+from tests.vocabulary import people
 
 CALLS = [
     ["perturb", "p.parquet", "-o", "r.parquet", "--force", "--gamma", "9", "--class", "group", "--seed", "1"],

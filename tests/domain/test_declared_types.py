@@ -13,7 +13,7 @@ import pytest
 
 from ppdm_cli import inspection, perturb
 from ppdm_cli.tables import CsvOptions
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 TYPES: dict[str, tuple[dict[str, Any], list[str], str, str]] = {
     # a declared domain, cells that are in it, a cell of another type, and the type that is declared

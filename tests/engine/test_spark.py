@@ -23,8 +23,8 @@ from ppdm_cli.releases import opened
 from ppdm_cli.synthetic import generate
 from ppdm_cli.tables import open_table
 from tests.cluster import MISSING, Cluster, running_cluster, wait_for
-from tests.conftest import Run, listing, read_table
 from tests.perturbing.test_persons import visits
+from tests.vocabulary import Run, listing, read_table
 
 pytestmark = [
     pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on a cluster"),

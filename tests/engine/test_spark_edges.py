@@ -19,8 +19,8 @@ from ppdm_cli import attack, estimate, inspect, perturb, predict, reconstruct, t
 from ppdm_cli.engine import on_spark, running
 from ppdm_cli.errors import DataError, UsageError
 from tests.cluster import MISSING
-from tests.conftest import people
 from tests.engine.test_spark_rows import session
+from tests.vocabulary import people
 
 assert session
 on_spark_only = pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on Spark")

@@ -21,8 +21,8 @@ from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError
 from ppdm_cli.synthetic import generate
 from ppdm_cli.tables import open_table
 from tests.cluster import MISSING
-from tests.conftest import Meanwhile, Run
 from tests.engine.test_spark import near, whole
+from tests.vocabulary import Meanwhile, Run
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on Spark")
 

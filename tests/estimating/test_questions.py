@@ -15,8 +15,7 @@ import pytest
 
 from ppdm_cli import Release, estimate, perturb
 from ppdm_cli.releases import read_sidecar
-from tests.conftest import Run
-from tests.vocabulary import raises
+from tests.vocabulary import Run, raises
 
 ROWS = 6_000
 

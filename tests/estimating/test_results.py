@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import estimate, perturb
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 NOISE: dict[str, Any] = {
     "scheme": "additive",

@@ -15,8 +15,7 @@ from ppdm_cli import estimate, perturb
 from ppdm_cli.estimating import PooledLaw, StratumLaw
 from ppdm_cli.estimating.tables import ALIKE
 from ppdm_cli.releases import Strata
-from tests.conftest import Run
-from tests.vocabulary import raises
+from tests.vocabulary import Run, raises
 
 DOMAINS: dict[str, Any] = {
     "age": {"domain": [0, 120], "bins": 6},

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.conftest import listing, people
+from tests.vocabulary import listing, people
 
 SEEDED = ("--gamma", "9", "--seed", "3", "--force")
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -30,7 +30,7 @@ from ppdm_cli.joint.joint_table import picked
 from ppdm_cli.releases import axis_of, open_release, open_releases
 from ppdm_cli.trees.from_release import label_of
 from tests.chances import LEVEL, chi_square
-from tests.conftest import people
+from tests.vocabulary import people
 
 GAMMA = Decimal(3)
 MATRICES = [

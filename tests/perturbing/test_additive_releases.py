@@ -18,7 +18,7 @@ from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, U
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.releases import decode, open_release, opened
 from ppdm_cli.sidecar import Sidecar
-from tests.conftest import Run, read_table
+from tests.vocabulary import Run, read_table
 
 NOISE: dict[str, Any] = {"scheme": "additive", "noise": "normal", "sd": "25%"}
 PLAN: dict[str, Any] = {

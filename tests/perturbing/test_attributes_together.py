@@ -19,7 +19,7 @@ from ppdm_cli.channels import KINDS, Request
 from ppdm_cli.domain import Bins, Categories, Product
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.releases import opened
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 SEXES, PREGNANT = ["F", "M"], ["no", "yes"]
 LAW = """\

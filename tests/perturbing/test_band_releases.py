@@ -21,9 +21,9 @@ from ppdm_cli.errors import MismatchError, PpdmError, RefusedError, UsageError
 from ppdm_cli.estimating import largest_remainder, maximum_likelihood
 from ppdm_cli.releases import decode, open_release, opened
 from ppdm_cli.sidecar import Attribute, Sidecar
-from tests.conftest import Run, read_table
 from tests.estimating.test_intervals import holds, off_by_five_hundredths, skewed, uncut
 from tests.strategies import NUMBER_KINDS, column
+from tests.vocabulary import Run, read_table
 
 ROWS = 400
 

@@ -15,7 +15,7 @@ from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.resolve_run import LEAST_BINS, MOST_BINS, best_bins
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.sidecar import Sidecar
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 GAMMAS = [1.01, 1.5, 2, 3, 5, 9, 19, 100, 10_000]
 SIZES = [0, 1, 100, 1_000, 10_000, 100_000, 10**6, 10**8]

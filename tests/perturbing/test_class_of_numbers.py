@@ -14,7 +14,7 @@ from ppdm_cli import Release, perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Attribute
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 
 def digits(n: int = 6_000) -> pl.DataFrame:

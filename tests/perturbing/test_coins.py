@@ -29,8 +29,8 @@ from ppdm_cli.errors import PpdmError
 from ppdm_cli.releases import decode
 from ppdm_cli.tables import base
 from tests.chances import LEVEL, chi_square, independent
-from tests.conftest import read_table
 from tests.strategies import texts
+from tests.vocabulary import read_table
 
 KEY = bytes(range(32))
 PLAN: dict[str, Any] = {

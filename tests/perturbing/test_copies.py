@@ -20,7 +20,7 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, RefusedError
 from ppdm_cli.releases import open_data, opened, read_sidecar
 from tests.chances import LEVEL, chi_square
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 
 def channel(kind: str, N: int, gamma: int, copies: int) -> Channel:

@@ -19,7 +19,7 @@ from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import relative_error
 from ppdm_cli.perturbing.count_errors import expected_errors
 from ppdm_cli.releases import opened
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 OWN: dict[str, Any] = {
     "age": {"domain": [0, 79], "bins": 8},

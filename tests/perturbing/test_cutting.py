@@ -21,7 +21,7 @@ from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing import AttributePlan
 from ppdm_cli.perturbing.domain_choice import declared
 from ppdm_cli.releases import read_sidecar
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 
 def domain(kind: pa.DataType, bins: int, **said: Any) -> Domain:

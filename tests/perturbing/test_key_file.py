@@ -20,7 +20,7 @@ from ppdm_cli.coins import Key
 from ppdm_cli.errors import DataError, PpdmError, RefusedError
 from ppdm_cli.perturbing import record_keys as key_files
 from ppdm_cli.tables import PendingFile
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 HEX = "5e" * 32
 CALL = "perturb t.csv -o {}.csv --id who --key-file {} --keep-order --record-epsilon 2 --publish {}"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ppdm_cli import Sidecar, perturb
 from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 
 def table(path: Path, towns: str, notes: list[str]) -> Path:

@@ -23,7 +23,7 @@ from ppdm_cli import perturb
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.perturbing import input_checks, row_order
 from ppdm_cli.perturbing.row_order import RowBlocks, _judged, _Sums, _Test, telling
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 Order = Callable[[np.ndarray, np.random.Generator], np.ndarray]
 

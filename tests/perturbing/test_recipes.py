@@ -31,7 +31,7 @@ from ppdm_cli.releases import decode, opened
 from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
 from tests.channels.test_box import enumerated
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 DOMAINS: dict[str, Any] = {
     "age": {"domain": [0, 120], "bins": 12},

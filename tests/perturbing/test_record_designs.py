@@ -15,7 +15,7 @@ from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.record_design import Design, Setting, recommended
 from ppdm_cli.releases import opened
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 NINE = ((16, True),) * 7 + ((5, False), (9, False))
 

@@ -24,7 +24,7 @@ from ppdm_cli.perturbing.record_design import Design, Setting, recommended, sche
 from ppdm_cli.releases import axis_of, decode, in_rounds, open_release, opened
 from ppdm_cli.sidecar import COLUMN, Recipe
 from tests.chances import LEVEL, chi_square, independent
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 NUMBERS = ["a", "b", "c", "d"]
 DOMAINS: dict[str, Any] = {n: {"domain": [0, 100], "bins": 10} for n in NUMBERS} | {"town": {"domain": "x|y|z"}}

@@ -15,7 +15,7 @@ import pytest
 
 from ppdm_cli.engine import Advance, Batch, Engine, fold, map_partitions, numbered, running, with_rows
 from ppdm_cli.tables import Table, base, csv_records, open_table, parquet
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 
 def copied(thing: Any) -> Any:

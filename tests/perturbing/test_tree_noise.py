@@ -18,7 +18,7 @@ from ppdm_cli.engine import running
 from ppdm_cli.perturbing.noise_laws import ClassNoise, Noise, Range, expected_changes
 from ppdm_cli.releases import decode
 from ppdm_cli.trees import Fitted
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 CLASS = ["class-random", "class-probabilistic", "class-all-leaves"]
 COUNTS = np.array([[206, 6, 0], [50, 20, 30], [0, 0, 40], [1, 34, 0]])

@@ -13,7 +13,7 @@ import pytest
 from ppdm_cli import attack, estimate, perturb
 from ppdm_cli.pictures import attacks, charts, distributions
 from ppdm_cli.tables import PendingFile, commit
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 pytest.importorskip("vl_convert")
 PAGE = 1000

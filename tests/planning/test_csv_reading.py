@@ -18,7 +18,7 @@ from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.resolve_run import csv_options
 from ppdm_cli.tables import csv_records, open_table
-from tests.conftest import Run, loaded
+from tests.vocabulary import Run, loaded
 
 ROWS = 60
 SPELLINGS = ("unbekannt", "n. b.", "99-99", "NA", "k.A.")

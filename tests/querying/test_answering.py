@@ -21,11 +21,10 @@ from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
 from ppdm_cli.querying.delta_method import Figure
 from ppdm_cli.releases import opened
-from tests.conftest import Run
 from tests.experiments.efficiency import of_kinds
 from tests.experiments.testing import Simulated, independent
 from tests.experiments.testing import released as made
-from tests.vocabulary import raises
+from tests.vocabulary import Run, raises
 
 ROWS, COPIES = 1500, 100
 EXACT: dict[str, Any] = {"gamma": 999_999, "seed": 1, "keep_order": True}

@@ -14,7 +14,7 @@ from ppdm_cli import Release, perturb, reconstruct, synthetic
 from ppdm_cli.inspection import sentences
 from ppdm_cli.reconstructing import dealer
 from ppdm_cli.tables import output
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 ROWS = 4_000
 

@@ -19,7 +19,7 @@ from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import read_sidecar
 from ppdm_cli.releases.release import CountChecked
 from ppdm_cli.tables import Partition, Table
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 
 class Pieces(Table):

@@ -22,8 +22,8 @@ from ppdm_cli import inspection, perturb
 from ppdm_cli.errors import MismatchError, PpdmError
 from ppdm_cli.releases import decode, open_release
 from ppdm_cli.sidecar import LARGEST_SIDECAR, Sidecar, json_schema
-from tests.conftest import people
 from tests.strategies import sidecars
+from tests.vocabulary import people
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 SCHEMA = json.loads(json_schema())

@@ -15,7 +15,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.statement import content
 from tests.commands.test_shown import HOSTILE, printable
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 ABOUT = """
 name = "Admissions 2025"

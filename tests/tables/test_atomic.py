@@ -23,7 +23,7 @@ from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.releases import open_release
 from ppdm_cli.tables import PendingFile, atomic, base, commit
-from tests.conftest import Run, listing, people
+from tests.vocabulary import Run, listing, people
 
 SUFFIXES = ("parquet", "arrow", "csv", "csv.gz")
 

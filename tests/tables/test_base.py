@@ -24,8 +24,8 @@ from ppdm_cli import perturb
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError
 from ppdm_cli.releases import open_release
 from ppdm_cli.tables import base, open_table, stream_format, suffixes
-from tests.conftest import loaded, people, read_table, write_table
 from tests.strategies import tables
+from tests.vocabulary import loaded, people, read_table, write_table
 
 SUFFIXES = tuple(s[1:] for s in suffixes())
 

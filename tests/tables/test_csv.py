@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from ppdm_cli.errors import DataError, PpdmError, UsageError
 from ppdm_cli.tables import CsvOptions, csv_records, open_table
-from tests.conftest import loaded, read_table
 from tests.strategies import texts
+from tests.vocabulary import loaded, read_table
 
 
 def of(text: str | bytes, folder: Path, name: str = "t.csv", **options: Any) -> pa.Table:

@@ -16,8 +16,8 @@ from ppdm_cli.errors import DataError, RefusedError
 from ppdm_cli.planning.csv_reading import sniff
 from ppdm_cli.tables import CsvOptions, csv_records, open_table
 from ppdm_cli.tables.csv_records import looks_like_data
-from tests.conftest import Run, loaded, read_table
 from tests.made_exports import made_export
+from tests.vocabulary import Run, loaded, read_table
 
 ROOT = Path(__file__).parents[2]
 DATA = [

@@ -18,8 +18,8 @@ import ppdm_cli
 from ppdm_cli.commands import SUBCOMMANDS, cli, options
 from ppdm_cli.errors import UsageError
 from ppdm_cli.tables import FORMATS, stream_format, suffixes
-from tests.conftest import Run, people
 from tests.dummy_format import LINES
+from tests.vocabulary import Run, people
 
 PACKAGE = Path(ppdm_cli.__file__).parent
 OWN = {"arrow.py", "csv.py", "csv_records.py", "parquet.py"}

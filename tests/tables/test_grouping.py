@@ -19,7 +19,7 @@ from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError
 from ppdm_cli.estimating import estimate
 from ppdm_cli.tables import read_mapping
 from ppdm_cli.trees import load_tree
-from tests.conftest import Run, read_table
+from tests.vocabulary import Run, read_table
 
 RNG = np.random.default_rng(3)
 CODES = [f"{c}{i:02d}" for c in "ABC" for i in range(40)]

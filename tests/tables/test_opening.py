@@ -27,8 +27,7 @@ from ppdm_cli import (
     train_tree,
 )  # fmt: skip
 from ppdm_cli.errors import DataError, RefusedError, UsageError
-from tests.conftest import Meanwhile, Run, listing
-from tests.vocabulary import structure
+from tests.vocabulary import Meanwhile, Run, listing, structure
 
 ROWS = 400
 LIMITED: dict[str, Any] = {"gamma": 9, "seed": 3, "class_": "group", "keep": ["group"]}

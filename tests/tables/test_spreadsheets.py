@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli.tables import FORMULAS
-from tests.conftest import Run
+from tests.vocabulary import Run
 
 EVIL = ["=cmd|' /c calc'!A1", "@SUM(1)", "+cmd|'x'!A1", "-2+3+cmd|'x'!A1", "\t=1+1", "\r=1+1", "\uff1d1+1"]
 HONEST = ["-", "--", "=", "@", "+49 (171) 123-45", "-5", "-1e5", "+3.5", "a=b", "x@y", "1-2", "'=1", " ", "+/-"]

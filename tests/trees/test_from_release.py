@@ -24,10 +24,9 @@ from ppdm_cli.tables import base
 from ppdm_cli.trees import FromRelease
 from ppdm_cli.trees.from_model import _within
 from ppdm_cli.trees.from_release import label_of
-from tests.conftest import Run, listing
 from tests.made_releases import damaged, made
 from tests.tree_strategies import same
-from tests.vocabulary import generated, raises, released, seen
+from tests.vocabulary import Run, generated, listing, raises, released, seen
 
 
 def published(data: pl.DataFrame, **settings: object) -> Release:

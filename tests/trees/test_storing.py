@@ -13,9 +13,8 @@ from ppdm_cli.errors import MismatchError, PpdmError
 from ppdm_cli.trees import storing
 from ppdm_cli.trees.storing import decode_tree, encode_tree, load_tree
 from ppdm_cli.trees.tree import Tree
-from tests.conftest import listing
 from tests.tree_strategies import hostile_tree, same, trees, write
-from tests.vocabulary import raises
+from tests.vocabulary import listing, raises
 
 few = settings(
     max_examples=40,

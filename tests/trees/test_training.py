@@ -23,10 +23,9 @@ from ppdm_cli import predict, train_tree
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.trees import Tree, load_tree
 from tests.commands.test_killed import STEPS
-from tests.conftest import Run, listing, people
 from tests.strategies import tables
 from tests.test_canary import CSVS, ROWS
-from tests.vocabulary import Anything, raises, seen
+from tests.vocabulary import Anything, Run, listing, people, raises, seen
 
 
 @st.composite
