@@ -252,17 +252,6 @@ def test_gammas_epsilons_and_rho2_in_tables_are_rounded_up(ppdm: Run, tmp_path: 
         assert worst_posterior(gamma, 0.05) <= float(own[-1]) < worst_posterior(gamma, 0.05) + 1e-3
 
 
-def test_a_release_without_a_useful_limit_says_so_first(ppdm: Run, tmp_path: Path) -> None:
-    file, report, _ = made(ppdm, tmp_path, "without a limit")
-    ppdm("inspect", file, "--report", "s.html")
-    page = plain((tmp_path / "s.html").read_text())
-    for text in (report, ppdm("inspect", file).stdout.decode(), ppdm("attack", file).stdout.decode(), page):
-        words = " ".join(text.split())
-        verdict = words.index("No useful limit, as a reader who was 5% sure of a value may become over 99.9%")
-        assert verdict < words.index("From one attribute alone, without the others of the record, they become")
-    assert "only so far" not in page
-
-
 def test_a_product_beyond_floating_point_has_an_epsilon_and_no_limit(ppdm: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     frame = pl.DataFrame({f"a{i}": rng.integers(0, 2, 60) for i in range(110)})

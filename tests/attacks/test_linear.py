@@ -11,9 +11,10 @@ import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
-from ppdm_cli.attacks.linear import Moments, Scored, noise_variance, unbiased_scores
+from ppdm_cli.attacks.linear import noise_variance, unbiased_scores
 from ppdm_cli.releases import opened
-from tests.attacks.attacked import attacked
+from tests.attacks.attacked import attacked as target_of
+from tests.vocabulary import released, table
 
 LINEAR = ("spectral", "pca", "bayes-linear")
 
@@ -71,59 +72,40 @@ def test_scores_are_unbiased_and_their_noise_is_known(settings: dict[str, Any], 
     values = pl.DataFrame({"x": np.random.default_rng(1).random(500)})
     release = perturb(values, gamma=gamma, attributes={"x": settings}, seed=1)
     prior = np.random.default_rng(2).dirichlet(np.ones(release.sidecar.perturbed[0].N))
-    target = attacked(opened(release.sidecar).channels[0], prior)
+    target = target_of(opened(release.sidecar).channels[0], prior)
     M, u, w = target.matrix.dense(), target.values, unbiased_scores(target)
     assert w @ M == pytest.approx(u)
     spread = sum(p * (M[:, k] @ (w - u[k]) ** 2) for k, p in enumerate(prior))
     assert noise_variance(target, w) == pytest.approx(spread)
 
 
-def test_moments_add_up() -> None:
-    scores = np.random.default_rng(3).normal(5, 2, (1000, 4)) @ np.random.default_rng(4).random((4, 4))
-    middle = np.full(4, 3.0)
-    parts = [Moments.of(part - middle) for part in np.split(scores, [1, 300, 800])]
-    scored = Scored(parts[0] + parts[1] + parts[2] + parts[3], middle, np.ones(4), np.ones(4))
-    assert scored.mean == pytest.approx(scores.mean(axis=0))
-    assert scored.covariance == pytest.approx(np.cov(scores.T, bias=True))
+def attacked(data: pl.DataFrame, **settings: Any) -> tuple[str, dict[str, set[str]]]:
+    """What is remarked, and the attributes that each attack guesses."""
+    release = released(data, **settings)
+    done = attack(release.frame, sidecar=release.sidecar, truth=data)
+    found: dict[str, set[str]] = {}
+    for row in done.rows:
+        found.setdefault(row.attack, set()).add(row.attribute)
+    return " ".join(done.remarks), found
 
 
-def test_one_number_has_no_correlation_and_words_have_none() -> None:
-    rng = np.random.default_rng(1)
-    lone = pl.DataFrame({"x": rng.random(2000), "word": rng.choice(["a", "b"], 2000)})
-    release = perturb(lone, gamma=5, seed=1)
-    done = attack(release.frame, sidecar=release.sidecar, truth=lone)
-    said = " ".join(done.remarks)
-    assert "spectral: only one attribute is a number" in said and "pca: only one" in said
-    assert "not numbers: 'word'" in said
+def test_attributes_without_correlations_are_left_out_and_said() -> None:
+    lone = table(2000, x=(0.0, 1.0), word=["a", "b"])
+    said, found = attacked(lone, gamma=5)
+    assert "spectral: only one attribute is a number" in said and "not numbers: 'word'" in said
     assert "word, which has few values, takes its place" in said
-    assert {r.attack for r in done.rows} == {"bayes-linear", "posterior", "record"}
-    words = lone.select("word")
-    release = perturb(words, gamma=5, seed=1)
-    done = attack(release.frame, sidecar=release.sidecar, truth=words)
-    assert any("No attribute is left" in r for r in done.remarks) and done.honest
-    assert {r.attack for r in done.rows} == {"posterior"}
-    assert all(r.near is None and r.rmse is None for r in done.rows)
+    assert found.keys() == {"bayes-linear", "posterior", "record"}
+    said, found = attacked(lone.select("word"), gamma=5)
+    assert "No attribute is left" in said and found.keys() == {"posterior"}
 
 
 def test_constants_nulls_and_copies_are_said_and_the_others_go_on() -> None:
-    rng = np.random.default_rng(1)
-    x = rng.integers(0, 10, 4000)
-    table = pl.DataFrame(
-        {
-            "x": x,
-            "copy": x,
-            "constant": np.full(4000, 3),
-            "gaps": pl.Series(rng.integers(0, 5, 4000)).set(pl.Series(rng.random(4000) < 0.1), None),
-        }
-    )
-    domain = {"constant": {"categories": list(range(10))}}
-    release = perturb(table, gamma=1000, attributes=domain, seed=1)
-    done = attack(release.frame, sidecar=release.sidecar, truth=table)
-    said = " ".join(done.remarks)
+    columns = {"x": range(10), "copy": lambda _, of: of["x"], "constant": np.full(4000, 3), "gaps": range(5)}
+    data = table(4000, missing={"gaps": 0.1}, **columns)
+    said, found = attacked(data, gamma=1000, attributes={"constant": {"categories": list(range(10))}})
     assert "constant as far as the release shows: 'constant'" in said and "with nulls: 'gaps'" in said
     assert "singular (1 of 2 directions)" in said
-    assert {r.attribute for r in done.rows if r.attack == "bayes-linear"} == {"x", "copy"}
-    assert {r.attribute for r in done.rows if r.attack == "posterior"} == set(table.columns)
+    assert found["bayes-linear"] == {"x", "copy"} and found["posterior"] == {*data.columns}
 
 
 def test_decimals_and_dates_have_units() -> None:
