@@ -23,13 +23,13 @@ _ROWS = 40
     epilog="""\b
 Examples:
   ppdm train-bayes release.parquet --network asia.bif -o learned.bif -o params.parquet
-  ppdm train-bayes clinic.csv insurer.csv --network net.bif --on patient --prior 1 -o net.bif
+  ppdm train-bayes clinic.csv insurer.csv --network net.bif --prior 1 -o net.bif
   ppdm train-bayes own.csv theirs.csv --network net.bif --nodes flu,fever -o mine.bif
   ppdm train-bayes --merge mine.bif theirs.bif -o all.bif --compare true.bif
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 network and data, or parties, do not fit, 4 a matrix
-without an inverse. Memory: the largest table of a node and its parents; with --on also the columns.""",
+without an inverse. Memory: the largest table of a node and its parents.""",
 )
 @files_argument("data", required=False)
 @file_option("--network", help="The structure: .bif, or .json of train-bayes.")
@@ -54,9 +54,7 @@ without an inverse. Memory: the largest table of a node and its parents; with --
     metavar="A",
     help="A Dirichlet prior of so many records for every parameter.  [default: none, maximum likelihood]",
 )
-@click.option("--on", metavar="ID", help="Join the parties' records by this column.  [default: by row order]")
 @click.option("--nodes", metavar="A,B,...", help="Learn only these nodes, such as a party's own.")
-@click.option("--needs", is_flag=True, help="Only list which other parties' columns the --nodes need.")
 @click.option("--merge", is_flag=True, help="DATA are networks that several parties learnt: put them together.")
 @file_option(
     "--compare",
@@ -70,7 +68,6 @@ def command(
     network: Path | None,
     outputs: tuple[Path, ...],
     nodes: str | None,
-    needs: bool,
     merge: bool,
     force: bool,
     **settings: Any,
@@ -86,14 +83,11 @@ def command(
     from ppdm_cli.tables import commit
 
     own = tuple(nodes.split(",")) if nodes else ()
-    _check(data, network, own, needs, merge, settings)
-    if needs:
-        found = networks.needs(network, own)
-        return Report(lambda: {"needs": found}, lambda: _show_needs(found))
     stack = click.get_current_context().with_resource(ExitStack())
     files = [networks.NetworkFile(stack, p, force) for p in outputs]
     compare, csv = settings["compare"], settings["csv"]
     if merge:
+        _check(network, own, settings)
         done = networks.merge_networks(data, compare, csv)
     else:
         done = networks.train_bayes(list(data), network, nodes=own, **settings)
@@ -103,29 +97,11 @@ def command(
     return Report(lambda: _figures(done), lambda: _show(done, outputs, in_file=bool(outputs)))
 
 
-def _check(
-    data: tuple[Path, ...], network: Path | None, own: tuple[str, ...], needs: bool, merge: bool, settings: Any
-) -> None:
-    if merge:
-        given = {"network": network, "nodes": own, "needs": needs} | {n: settings[n] for n in ("on", "prior")}
-        if any(given.values()):
-            name = next(n for n, v in given.items() if v)
-            raise UsageError(
-                f"--{name} is for training, and --merge only puts networks together", "leave it out"
-            )
-        return
-    if needs and not own:
-        raise UsageError("--needs is about some nodes", "name your own, such as --nodes A,B")
-
-
-def _show_needs(found: dict[str, list[str]]) -> None:
-    from ppdm_cli.commands import show
-
-    if found:
-        rows = [[n, ", ".join(children)] for n, children in found.items()]
-        show.table(show.console(), "Columns of other parties", ["column", "parent of"], rows)
-    else:
-        show.say(show.console(), ["These nodes need no other party's columns."])
+def _check(network: Path | None, own: tuple[str, ...], settings: dict[str, Any]) -> None:
+    given = {"network": network, "nodes": own, "prior": settings["prior"]}
+    if any(given.values()):
+        name = next(n for n, v in given.items() if v)
+        raise UsageError(f"--{name} is for training, and --merge only puts networks together", "leave it out")
 
 
 def _figures(done: Any) -> dict[str, Any]:

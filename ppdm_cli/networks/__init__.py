@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OUTPUTS", "Distance", "LearntNetwork", "Network", "NetworkFile", "Node", "load", "merge_networks",
-    "needs", "sample", "train_bayes",
+    "sample", "train_bayes",
 ]  # fmt: skip
 MOST_NAMED_ROWS = 6
 """The most configurations that a remark names."""
@@ -75,7 +75,6 @@ def train_bayes(
     network: Network | str | Path | None = None,
     *,
     nodes: Sequence[str] = (),
-    on: str | None = None,
     estimator: str = "inverse",
     prior: float = 0.0,
     compare: Any = None,
@@ -84,8 +83,8 @@ def train_bayes(
     """Learn the parameters of a network from original or perturbed columns of one party or of several.
 
     `data` is what a party gives, or a list of what each gives: a path, a table, or a pair of a table and its
-    sidecar. Releases have different columns of the same records; originals are used as they are. They are
-    joined row by row, or `on` an identifier. `network` says the structure; of its `nodes` only those named are
+    sidecar. Releases have different columns of the same records, in the same order; originals are used as they
+    are. `network` says the structure; of its `nodes` only those named are
     learnt. `prior` is the Dirichlet prior of every parameter, in records. `compare` is a network of known
     parameters, or the original, to tell how far the parameters are from its.
     """
@@ -93,7 +92,7 @@ def train_bayes(
     structure = _network(network)
     names = _named(structure, nodes)
     parties = open_parties(data if isinstance(data, list) else [data], csv)
-    done = _learnt(structure, names, parties, on, asked)
+    done = _learnt(structure, names, parties, asked)
     return done if compare is None else _compared(done, compare, csv)
 
 
@@ -109,11 +108,11 @@ def merge_networks(
 
 
 def _learnt(
-    structure: Network, names: Sequence[str], parties: Sequence[Party], on: str | None, asked: Estimation
+    structure: Network, names: Sequence[str], parties: Sequence[Party], asked: Estimation
 ) -> LearntNetwork:
     wanted = list(dict.fromkeys(m for n in names for m in structure[n].family))
     with ExitStack() as stack:
-        joined = join(parties, wanted, {n.name: n.states for n in structure}, on, stack)
+        joined = join(parties, wanted, {n.name: n.states for n in structure}, stack)
         found, records = learn_parameters(structure, names, joined, asked)
     found = replace(found, sources=tuple(p.source for p in parties if p.released))
     return LearntNetwork(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
@@ -129,20 +128,9 @@ def _compared(done: LearntNetwork, reference: Any, csv: CsvOptions | None) -> Le
             what = f"{quoted(party.table.name)} is a release, not an original"
             raise MismatchError("reference-is-release", what, OWN)
         names = [n.name for n in done.network if n.parameters is not None]
-        reference = _learnt(done.network, names, [party], None, Estimation()).network
+        reference = _learnt(done.network, names, [party], Estimation()).network
     found = distances(reference, done.network)
     return replace(done, distances=found, remarks=[*done.remarks, *_infinite(found)])
-
-
-def needs(network: Network | str | Path | None, nodes: Sequence[str]) -> dict[str, list[str]]:
-    """Return the cross parents of a party's own nodes, each with the nodes that need its column."""
-    structure = _network(network)
-    found: dict[str, list[str]] = {}
-    for name in _named(structure, nodes):
-        for parent in structure[name].parents:
-            if parent not in nodes:
-                found.setdefault(parent, []).append(name)
-    return found
 
 
 def _network(given: Any) -> Network:

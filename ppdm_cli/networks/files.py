@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -43,9 +43,10 @@ GRID = 1 << 24
 MOST_PARAMETERS = 1 << 20
 """The most parameters of a whole network: a line that says `default` stands for any number of them."""
 _COMMENT = re.compile(rf"^{_OURS}(?:(\w+) )?(\{{.*\}})$", re.M)
-_TOKEN = re.compile(
-    r'(?P<skip>\s+|//[^\n]*|/\*.*?\*/)|"(?P<text>[^"\n]*)"|(?P<mark>[{}()\[\],;|])|[^\s{}()\[\],;|"]+', re.S
-)
+_QUOTE_OR_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?P<quoted>[^"\n]*)"', re.S)
+_BLOCK = re.compile(r"\s*(?P<kind>\w+)(?P<head>[^{}]*)\{(?P<body>(?:[^{}]++|\{[^{}]*\})*+)\}\s*;?")
+_STATES = re.compile(r"\btype\s+discrete\s*\[\s*(?P<count>\d{1,9})\s*\]\s*\{(?P<states>[^{}]*)\}\s*;")
+_ROW = re.compile(r"(?:(?P<kind>table|default)\b|\((?P<labels>[^()]*)\))(?P<values>[^()]*)", re.S)
 _PLAIN = re.compile(
     r"(?i)(?!(?:network|type|discrete|table|default|property)$)(?!.*(?:variable|probability))[a-z_][a-z0-9_]*"
 )
@@ -228,139 +229,83 @@ NETWORKS = {".bif": _of_bif, ".json": _of_json}
 # -- BIF
 
 
-@dataclass(frozen=True)
-class Token:
-    text: str
-    line: int
-    mark: str | None
-    """What it marks, if it is a brace or the like and not a word."""
-
-    def wrong(self, what: str) -> ValueError:
-        return ValueError(f"line {self.line}: {what}")
-
-
-def _tokens(text: str) -> Iterator[Token]:
-    place, line = 0, 1
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise ValueError(f"line {line}: a quote is not closed on its line")
-        if found["skip"] is None:
-            yield Token(found[0] if found["text"] is None else found["text"], line, found["mark"])
-        line += found[0].count("\n")
-        place = found.end()
-
-
-def _blocks(text: str) -> Iterator[tuple[list[Token], list[list[Token]]]]:
-    """Yield what stands before each pair of braces, and the statements between them."""
-    head: list[Token] = []
-    statements: list[list[Token]] = [head]
-    depth = 0
-    for token in _tokens(text):
-        depth += {"{": 1, "}": -1}.get(token.mark or "", 0)
-        if (depth, token.mark) in ((1, "{"), (1, ";")):
-            statements.append([])
-        elif (depth, token.mark) == (0, "}"):
-            if statements[-1]:
-                raise statements[-1][0].wrong("a statement does not end in ;")
-            yield head, [s for s in statements[1:] if s]
-            head = []
-            statements = [head]
-        else:
-            statements[-1].append(token)
-    if head:
-        raise head[0].wrong("a block has no braces, or is not closed")
-
-
-def _items(listed: Sequence[Token]) -> list[Token]:
-    """Return what is listed, with a comma between any two or none at all."""
-    words = [t for t in listed if not t.mark]
-    commas = len(listed) - len(words)
-    if commas and [t.mark for t in listed] != [None, *[",", None] * commas]:
-        raise listed[0].wrong("a list is broken: labels with spaces, commas or brackets must be in quotes")
-    return words
-
-
 def read_bif(text: str) -> list[Node]:
-    """Return the nodes of a file, with what it says of them; ValueError with the line where it is broken."""
-    nodes: dict[str, Node] = {}
-    tables: dict[str, list[list[Token]]] = {}
-    for head, statements in _blocks(text):
-        kind, marks = head[0].text if head else "", [t.mark for t in head]
-        if kind == "variable" and len(head) == 2:
-            if head[1].text in nodes:
-                raise head[1].wrong(f"the node {quoted(head[1].text)} is there twice")
-            nodes[head[1].text] = Node(head[1].text, states=_states(head[1], statements))
-        elif kind == "probability" and len(head) > 3 and (marks[1], marks[-1]) == ("(", ")"):
-            name = head[2]
-            if name.text not in nodes or name.text in tables:
-                raise name.wrong(f"the node {quoted(name.text)} is not declared before, or has two tables")
-            parents = _items(head[4:-1] if marks[3] in ("|", ",") else head[3:-1])
-            nodes[name.text] = replace(nodes[name.text], parents=tuple(t.text for t in parents))
-            tables[name.text] = [s for s in statements if s[0].text != "property"]
-        elif kind != "network":
-            raise ValueError(f"line {head[0].line if head else 1}: {quoted(kind[:40])} begins no block")
-    _check_size(nodes, tables)
-    return [_filled(n, nodes, tables.get(n.name, [])) for n in nodes.values()]
+    """Return the nodes of a file, with what it says of them; ValueError where it is broken."""
+    quotes = list[str]()
+
+    def numbered(found: re.Match[str]) -> str:
+        if found["quoted"] is None:
+            return " "
+        quotes.append(found["quoted"])
+        return f' "{len(quotes) - 1}" '
+
+    text, end = _QUOTE_OR_COMMENT.sub(numbered, text), 0
+    if '"' in re.sub(r'"\d+"', "", text):
+        raise ValueError("a quote is not closed on its line")
+    nodes, rows = dict[str, Node](), dict[str, list[str]]()
+    while block := _BLOCK.match(text, end):
+        end = block.end()
+        names = _labels(re.sub(r"[(),|]", " ", block["head"]), quotes)
+        if block["kind"] == "variable" and len(names) == 1 and names[0] not in nodes:
+            nodes[names[0]] = Node(names[0], states=_states(names[0], block["body"], quotes))
+        elif block["kind"] == "probability" and names and names[0] in nodes and names[0] not in rows:
+            nodes[names[0]] = replace(nodes[names[0]], parents=tuple(names[1:]))
+            rows[names[0]] = _rows_of(block["body"])
+        elif block["kind"] != "network":
+            start = quoted(" ".join([block["kind"], *names])[:40])
+            raise ValueError(f"{start} begins no block, or one that is there twice")
+    if text[end:].strip():
+        raise ValueError("a block has no braces, or is not closed")
+    sizes = {n: [len(nodes[p].states) for p in nodes[n].family if p in nodes] for n in rows}
+    if sum(map(prod, sizes.values())) > MOST_PARAMETERS:
+        raise ValueError(f"it has more than {MOST_PARAMETERS:,} parameters")
+    return [_filled(n, nodes, rows.get(n.name, []), quotes) for n in nodes.values()]
 
 
-def _check_size(nodes: dict[str, Node], tables: dict[str, list[list[Token]]]) -> None:
-    """Refuse more parameters than are read, before any table is made."""
-    total = 0
-    for name, rows in tables.items():
-        parents = nodes[name].parents
-        if rows and all(p in nodes for p in parents):
-            own = prod(len(nodes[n].states) for n in (*parents, name))
-            total += own
-            if total > MOST_PARAMETERS:
-                raise rows[0][0].wrong(
-                    f"with the {own:.4g} parameters of {quoted(name)} there are more than {MOST_PARAMETERS:,}"
-                )
+def _rows_of(body: str) -> list[str]:
+    *rows, rest = (r.strip() for r in body.split(";"))
+    if rest:
+        raise ValueError("a statement does not end in ;")
+    return [r for r in rows if not r.startswith("property")]
 
 
-def _states(name: Token, statements: list[list[Token]]) -> tuple[str, ...]:
-    for one in statements:
-        kind, marks = [t.text for t in one[:2]], [t.mark for t in one]
-        if kind == ["type", "discrete"] and (marks[2:6:2], marks[5:6], marks[-1]) == (["[", "]"], ["{"], "}"):
-            states = tuple(t.text for t in _items(one[6:-1]))
-            if one[3].text == str(len(states)) and states:
-                return states
-            what = f"{quoted(name.text)} says {one[3].text[:20]} states and lists {len(states)}"
-            raise one[3].wrong(f"{what}: labels with spaces or commas must be in quotes")
-    raise name.wrong(f"{quoted(name.text)} lacks a line such as type discrete [ 2 ] {{ a, b }}")
+def _labels(text: str, quotes: Sequence[str]) -> list[str]:
+    """Return what is listed, with a comma between any two or none at all."""
+    parts = [p.split() for p in text.split(",")]
+    if re.search(r"[][(){}|]", text) or (len(parts) > 1 and any(len(p) != 1 for p in parts)):
+        raise ValueError("a list is broken: labels with spaces, commas or brackets must be in quotes")
+    return [quotes[int(w[1:-1])] if w[0] == '"' else w for part in parts for w in part]
 
 
-def _filled(node: Node, nodes: dict[str, Node], rows: list[list[Token]]) -> Node:
+def _states(name: str, body: str, quotes: Sequence[str]) -> tuple[str, ...]:
+    found = _STATES.search(body)
+    states = _labels(found["states"], quotes) if found else []
+    if not found or not states or len(states) != int(found["count"]):
+        raise ValueError(f"{quoted(name)} lacks a line of its states such as type discrete [ 2 ] {{ a, b }};")
+    return tuple(states)
+
+
+def _filled(node: Node, nodes: dict[str, Node], rows: list[str], quotes: Sequence[str]) -> Node:
     """Return the node with the parameters that its rows say."""
     if not rows or any(p not in nodes for p in node.parents):
         return node
-    parents, own, which = [nodes[p].states for p in node.parents], len(node.states), quoted(node.name)
+    parents, own = [nodes[p].states for p in node.parents], len(node.states)
     table = np.full((*map(len, parents), own), np.nan)
-    codes = [{s: i for i, s in reversed(list(enumerate(p)))} for p in parents]
-    defaults = 0
-    for row in rows:
-        end = next((i for i, t in enumerate(row) if t.mark == ")"), 0)
-        labels = _items(row[1:end]) if row[0].mark else []
-        try:
-            values = [float(t.text) for t in _items(row[end + 1 :])]
-        except ValueError:
-            raise row[0].wrong(f"a row of {which} has something else than numbers") from None
-        if len(values) == prod(table.shape) and row[0].text == "table" and len(rows) == 1:
+    for row in sorted(rows, key=lambda r: not r.startswith("default")):
+        found = _ROW.fullmatch(row)
+        labels = _labels(found["labels"] or "", quotes) if found else []
+        values = np.array([float(v) for v in _labels(found["values"], quotes)]) if found else np.zeros(0)
+        if found and found["labels"] is None and found["kind"] == "table" and len(values) == table.size:
             # in the format's own order: the node's state changes last
-            table = np.moveaxis(np.reshape(values, (own, *table.shape[:-1])), 0, -1)
-        elif len(values) != own:
-            raise row[0].wrong(f"a row of {which} has {len(values)} numbers for {own} states")
-        elif row[0].text == "default" and not row[0].mark:
-            defaults += 1
-            if defaults > 1:
-                raise row[0].wrong(f"the table of {which} has two default rows")
-            table[np.isnan(table[..., 0])] = values
-        elif len(labels) != len(parents) or any(t.text not in s for t, s in zip(labels, codes, strict=True)):
-            raise row[0].wrong(f"a row of {which} names something else than one state of each parent")
+            table = np.moveaxis(values.reshape(own, *table.shape[:-1]), 0, -1)
+        elif found and found["kind"] == "default" and len(values) == own:
+            table[:] = values
+        elif len(values) == own and len(labels) == len(parents):
+            table[tuple(p.index(s) for s, p in zip(labels, parents, strict=True))] = values
         else:
-            table[tuple(s[t.text] for t, s in zip(labels, codes, strict=True))] = values
+            raise ValueError(f"a row of {quoted(node.name)} does not fit its states and its parents'")
     if np.isnan(table).any():
-        raise rows[0][0].wrong(f"the table of {which} lacks a row")
+        raise ValueError(f"the table of {quoted(node.name)} lacks a row")
     return replace(node, parameters=table.reshape(-1, own))
 
 

@@ -1,4 +1,4 @@
-"""Parties' columns for `train-bayes`: the same records, joined by row order, or by an identifier.
+"""Parties' columns for `train-bayes`: the same records, joined by row order.
 
 A party gives a release, or an original, whose columns are used as they are (Ma and Sivakumar's Model I). What
 comes out is one table of the columns that are wanted, and one sidecar that says each one's channel.
@@ -17,20 +17,19 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import Domain
-from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted, unknown_column
+from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted
 from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import NetworkSource
 from ppdm_cli.releases import open_data, opened, refuse_recipes
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
 
-SAME_RECORDS = f"each party must give the same records, in the same order or with {argument('on', 'id')}"
+SAME_RECORDS = "each party must give the same records, in the same order"
 BY_ORDER = (
     "The parties' rows were joined in the order of their files, which have the same number of records; nothing "
     "else shows that they are the same people in the same order."
@@ -84,9 +83,8 @@ class Joined:
 
 
 def join(
-    parties: Sequence[Party], names: Sequence[str], states: Mapping[str, Sequence[str]],
-    on: str | None, stack: ExitStack,
-) -> Joined:  # fmt: skip
+    parties: Sequence[Party], names: Sequence[str], states: Mapping[str, Sequence[str]], stack: ExitStack
+) -> Joined:
     """Join the columns of these names; `states` are those that the network gives, where it does."""
     owners = {name: _owner(name, parties) for name in names}
     for party in list(owners.values()):  # whoever was perturbed together with a node comes along
@@ -108,12 +106,9 @@ def join(
         history=past or UNSET,
     )
     tables = [p.table for p in used]
-    if on is not None:
-        table: Table = _by_identifier(used, columns, on)
-    else:
-        table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
+    table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
     table, sidecar = with_kept(table, sidecar, names, None, stack)
-    return Joined(table, sidecar, [] if on is not None or len(tables) == 1 else [BY_ORDER])
+    return Joined(table, sidecar, [BY_ORDER] * (len(tables) > 1))
 
 
 def _owner(name: str, parties: Sequence[Party]) -> Party:
@@ -213,39 +208,3 @@ def _uneven(tables: Sequence[Table]) -> MismatchError:
     counts = ", ".join(quoted(t.name) + (f" {t.rows}" if t.rows is not None else "") for t in tables)
     what = f"the parties have different numbers of records: {counts}"
     return MismatchError("different-numbers-of-records", what, SAME_RECORDS)
-
-
-def _by_identifier(parties: Sequence[Party], columns: Sequence[Sequence[str]], on: str) -> Table:
-    """Join by an identifier, which each party has once for each record; all columns are in memory."""
-    read: dict[str, pa.ChunkedArray] = {}
-    first: pa.ChunkedArray | None = None
-    for party, own in zip(parties, columns, strict=True):
-        schema, name = party.table.schema, quoted(party.table.name)
-        if on not in schema.names:
-            raise unknown_column(on, schema.names, f"{argument('on')} for {name}")
-        if opened(party.sidecar).spec(on) is not None:
-            raise UsageError(
-                "perturbed-identifier",
-                f"{quoted(on)} was perturbed in {name}, so it identifies no record",
-                f"leave out {argument('on')}: records in one order need no identifier",
-            )
-        batches = [b for _, _, b in loaded(party.table, list(dict.fromkeys([on, *own])))]
-        keys = pa.chunked_array([pc.cast(b.column(on), pa.string()) for b in batches], pa.string())
-        if keys.null_count or len(pc.unique(keys)) < len(keys):
-            what = f"{name} has an identifier that is null, or there twice"
-            raise MismatchError("identifier-not-unique", what, SAME_RECORDS)
-        order = pc.index_in(keys if first is None else first, value_set=keys)
-        first = keys if first is None else first
-        if len(keys) != len(first) or order.null_count:
-            both = len(first) - order.null_count
-            raise MismatchError(
-                "identifiers-differ",
-                f"{both} identifiers are in both {quoted(parties[0].table.name)}, which has {len(first)}, and "
-                f"{name}, which has {len(keys)}",
-                SAME_RECORDS,
-            )
-        for n in own:
-            whole = pa.chunked_array([dtypes.plain(b.column(n)) for b in batches], schema.field(n).type)
-            read[n] = whole.take(order)
-    table = pa.table(read)
-    return ArrowTable("the joined table", table.schema, lambda: iter(table.to_batches()), table.num_rows, True)
