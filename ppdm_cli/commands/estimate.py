@@ -109,7 +109,7 @@ def command(release: tuple[Path, ...], joint: str | None, in_file: bool, **setti
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
         fill=lambda table: fill(done, table),
-        draw=lambda picture: pictures.distributions(done.frame.to_dicts(), picture, done.coverage.level, by),
+        draw=lambda picture: pictures.distributions(done.frame, picture, done.coverage.level, by),
     )
 
 

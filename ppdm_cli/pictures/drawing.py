@@ -10,6 +10,8 @@ from typing import Any
 from ppdm_cli.errors import DataError, UsageError, argument, one_line, quoted
 from ppdm_cli.tables import PendingFile
 
+Chart = Any
+"""A chart, or a part of one, as altair has it: an extra that says nothing of its types."""
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
@@ -25,7 +27,7 @@ def opened(stack: ExitStack, path: Path, force: bool) -> PendingFile:
     return stack.enter_context(PendingFile(path, force))
 
 
-def altair() -> Any:
+def altair() -> Chart:
     """Return the library that describes charts; a picture needs an extra."""
     try:
         import altair as found
@@ -39,7 +41,7 @@ def altair() -> Any:
     return found
 
 
-def save(chart: Any, target: PendingFile) -> None:
+def save(chart: Chart, target: PendingFile) -> None:
     """Fill the file with the chart, in the format of its suffix; `commit` puts it in its place."""
     import vl_convert
 

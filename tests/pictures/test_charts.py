@@ -60,7 +60,7 @@ def test_fifty_attributes_are_legible_at_the_width_of_a_page(wide: Any, tmp_path
     gains = {r.attribute: r.exact - r.exact_prior for r in done.rows}
     largest = sorted(gains, key=lambda n: -gains[n])[:30]
     assert [t for t in texts(svg) if t.startswith("attribute ")] == largest
-    rows = estimate(wide.frame, sidecar=wide.sidecar).frame.to_dicts()
+    rows = estimate(wide.frame, sidecar=wide.sidecar).frame
     svg, width, height = drawn(tmp_path, distributions, rows)
     assert width < PAGE and height < 4000 and not turned(svg)
     assert len({t for t in texts(svg) if t.startswith("attribute ")}) == 50
@@ -70,57 +70,48 @@ def test_of_more_distributions_the_first_are_drawn(
     wide: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(charts, "MOST_PANELS", 3)
-    rows = estimate(wide.frame, sidecar=wide.sidecar).frame.to_dicts()
+    rows = estimate(wide.frame, sidecar=wide.sidecar).frame
     svg, _, _ = drawn(tmp_path, distributions, rows)
     assert any("The first 3 of 50 distributions" in t for t in texts(svg)) and "attribute 3" not in texts(svg)
 
 
-def row(
-    label: str, estimated: float, lower: float = float("nan"), upper: float = float("nan")
-) -> dict[str, Any]:
-    place = {"attribute": "x", "label": label, "lower": lower, "upper": upper}
-    return place | {"observed": 10.0, "estimate": estimated, "low": estimated - 1, "high": estimated + 1}
+def rows(labels: list[str], estimates: dict[str, float]) -> pl.DataFrame:
+    """A table of estimates; of values that are not named each is of one record."""
+    each = [estimates.get(label, 1.0) for label in labels]
+    ends = [{"low": e - 1, "high": e + 1} for e in each]
+    found = [{"label": n, "estimate": e, **end} for n, e, end in zip(labels, each, ends, strict=True)]
+    return pl.DataFrame(found).with_columns(attribute=pl.lit("x"), observed=10.0)
 
 
 def test_of_four_thousand_categories_the_thirty_largest_and_the_rest(tmp_path: Path) -> None:
-    rows = [row(f"a code {i:04d}", 100.0 if i % 100 == 7 and i < 3000 else 1.0) for i in range(4000)]
-    svg, width, height = drawn(tmp_path, distributions, [*rows, row("null", 0.5)])
-    labels = [t for t in texts(svg) if t.startswith("a code ")]
-    assert labels == [f"a code {i:04d}" for i in range(7, 3000, 100)] and "null" in texts(svg)
+    largest = [f"a code {i:04d}" for i in range(7, 3000, 100)]
+    labels = [*(f"a code {i:04d}" for i in range(4000)), "null"]
+    every = rows(labels, dict.fromkeys(largest, 100.0) | {"null": 0.5})
+    svg, width, height = drawn(tmp_path, distributions, every)
+    assert [t for t in texts(svg) if t.startswith("a code ")] == largest and "null" in texts(svg)
     share = 3970 / (3970 + 3000.5)
     assert f"the 30 commonest of 4,000 values; the rest have {100 * share:.3g}%" in texts(svg)
     assert width < PAGE and height < 700 and not turned(svg) and texts(svg).count("records") == 2
 
 
-def test_dates_are_upright_and_do_not_touch(tmp_path: Path) -> None:
-    bins = [row(f"[2021-{1 + i // 28:02d}-{1 + i % 28:02d}, 2022-01-01)", 5.0) for i in range(90)]
-    svg, _, _ = drawn(tmp_path, distributions, bins)
-    shown = [t for t in texts(svg) if t.startswith("2021-")]
-    assert not turned(svg) and shown[0] == "2021-01-01" and 3 <= len(shown) <= 480 // (10 * 6.5)
-    hours = [row(f"[2021-01-01T{i:02d}:00:00, 2021-01-02T00:00:00)", 5.0) for i in range(24)]
-    assert "2021-01-01T00:00:00" in texts(drawn(tmp_path, distributions, hours)[0])
-
-
-def test_null_stands_apart_and_no_number_under_it(tmp_path: Path) -> None:
-    bins = [row(f"[{i}, {i + 10})", 5.0, i, i + 10.0) for i in range(0, 120, 10)]
-    svg, _, _ = drawn(tmp_path, distributions, [*bins, row("null", 7.0)])
-    numbers = [int(t) for t in texts(svg) if re.fullmatch(r"\d+", t)]
-    assert "null" in texts(svg) and max(n for n in numbers if n > 12) == 120
-    few = [row(str(i), 5.0) for i in range(1, 7)]
-    svg, _, _ = drawn(tmp_path, distributions, [*few, row("null", 7.0)])
-    assert "1 2 3 4 5 6 null" in " ".join(texts(svg))
+DAYS = [f"[2021-{1 + i // 28:02d}-{1 + i % 28:02d}, 2022-01-01)" for i in range(90)]
+HOURS = [f"[2021-01-01T{i:02d}:00:00, 2021-01-02T00:00:00)" for i in range(24)]
+NUMBERS = [f"[{i}, {i + 10})" for i in range(1000, 3000, 10)]
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "most", "ticks"),
-    [
-        (0, 120, 8, [0, 20, 40, 60, 80, 100, 120]),
-        (3, 97, 5, [20, 40, 60, 80]),
-        (-1, 1, 4, [-1, -0.5, 0, 0.5, 1]),
-    ],
+    ("bins", "first", "letters"),
+    [(DAYS, "2021-01-01", 10), (HOURS, "2021-01-01T00:00:00", 19), (NUMBERS, "1000", 4)],
 )
-def test_ticks_are_round_and_inside(low: float, high: float, most: int, ticks: list[float]) -> None:
-    assert charts._ticks(low, high, most) == ticks
+def test_bins_show_their_beginnings_upright_and_null_apart(
+    bins: list[str], first: str, letters: int, tmp_path: Path
+) -> None:
+    svg, _, _ = drawn(tmp_path, distributions, rows([*bins, "null"], {}))
+    shown = [t for t in texts(svg) if len(t) >= len(first) and any(b.startswith(f"[{t}") for b in bins)]
+    assert not turned(svg) and shown[0] == first and 2 <= len(shown) <= 480 // (letters * 6.5)
+    few = [str(i) for i in range(1, 7)]
+    assert "1 2 3 4 5 6 null" in " ".join(texts(drawn(tmp_path, distributions, rows([*few, "null"], {}))[0]))
+    assert "null" in texts(svg)
 
 
 def test_a_column_is_named_with_its_label(tmp_path: Path, ppdm: Run) -> None:
