@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -82,18 +82,6 @@ def test_the_bins_of_z_reach_past_the_domain_by_the_noise(matrix: Additive) -> N
             assert matrix.edges[0] <= z <= matrix.edges[-1]
 
 
-@given(additives(), st.integers(0, 2**32 - 1))
-def test_products_along_an_axis_are_those_of_the_matrix(matrix: Additive, seed: int) -> None:
-    M, rng = matrix.dense(), np.random.default_rng(seed)
-    counts = rng.integers(0, 1000, (3, matrix.inputs)).astype(float)
-    seen = matrix.forward(counts, 1)
-    np.testing.assert_allclose(seen, counts @ M.T)
-    np.testing.assert_allclose(matrix.backward(seen, 1), seen @ M)
-    assume(matrix.condition_number < 1e4)
-    np.testing.assert_allclose(matrix.solve(seen, 1), counts, atol=1e-3)
-    np.testing.assert_allclose(matrix.solve(seen, 1).sum(axis=1), counts.sum(axis=1))
-
-
 def test_no_unbiased_estimate_where_it_says_nothing() -> None:
     wide = even(20, "normal", 0.25)
     assert not wide.invertible and even(20, "uniform", 0.25).invertible
@@ -156,43 +144,25 @@ def test_the_noise_has_its_law(noise: Noise, sd: float) -> None:
     assert min(found.values()) > LEVEL, found
 
 
-def wider(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return x + 1.02 * (add(matrix, coins, addresses, x) - x)
+def of_the_other_law(matrix: Additive) -> Additive:
+    return Additive("normal" if matrix.noise == "uniform" else "uniform", matrix.sd, matrix.extents)
 
 
-def shifted(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return add(matrix, coins, addresses, x) + 0.02 * matrix.sd
-
-
-def of_the_other_law(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    other: Noise = "normal" if matrix.noise == "uniform" else "uniform"
-    return add(Additive(other, matrix.sd, matrix.extents), coins, addresses, x)
-
-
-def by_value_alone(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return add(matrix, coins, np.zeros_like(addresses), x)
-
-
-def by_every_other_row(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return x + np.repeat(add(matrix, coins, addresses, np.zeros_like(x))[::2], 2)
-
-
-def more_for_the_rich(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return x + (0.95 + 0.1 * x) * (add(matrix, coins, addresses, x) - x)
-
-
-def clipped(matrix: Additive, coins: Coins, addresses: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return np.clip(add(matrix, coins, addresses, x), 0, 1)
+WRONG: dict[str, Adder] = {
+    "wider": lambda m, coins, rows, x: x + 1.02 * (add(m, coins, rows, x) - x),
+    "shifted": lambda m, coins, rows, x: add(m, coins, rows, x) + 0.02 * m.sd,
+    "of the other law": lambda m, coins, rows, x: add(of_the_other_law(m), coins, rows, x),
+    "by the value alone": lambda m, coins, rows, x: add(m, coins, np.zeros_like(rows), x),
+    "by every other row": lambda m, coins, rows, x: x + np.repeat(add(m, coins, rows, 0 * x)[::2], 2),
+    "more for the rich": lambda m, coins, rows, x: x + (0.95 + 0.1 * x) * (add(m, coins, rows, x) - x),
+    "clipped": lambda m, coins, rows, x: np.clip(add(m, coins, rows, x), 0, 1),
+}
 
 
 @pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize(
-    "wrong",
-    [wider, shifted, of_the_other_law, by_value_alone, by_every_other_row, more_for_the_rich, clipped],
-    ids=lambda f: f.__name__,
-)
-def test_a_sampler_made_wrong_is_rejected(wrong: Adder, noise: Noise) -> None:
-    found = p_values(even(10, noise, 0.25), wrong)
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_sampler_made_wrong_is_rejected(wrong: str, noise: Noise) -> None:
+    found = p_values(even(10, noise, 0.25), WRONG[wrong])
     assert min(found.values()) < LEVEL, found
 
 
@@ -246,16 +216,3 @@ def test_the_reconstruction_is_near(noise: Noise, width: float, triangle: float,
     for shape, most in (("triangle", triangle), ("plateau", plateau)):
         estimated, raw = errors(shape, matrix)
         assert estimated < most and estimated < 0.6 * raw
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_z_clipped_to_the_domain_would_be_far_worse(noise: Noise) -> None:
-    matrix, rng = even(20, noise, 0.25), np.random.default_rng(4)
-    x = rng.random(100_000)
-    z = x + law(matrix).rvs(100_000, random_state=rng)
-    true = np.histogram(x, 20, (0, 1))[0]
-    off = []
-    for seen in (z, z.clip(0, 1)):
-        estimated = maximum_likelihood(np.histogram(seen, matrix.edges)[0].astype(float), [matrix])
-        off.append(np.abs(estimated - true).sum() / 1e5)
-    assert off[1] > 10 * off[0]

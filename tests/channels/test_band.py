@@ -79,30 +79,16 @@ def test_the_matrix_is_its_definition_and_keeps_its_promise(band: Band) -> None:
     np.testing.assert_allclose(band.entropy(prior), columns @ prior, rtol=1e-9)
 
 
-@given(bands(), st.integers(0, 2), st.integers(0, 2**32 - 1))
-def test_products_along_any_axis_are_those_of_the_matrix(band: Band, axis: int, seed: int) -> None:
+@given(bands())
+def test_the_inverse_is_that_of_weighted_least_squares(band: Band) -> None:
+    """As if all original codes were equally many; `test_channels` has products with a band and its inverse."""
     assume(band.gamma > Decimal("1.05"))
-    M, rng = numbers(by_definition(band)), np.random.default_rng(seed)
+    M = numbers(by_definition(band))
     np.testing.assert_allclose(band.condition_number, np.linalg.cond(M), rtol=1e-5)
-
-    def times(left: np.ndarray, table: np.ndarray) -> np.ndarray:
-        return np.moveaxis(np.tensordot(left, table, (1, axis)), 0, axis)
-
-    shape = [3, 2, 4]
-    shape[axis] = band.inputs
-    counts = rng.integers(0, 1000, shape).astype(float)
-    shape[axis] = band.outputs
-    seen = rng.integers(0, 1000, shape).astype(float)
-    np.testing.assert_allclose(band.forward(counts, axis), times(M, counts), rtol=1e-9, atol=1e-6)
-    np.testing.assert_allclose(band.backward(seen, axis), times(M.T, seen), rtol=1e-9, atol=1e-6)
-    weights = np.sqrt(1 / (M @ np.ones(band.inputs)))
-    A = np.linalg.pinv(weights[:, None] * M, rcond=1e-13) * weights  # weighted least squares
-    size = np.abs(A).max() * 1000
-    np.testing.assert_allclose(band.solve(seen, axis), times(A, seen), atol=1e-6 * size)
-    np.testing.assert_allclose(band.solve_power(seen, 2, axis), times(A * A, seen), rtol=1e-4)
-    np.testing.assert_allclose(band.solve(band.forward(counts, axis), axis), counts, atol=1e-8 * size)
+    weights = np.sqrt(1 / M.sum(axis=1))
+    A = np.linalg.pinv(weights[:, None] * M, rcond=1e-13) * weights
+    np.testing.assert_allclose(band.solve(np.eye(band.outputs)), A, atol=1e-9 * np.abs(A).max())
     np.testing.assert_allclose(band.own_variance(), np.diag((A * A) @ M), rtol=1e-4)
-    np.testing.assert_allclose(band.solve(seen, axis).sum(axis=axis), seen.sum(axis=axis), rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [None, 1, MOST_ORDERED + 1])
@@ -127,17 +113,11 @@ def mutual_information(gamma: float, N: int, b: int) -> float:
 
 @pytest.mark.parametrize("N", [2, 3, 7, 10, 15, 20, 30, 61])
 @pytest.mark.parametrize("gamma", ["1.001", "1.5", "2", "3", "5", "9", "12", "19", "21", "300"])
-def test_the_half_width_is_the_one_that_tells_most(gamma: str, N: int) -> None:
-    told = [mutual_information(float(gamma), N, b) for b in range(N)]
-    np.testing.assert_allclose([bits_revealed(float(gamma), N, b) for b in range(N)], told, atol=1e-10)
+def test_the_half_width_is_the_one_that_reveals_most(gamma: str, N: int) -> None:
+    bits = [mutual_information(float(gamma), N, b) for b in range(N)]
+    np.testing.assert_allclose([bits_revealed(float(gamma), N, b) for b in range(N)], bits, atol=1e-10)
     best = best_half_width(Decimal(gamma), N)
-    assert best <= N // 2 and told[best] == pytest.approx(max(told), rel=1e-9)
-
-
-def test_half_widths_of_the_usual_cases() -> None:
-    found = [[best_half_width(Decimal(g), N) for g in (2, 3, 5, 9, 12, 19, 21)] for N in (10, 15, 20, 30)]
-    assert found == [[2, 1, 1, 1, 0, 0, 0], [3, 2, 2, 1, 1, 1, 0], [4, 3, 2, 1, 1, 1, 1], [6, 5, 4, 2, 2, 1, 1]]
-    assert all(best_half_width(Decimal(21), N) >= 1 for N in range(16, MOST_ORDERED))
+    assert best <= N // 2 and bits[best] == pytest.approx(max(bits), rel=1e-9)
 
 
 # -- the sampler, word by word

@@ -6,10 +6,7 @@ A kind that a test adds, in one file, goes through the same and works in every c
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -28,7 +25,7 @@ from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.sidecar import Attribute
 from tests.chances import LEVEL, chi_square
 from tests.dummy_kind import LeaningSpec
-from tests.vocabulary import people
+from tests.vocabulary import Run, people
 
 PACKAGE = Path(ppdm_cli.__file__).parent
 DOCS = PACKAGE.parent / "docs"
@@ -213,36 +210,27 @@ def test_nothing_outside_asks_which_kind_a_channel_is() -> None:
                 assert not asked & classes, f"{where} asks for a kind"
 
 
-@pytest.fixture
-def leaning(tmp_path: Path) -> Callable[..., str]:
+def test_a_kind_of_ones_own_works_in_every_command(ppdm: Run, tmp_path: Path) -> None:
     people(3000).write_parquet(tmp_path / "o.parquet")
 
-    def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "tests.dummy_kind", *arguments]
-        environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
+    def said(*arguments: str) -> str:
+        done = ppdm(*arguments)
         return (done.stdout + done.stderr).decode()
 
-    return run
-
-
-def test_a_kind_of_ones_own_works_in_every_command(leaning: Callable[..., str], tmp_path: Path) -> None:
     asked = ("--matrix", "leaning", "--gamma", "9", "--class", "group", "--keep", "group", "--rare", "publish")
-    assert "leaning" in leaning("perturb", "o.parquet", "-o", "r.parquet", *asked, "--keep-order")
+    assert "leaning" in said("perturb", "o.parquet", "-o", "r.parquet", *asked, "--keep-order")
     assert '"kind":"leaning"' in (tmp_path / "r.parquet.ppdm.json").read_text()
-    assert "leaning" in leaning("inspect", "r.parquet")
-    assert "region" in leaning("estimate", "r.parquet", "--attribute", "region", "--by", "group")
-    leaning("reconstruct", "r.parquet", "-o", "u.parquet")
+    assert "leaning" in said("inspect", "r.parquet")
+    assert "region" in said("estimate", "r.parquet", "--attribute", "region", "--by", "group")
+    ppdm("reconstruct", "r.parquet", "-o", "u.parquet")
     assert pl.read_parquet(tmp_path / "u.parquet").height == 3000
-    leaning("train-tree", "r.parquet", "-o", "t.json")
-    leaning("predict", "t.json", "o.parquet", "-o", "p.csv")
-    assert "income" in leaning("entropy", "r.parquet")
-    assert "of max" in leaning("entropy", "--matrix", "leaning", "--gamma", "9", "--bins", "5,10")
-    told = leaning("attack", "r.parquet", "--truth", "o.parquet")
-    assert "rejected" not in told and "passes" in told
-    leaning("perturb", "o.parquet", "-o", "r2.parquet", "--like", "r.parquet", "--keep-order")
-    leaning("estimate", "r.parquet", "r2.parquet", "--attribute", "region")
+    ppdm("train-tree", "r.parquet", "-o", "t.json")
+    ppdm("predict", "t.json", "o.parquet", "-o", "p.csv")
+    assert "income" in said("entropy", "r.parquet")
+    assert "of max" in said("entropy", "--matrix", "leaning", "--gamma", "9", "--bins", "5,10")
+    assert "rejected" not in said("attack", "r.parquet", "--truth", "o.parquet")
+    ppdm("perturb", "o.parquet", "-o", "r2.parquet", "--like", "r.parquet", "--keep-order")
+    ppdm("estimate", "r.parquet", "r2.parquet", "--attribute", "region")
 
 
 def test_a_kind_that_leaves_something_open_is_not_registered() -> None:
