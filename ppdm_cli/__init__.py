@@ -66,10 +66,10 @@ def __getattr__(name: str) -> Any:
 
     found = getattr(import_module(_WHERE[name]), name)
     if not isinstance(found, type):
-        from ppdm_cli.door import front
         from ppdm_cli.engine import where_the_data_are
 
-        found = front(where_the_data_are(found))
+        found = where_the_data_are(found)
+        found.__module__ = __name__  # where pickle finds it
     globals()[name] = found
     return found
 

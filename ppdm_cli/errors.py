@@ -40,8 +40,7 @@ class PpdmError(Exception):
     title = "ppdm failed"
     exit_code = Exit.FAILED
 
-    def __init__(self, *words: str) -> None:
-        id, what, next_step = words if len(words) == 3 else ("", *words)
+    def __init__(self, id: str, what: str, next_step: str) -> None:
         self.id, self.what, self.next_step = id, one_line(what), one_line(next_step)
         super().__init__(id, self.what, self.next_step)
 

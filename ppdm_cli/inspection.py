@@ -301,12 +301,12 @@ def facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
 
 _SEEDED = [
     "The coins came from a seed, which can be guessed and checked against the release: nothing is promised. "
-    "For publishing, perturb without --seed."
+    "For publishing, perturb without a seed."
 ]
 _KEYED = (
     "The coins follow from a key and an identifier: an unchanged value gets the same answer in each release "
-    "under this key with the same domain and gamma (as --like takes them); a changed value, domain or gamma "
-    "costs its gamma again, and a changed answer proves a change."
+    "under this key with the same domain and gamma (as a release like the earlier one has them); a changed "
+    "value, domain or gamma costs its gamma again, and a changed answer proves a change."
 )
 _KEYED_RECIPES = (
     "The coins follow from a key and an identifier: a record shows the same attributes in each release under "
@@ -404,7 +404,7 @@ def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) 
     if record.unit == "record":
         lines.append(
             "The promise is for a record: of a person with several records it is their product, unless "
-            "--person limits them."
+            f"{argument('person')} limits them."
         )
     return lines
 

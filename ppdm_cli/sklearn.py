@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.display import names
-from ppdm_cli.door import front
 from ppdm_cli.errors import RefusedError, UsageError
 from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import Sidecar
@@ -72,7 +71,6 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cuts = cuts
         self.nominal = nominal
 
-    @front
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, sidecar: Sidecar | str | Path | None = None
     ) -> PpdmTreeClassifier:
@@ -130,7 +128,6 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         return {**self.get_params(deep=False), "nominal": names("nominal", self.nominal)}
 
-    @front
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the chances of the classes for each record, in the order of `classes_`."""
         check_is_fitted(self)

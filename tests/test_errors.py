@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import ppdm_cli
+from ppdm_cli import CsvOptions, Plan
 from ppdm_cli.errors import UsageError, argument, unknown, unknown_column, worded_by
+from ppdm_cli.perturbing.plan import AttributePlan
 
 ROOT = Path(ppdm_cli.__file__).parent
 SOURCES = {str(p.relative_to(ROOT)): ast.parse(p.read_text("utf-8")) for p in sorted(ROOT.rglob("*.py"))}
@@ -73,11 +75,50 @@ def test_no_message_is_worded_when_a_module_is_imported() -> None:
         assert not [c.lineno for c in calls(tree, {"argument"}) if id(c) not in inside], name
 
 
-def test_ids_are_kebab_case_and_each_is_given_once() -> None:
-    ids = Counter[str]()
+def test_ids_are_kebab_case_and_each_names_one_cause() -> None:
+    """Two engines, or two formats, may refuse the same for the same cause: then by the same class of error."""
+    classes: dict[str, set[str]] = {}
     for tree in SOURCES.values():
         for call in calls(tree, {"DataError", "UsageError", "MismatchError", "RefusedError"}):
             if len(call.args) == 3 and isinstance(call.args[0], ast.Constant):
-                ids[call.args[0].value] += 1
-    assert not [i for i in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", i)]
-    assert not [i for i, n in ids.items() if n > 1]
+                classes.setdefault(call.args[0].value, set()).add(call.func.id)  # type: ignore[attr-defined]
+    assert len(classes) > 300 and not [i for i in classes if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", i)]
+    assert not {i: found for i, found in classes.items() if len(found) > 1}
+
+
+def literals(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the strings of a module that are no documentation."""
+    bodies = (ast.Module, ast.FunctionDef, ast.ClassDef)
+    blocks = [b for n in ast.walk(tree) if isinstance(n, bodies) for b in n.body if isinstance(b, ast.Expr)]
+    quiet = {id(b.value) for b in blocks}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in quiet:
+            yield node
+
+
+def test_the_library_names_no_option_of_the_shell() -> None:
+    skipped = {"commands", "errors.py"}
+    found = [
+        f"{name}:{text.lineno}"
+        for name, tree in SOURCES.items()
+        for text in literals(tree)
+        if name.split("/")[0] not in skipped and re.search(r"(?<!\w)--[a-z]", str(text.value))
+    ]
+    assert not found
+
+
+def test_every_argument_that_a_message_names_is_one() -> None:
+    """Of a function of the front door, of a plan or one of its columns, or of CsvOptions."""
+    known = {*Plan.__struct_fields__, *AttributePlan.__struct_fields__}
+    known |= {*CsvOptions.__dataclass_fields__, "type", "null", "date_format", "function", "records"}
+    known |= {"plot", "test", "domain"}  # options of commands alone, or settings of a column
+    for name in ppdm_cli.__all__:
+        found = getattr(ppdm_cli, name)
+        known |= {*signature(found).parameters} if callable(found) and not isinstance(found, type) else set()
+    named = {
+        str(call.args[0].value)
+        for tree in SOURCES.values()
+        for call in calls(tree, {"argument"})
+        if isinstance(call.args[0], ast.Constant)
+    }
+    assert len(named) > 20 and named <= known, named - known

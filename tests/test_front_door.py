@@ -6,10 +6,8 @@ one name, and no result prints more than 300 characters.
 
 from __future__ import annotations
 
-import ast
 import inspect as inspection
 import pickle
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,14 +21,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import ppdm_cli
-from ppdm_cli import CsvOptions, MismatchError, Plan, PpdmError, RefusedError, Release, Sidecar, UsageError
-from ppdm_cli.channels import KINDS
+from ppdm_cli import CsvOptions, MismatchError, PpdmError, RefusedError, Release, Sidecar, UsageError
 from ppdm_cli.display import MOST_CHARACTERS, Displayed
-from ppdm_cli.door import spoken
 from ppdm_cli.estimating import fill
 from ppdm_cli.networks import Network, Node
+from ppdm_cli.sidecar import CopiesSidecar
 from ppdm_cli.tables import Output, commit
-from ppdm_cli.trees import Against, FromRelease, train
+from ppdm_cli.trees import FromRelease
 from tests.vocabulary import Run, people
 
 FUNCTIONS = [n for n in ppdm_cli.__all__ if n[0].islower() and n not in ("on_spark", "running")]
@@ -116,7 +113,7 @@ def test_what_is_no_table_is_one_clean_error(name: str, tree: Any, release: Rele
         error = caught.value
         assert isinstance(error, UsageError) or "LazyFrame" in name, (function, error)
         assert MARK not in str(error) and "\n" not in str(error) and error.__cause__ is None
-        assert error.__suppress_context__, function
+        assert error.__suppress_context__ or error.__context__ is None, function
     if name == "pandas with mixed objects":
         assert "its column 'age' holds values of several types" in str(error)
 
@@ -167,7 +164,7 @@ def test_a_release_is_learnt_as_a_release_or_refused(
         ppdm_cli.train_tree(data, max_depth=2, **more)
     if more:
         return
-    with pytest.raises(RefusedError, match=r"is a release: .* reconstruct\(release, 'usable.parquet'\)"):
+    with pytest.raises(RefusedError, match=r"is a release: .*reconstruct"):
         ppdm_cli.predict(tree, data)
     with pytest.raises(RefusedError, match="already a release"):
         ppdm_cli.perturb(data, gamma=9)
@@ -224,7 +221,7 @@ def parameters(function: str) -> list[inspection.Parameter]:
 
 
 def test_a_string_is_one_name_wherever_names_are_expected(release: Release, folder: Path) -> None:
-    listed = {(f, p.name) for f in FUNCTIONS for p in parameters(f) if p.annotation == "Sequence[str]"}
+    listed = {(f, p.name) for f in FUNCTIONS for p in parameters(f) if p.annotation == "str | Sequence[str]"}
     assert listed == {
         ("estimate", "attributes"), ("estimate", "joint"),
         ("attack", "attacks"), ("perturb", "drop"), ("perturb", "keep"),
@@ -251,77 +248,6 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     assert "--" not in str(caught.value)
 
 
-def messages() -> Iterator[tuple[str, str]]:
-    """Every text in the library that names an option of the command line, with its room."""
-    root = Path(ppdm_cli.__file__).parent
-    for file in sorted(root.rglob("*.py")):
-        room = file.relative_to(root).parts[0]
-        if room in ("commands", "door.py"):
-            continue
-        tree = ast.parse(file.read_text())
-        nodes = (ast.Module, ast.FunctionDef, ast.ClassDef)
-        blocks = [b for n in ast.walk(tree) if isinstance(n, nodes) for b in n.body if isinstance(b, ast.Expr)]
-        quiet = {id(b.value) for b in blocks}  # documentation
-        inner = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.JoinedStr):
-                text = "".join(v.value if isinstance(v, ast.Constant) else "age" for v in node.values)
-            elif isinstance(node, ast.Constant) and id(node) not in quiet | inner:
-                text = str(node.value)
-            else:
-                continue
-            if re.search(r"(?<!\w)--[a-z]", text):
-                yield room.removesuffix(".py"), text
-
-
-OWN = {"perturbing": ["perturb", "describe"], "estimating": ["estimate"], "reconstructing": ["reconstruct"],
-       "attacks": ["attack"], "entropies": ["entropy", "designs", "record_designs"],
-       "trees": ["train_tree", "predict", "compare"]}  # fmt: skip
-"""The functions that a room's errors come from; what lies below the rooms may be called by all."""
-
-
-def unspoken(room: str, text: str) -> list[str]:
-    """The options in a message that no argument of the room's functions is named for."""
-    said = spoken(text)
-    takes = {p.name for f in OWN.get(room, FUNCTIONS) for p in parameters(f)}
-    takes |= set(CsvOptions.__dataclass_fields__)
-    if "perturb" in OWN.get(room, FUNCTIONS):
-        takes |= {*Plan.__struct_fields__, *(o for spec in KINDS.values() for o in spec.shared_options)}
-    if room == "trees":
-        takes |= {*inspection.signature(train).parameters, *Against.__dataclass_fields__}
-    named = set(re.findall(r"(?<![\w'])([a-z_0-9]+)=(?!gamma-)", said))
-    takes |= {"age", *re.findall(r"(?:perturb|made with) ([a-z_]+)=", said)}  # named as the owner's function's
-    return re.findall(r"(?<!\w)--[a-z][a-z-]*", said) + sorted(named - takes)
-
-
-def test_every_option_that_an_error_names_is_an_argument() -> None:
-    found = list(messages())
-    assert len(found) > 80 and not {text: left for room, text in found if (left := unspoken(room, text))}
-    assert unspoken("trees", "add --cut 5") == ["cut"], "the test of the test"
-
-
-@pytest.mark.parametrize(
-    ("option", "argument"),
-    [
-        ("such as --gamma 9", "such as gamma=9"),
-        ("--class names the column 'x'", "class_= names the column 'x'"),
-        ("such as --joint age,salary", "such as joint=['age', 'salary']"),
-        ("such as --gamma 2:21 --bins 5,10", "such as gamma=range(2, 22) bins=[5, 10]"),
-        ("such as --type zip=string, or", "such as csv=CsvOptions(types={'zip': 'string'}), or"),
-        ("such as --domain age=0:120", "such as attributes={'age': {'domain': '0:120'}}"),
-        ("as --domain 'x y=1:10', of", "as attributes={'x y': {'domain': '1:10'}}, of"),
-        ("such as --type 'x y=string', or", "such as csv=CsvOptions(types={'x y': 'string'}), or"),
-        ("--drop 'x y', or", "drop='x y', or"),
-        ("add --shuffle, or --keep-order if", "add shuffle=True, or keep_order=True if"),
-        ("--no-prune is for data", "prune=False is for data"),
-        ("mend it, or --drop it", "mend it, or drop it with drop="),
-        ("such as --key-file release.key --id patient", "such as key_file='release.key' id='patient'"),
-        ("'--class' has 3 values", "'--class' has 3 values"),
-    ],
-)
-def test_options_are_spoken_of_as_arguments(option: str, argument: str) -> None:
-    assert spoken(option) == argument
-
 
 def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm: Run) -> None:
     with pytest.raises(UsageError, match=r"class_= names the column 'grup'.*did you mean 'group'"):
@@ -329,10 +255,9 @@ def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm
     asked = ("--gamma", "9", "--class", "grup")
     said = ppdm("perturb", folder / "original.parquet", "-o", "x.csv", *asked, code=2)
     assert b"--class names the column 'grup'" in said.stderr
-    for call in (lambda: ppdm_cli.train_tree(people(), "group", drop="x"), lambda: ppdm_cli.perturb(people())):
-        with pytest.raises(UsageError, match=r"(drop|epsilon)=") as caught:
-            call()
-        assert "--" not in str(caught.value)
+    with pytest.raises(UsageError, match="drop= names") as caught:
+        ppdm_cli.train_tree(people(), "group", drop="x")
+    assert "--" not in str(caught.value)
     with pytest.raises(TypeError, match="nosuch"):
         ppdm_cli.perturb(people(), nosuch=1)
 
@@ -371,8 +296,7 @@ def results() -> list[Any]:
 
 
 def test_no_result_prints_over_300_characters(results: list[Any]) -> None:
-    kinds = tuple(type(r) for r in results)
-    assert not [c for c in subclasses(Displayed) if c is not Displayed and not issubclass(c, kinds)]
+    assert {type(r) for r in results} == {*subclasses(Displayed)} - {Displayed, CopiesSidecar}
     for result in results:
         text, html = repr(result), result._repr_html_()
         assert 10 < len(text) <= MOST_CHARACTERS and text.isprintable() and type(result).__name__ in text

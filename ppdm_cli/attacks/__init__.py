@@ -36,6 +36,7 @@ from ppdm_cli.attacks.row_order import Order
 from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register
 from ppdm_cli.attacks.scoring import Beliefs, Measures, expected
 from ppdm_cli.attacks.whole_record import Record
+from ppdm_cli.display import names
 from ppdm_cli.errors import UsageError, argument, unknown
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import open_original, open_releases, spooled
@@ -57,7 +58,7 @@ def attack(
     data: TableLike,
     *,
     truth: TableLike | None = None,
-    attacks: Sequence[str] = (),
+    attacks: str | Sequence[str] = (),
     sidecar: Sidecar | str | Path | None = None,
     recovered: str | Path | bool = False,
     force: bool = False,
@@ -88,6 +89,7 @@ def attack(
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
+    attacks = names("attacks", attacks)
     for name in attacks:
         if name not in ATTACKS:
             raise unknown("attack", name, tuple(ATTACKS))
@@ -112,7 +114,7 @@ def attack(
         table, sidecar = open_releases(data, sidecar, from_)
         if not sidecar.perturbed:
             raise UsageError(
-                "nothing-perturbed",
+                "nothing-to-attack",
                 "the release has no perturbed attribute: there is nothing to attack",
                 "perturb one",
             )

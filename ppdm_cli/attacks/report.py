@@ -243,7 +243,7 @@ def sentences(done: Attacked) -> list[str]:
     found = audited(done) if done.audit else []
     order = [r.attribute for r in done.order if r.published_tells or r.neighbours_tell]
     if order:
-        found.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
+        found.append(f"The order of the rows reveals values of {', '.join(order)}: shuffle it.")
     return [*found, learnt(done)]
 
 

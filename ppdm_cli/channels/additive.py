@@ -222,7 +222,7 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     shared_options: ClassVar[Mapping[str, Any]] = {"noise": read_law, "sd": Sd.read}
     everywhere = True
     takes_gamma = False
-    no_nulls = f"fill them, leave out their records, or drop the column with {argument('drop')}"
+    no_nulls = "fill them, leave out their records, or drop the column"
 
     noise: Noise
     sd: Annotated[float, Meta(gt=0)]

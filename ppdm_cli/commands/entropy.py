@@ -192,6 +192,7 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[
     given = (*others, settings["matrix"], settings["error"])
     if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):
         raise UsageError(
+            "record-designs-need",
             "designs for a record go by its budget, the number of records and its attributes",
             "use --record-epsilon 4 --records 100000 --attributes 9x16, and leave out the rest",
         )

@@ -64,6 +64,7 @@ def command(
         schema, batches = sample(load(network), records, seed)
     else:
         raise UsageError(
+            "function-or-network",
             "one of --function and --network is needed, and --balanced goes with --function",
             "such as --function 2, or --network asia.bif",
         )

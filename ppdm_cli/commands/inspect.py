@@ -74,12 +74,20 @@ def command(
 
     if (describe is None) != (output is None) or (describe is not None and sidecar is not None):
         raise UsageError(
-            "--describe and -o go together, and with no --sidecar", "use --describe PLAN -o FILE.ppdm.json"
+            "describe-and-output",
+            "--describe and -o go together, and with no --sidecar",
+            "use --describe PLAN -o FILE.ppdm.json",
         )
     if report is None and any(stated.values()):
-        raise UsageError("--about, --attack, --ledger and --people go with --report", "add --report FILE")
+        raise UsageError(
+            "only-with-report", "--about, --attack, --ledger and --people go with --report", "add --report FILE"
+        )
     if report is not None and describe is not None:
-        raise UsageError("--report is about a release, and --describe makes one", "say one after the other")
+        raise UsageError(
+            "report-or-describe",
+            "--report is about a release, and --describe makes one",
+            "say one after the other",
+        )
     if describe is not None:
         from ppdm_cli import perturbing
 

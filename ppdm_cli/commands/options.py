@@ -36,7 +36,9 @@ class _File(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
-            raise UsageError("the name of a file is empty", "check the variable that it comes from")
+            raise UsageError(
+                "empty-file-name", "the name of a file is empty", "check the variable that it comes from"
+            )
         if isinstance(value, str) and "://" in value:  # an engine's: a path would lose a slash
             return value
         return super().convert(value, param, ctx)
@@ -63,7 +65,7 @@ def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Any, ...]) 
         after = takewhile(lambda a: a in known, sys.argv[place + 2 :])
         each = " ".join(f"{before[place]} {word(a)}" for a in after)
         step = f"repeat the option: {each}" if option.multiple else f"{before[place]} takes one column"
-    raise UsageError(f"{quoted(stray)} is a column of {quoted(there[0])}, not a file", step)
+    raise UsageError("column-as-file", f"{quoted(stray)} is a column of {quoted(there[0])}, not a file", step)
 
 
 def _columns(file: Path) -> list[str]:
@@ -230,7 +232,7 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
     """Split NAME=VALUE at the first =."""
     name, sign, value = text.partition("=")
     if not sign or not name or not value:
-        raise UsageError(f"{option} takes NAME=VALUE", f"such as {option} {example}")
+        raise UsageError("not-a-pair", f"{option} takes NAME=VALUE", f"such as {option} {example}")
     return name, value
 
 
@@ -243,6 +245,7 @@ def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
     name = text[: setting.start()] if setting else ""
     if not name:
         raise UsageError(
+            "not-a-setting",
             f"{quoted(text)} is not a setting of an attribute",
             "such as --attribute age:gamma=5,bins=24,domain=0:120",
         )
@@ -275,14 +278,18 @@ def numbers(text: str, example: str) -> list[Any]:
                 raise InvalidOperation
             found += [low + i * step for i in range(int((high - low) / step) + 1)]
     except (ArithmeticError, ValueError):
-        raise UsageError(f"{quoted(text)} is not a list of numbers", f"such as {example}") from None
+        raise UsageError(
+            "not-numbers", f"{quoted(text)} is not a list of numbers", f"such as {example}"
+        ) from None
     return found
 
 
 def whole_numbers(text: str, example: str) -> list[int]:
     values = numbers(text, example)
     if any(not v.is_finite() or v != int(v) for v in values):
-        raise UsageError(f"{quoted(text)} has a number that is not whole", f"such as {example}")
+        raise UsageError(
+            "not-whole-numbers", f"{quoted(text)} has a number that is not whole", f"such as {example}"
+        )
     return [int(v) for v in values]
 
 
@@ -307,7 +314,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
             with _on_cluster(master, conf):
                 return function(*args, **settings)
         if master is not None or conf:
-            raise UsageError("--master and --conf are for Spark", "add --engine spark")
+            raise UsageError("only-for-spark", "--master and --conf are for Spark", "add --engine spark")
         return function(*args, **settings)
 
     wrapped: Callable[..., Any] = command
@@ -354,9 +361,13 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed", "pip install 'ppdm-cli[spark]'") from None
+        raise UsageError(
+            "spark-missing", f"{error.name} is not installed", "pip install 'ppdm-cli[spark]'"
+        ) from None
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        raise UsageError("Spark needs Java, and there is none", "install Java 17, or set JAVA_HOME")
+        raise UsageError(
+            "java-missing", "Spark needs Java, and there is none", "install Java 17, or set JAVA_HOME"
+        )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", "PySpark does not yet", FutureWarning)
     if _LOG not in settings:
@@ -372,6 +383,7 @@ def _session(master: str | None, settings: dict[str, str]) -> Any:
     except Exception:  # of Spark, of the JVM, of the way between
         where = "" if master is None else f" at {quoted(master)}"
         raise DataError(
+            "spark-not-started",
             f"Spark cannot be started{where}",
             f"check --master and --conf; --conf {_LOG}=WARN shows what Spark says",
         ) from None

@@ -88,9 +88,13 @@ def _check_order(release: tuple[Path, ...], question: str) -> None:
     asks = set(question) & {" ", "("}
     if not asks and (not release or Path(question).exists()):
         step = f"end with a question: ppdm query {word(question)} 'select count()'"
-        raise UsageError(f"{quoted(question)} is not a question", step)
+        raise UsageError("not-a-question", f"{quoted(question)} is not a question", step)
     if not release:
-        raise UsageError("the question comes without a release", "such as ppdm query r.csv 'select count()'")
+        raise UsageError(
+            "question-alone",
+            "the question comes without a release",
+            "such as ppdm query r.csv 'select count()'",
+        )
 
 
 def _figures(done: Any) -> dict[str, Any]:

@@ -45,6 +45,7 @@ def _threads(text: str) -> tuple[Any, int]:
 
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _MOST_THREADS):
         raise UsageError(
+            "bad-threads",
             f"{THREADS} is {quoted(text)}, which is no number of threads",
             f"set it to 1 to {_MOST_THREADS}, or unset it",
         )
@@ -55,7 +56,9 @@ def _folder(text: str) -> tuple[Any, Path]:
     from ppdm_cli import files
 
     if not Path(text).is_dir():
-        raise UsageError(f"{FOLDER} is {quoted(text)}, which is no folder", "make it, or unset the variable")
+        raise UsageError(
+            "bad-folder", f"{FOLDER} is {quoted(text)}, which is no folder", "make it, or unset the variable"
+        )
     return files.TEMPORARY, Path(text)
 
 

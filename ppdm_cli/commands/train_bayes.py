@@ -101,7 +101,11 @@ def _check(network: Path | None, own: tuple[str, ...], settings: dict[str, Any])
     given = {"network": network, "nodes": own, "prior": settings["prior"]}
     if any(given.values()):
         name = next(n for n, v in given.items() if v)
-        raise UsageError(f"--{name} is for training, and --merge only puts networks together", "leave it out")
+        raise UsageError(
+            "only-for-training",
+            f"--{name} is for training, and --merge only puts networks together",
+            "leave it out",
+        )
 
 
 def _figures(done: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ppdm_cli.display import Displayed
+from ppdm_cli.display import Displayed, names
 from ppdm_cli.errors import counted, unknown
 from ppdm_cli.estimating.em import TINY, Part, Steps, Stop, Tables, forward, shares
 from ppdm_cli.estimating.estimators import (
@@ -84,9 +84,9 @@ def estimate(
     data: Any,
     *,
     sidecar: Sidecar | str | Path | None = None,
-    attributes: Sequence[str] = (),
+    attributes: str | Sequence[str] = (),
     by: str | None = None,
-    joint: Sequence[str] = (),
+    joint: str | Sequence[str] = (),
     bins: int | None = None,
     estimator: str = DEFAULT,
     level: float = 0.95,
@@ -132,6 +132,7 @@ def estimate(
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
+    attributes, joint = names("attributes", attributes), names("joint", joint)
     if estimator not in ESTIMATORS:
         raise unknown("estimator", estimator, ESTIMATORS)
     coverage = Coverage(level, simultaneous, population)
@@ -144,8 +145,8 @@ def estimate(
         tables, records = estimated_tables(table, sidecar, asked, estimator, coverage)
     tables = [replace(t, by=by is not None) for t in tables]
     if truth is not None:
-        names = dict.fromkeys(n for t in tables for n in columns_of(t.axes))
-        original = open_original(truth, [sidecar.by_name[n] for n in names], csv, mappings)
+        columns = dict.fromkeys(n for t in tables for n in columns_of(t.axes))
+        original = open_original(truth, [sidecar.by_name[n] for n in columns], csv, mappings)
         counts = count(original, [t.axes for t in tables], original=True, outside=OWN)
         if (rows := int(counts[0].sum())) != records:
             raise other_rows(rows, records)

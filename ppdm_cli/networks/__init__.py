@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppdm_cli import sidecar as sidecars
-from ppdm_cli.display import Displayed, up
+from ppdm_cli.display import Displayed, names, up
 from ppdm_cli.errors import MismatchError, UsageError, argument, counted, listed, quoted, unknown_column
 from ppdm_cli.files import one_run
 from ppdm_cli.networks.comparing import Distance, distances
@@ -74,7 +74,7 @@ def train_bayes(
     data: Any,
     network: Network | str | Path | None = None,
     *,
-    nodes: Sequence[str] = (),
+    nodes: str | Sequence[str] = (),
     estimator: str = "inverse",
     prior: float = 0.0,
     compare: Any = None,
@@ -88,11 +88,11 @@ def train_bayes(
     learnt. `prior` is the Dirichlet prior of every parameter, in records. `compare` is a network of known
     parameters, or the original, to tell how far the parameters are from its.
     """
-    asked = Estimation(estimator, prior)
+    asked, nodes = Estimation(estimator, prior), names("nodes", nodes)
     structure = _network(network)
-    names = _named(structure, nodes)
+    named = _named(structure, nodes)
     parties = open_parties(data if isinstance(data, list) else [data], csv)
-    done = _learnt(structure, names, parties, asked)
+    done = _learnt(structure, named, parties, asked)
     return done if compare is None else _compared(done, compare, csv)
 
 

@@ -91,7 +91,7 @@ def marginal(network: Network, names: Sequence[str]) -> Floats:
             raise UsageError(
                 "reference-too-wide",
                 f"how likely the parents' states are would take {costs[name]} cells at {quoted(name)}",
-                "compare with records drawn from the reference: ppdm generate --network",
+                "compare with records drawn from the reference: `ppdm generate` draws them",
             )
         axes, own = tuple(sorted(joint[name] - {name})), [f for f in factors if name in f[0]]
         factors = [f for f in factors if name not in f[0]] + [(axes, _product(own, axes))]

@@ -166,9 +166,10 @@ class KeyFile:
         try:
             target = stack.enter_context(PendingFile(path, there, mode=0o600))
         except (DataError, UsageError) as error:
-            if not there or "also the input" in error.what:
+            if not there or error.id == "output-is-input":
                 raise
             raise type(error)(
+                error.id,
                 f"the key file {quoted(path)} has to remember this design in a second line, but cannot be "
                 "written",
                 f"make its folder writable, or add the line yourself: {design}",

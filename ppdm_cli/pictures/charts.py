@@ -92,7 +92,7 @@ def distributions(frame: pl.DataFrame, target: PendingFile, level: float = 0.95,
     charts = [panel.chart(high, place % columns == 0) for place, panel in enumerate(shown)]
     chart = alt.concat(*charts, columns=columns, spacing={"row": 24, "column": 28})
     if len(panels) > MOST_PANELS:
-        cut = f"The first {MOST_PANELS} of {len(panels):,} distributions; --attribute draws others."
+        cut = f"The first {MOST_PANELS} of {len(panels):,} distributions; {argument('attributes')} has others."
         chart = chart.properties(title=alt.TitleParams(cut, anchor="start", offset=16))
     gray = dict.fromkeys(("domainColor", "tickColor"), "#888888")
     chart = chart.configure(

@@ -144,7 +144,7 @@ def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma
 def left_open(one: Advice) -> None:
     """Make a column a question of which nearly all cells are numbers or dates, and some are not."""
     one.drop, one.settings, one.N = "", {"domain": "?"}, None
-    one.asked = "not only numbers or dates: add --null TEXT to ppdm plan if TEXT means no value; or drop it"
+    one.asked = "not only numbers or dates: if some text means no value, plan again and name it; or drop it"
 
 
 def _identifies(name: str, kind: pa.DataType, look: Sketch, column: pa.Array) -> bool:

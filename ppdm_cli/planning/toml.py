@@ -49,7 +49,7 @@ def written_plan(
     """Return the plan; `csv` says how the file is read, `written` how its columns are, where it is a CSV."""
     lines = [
         "# A plan for ppdm perturb. It holds names of columns and choices, no value and no count of the data.",
-        f"# Answer each {text(QUESTION)} from public knowledge, then run ppdm perturb --plan.",
+        f"# Answer each {text(QUESTION)} from public knowledge, then perturb by this plan.",
         "",
     ]
     if privacy:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ppdm_cli.display import Displayed, names
 from ppdm_cli.domain import Bins, unit
-from ppdm_cli.door import spoken
 from ppdm_cli.engine import where_the_data_are
-from ppdm_cli.errors import PpdmError, counted, quoted
+from ppdm_cli.errors import counted, quoted
 from ppdm_cli.estimating import Coverage, fill
 from ppdm_cli.files import one_run
 from ppdm_cli.querying.answering import Row, answered, difference
@@ -124,10 +123,7 @@ class Query(Displayed):
 
     def select(self, text: str) -> Answers:
         """Return the answer to a select statement."""
-        try:
-            return where_the_data_are(answers)(self.data, text, **self.settings)
-        except PpdmError as error:
-            raise type(error)(error.id, spoken(error.what), spoken(error.next_step)) from None
+        return where_the_data_are(answers)(self.data, text, **self.settings)
 
     def count(self, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
         return self._one("count()", "count", by, where)

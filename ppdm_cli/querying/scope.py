@@ -93,7 +93,7 @@ def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
         missing = sum(v not in domain.marks for v in predicate.values)
         if missing and dtypes.is_discrete(domain.kind):
             raise UsageError(
-                "value-outside-domain",
+                "literal-outside-domain",
                 f"{quoted(predicate.column)} is asked for {counted(missing, 'value')} that its domain lacks",
                 f"its values: {', '.join(map(quoted, domain.labels()[:_EDGES]))}",
             )

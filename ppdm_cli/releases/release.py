@@ -170,7 +170,9 @@ def open_original(
     original = open_table(data, csv=replace(csv or CsvOptions(), known=kinds))
     original = like_release(original, attributes, mappings)
     if is_promised(original):
-        raise MismatchError(f"{quoted(original.name)} has a sidecar: it is not an original", OWN)
+        raise MismatchError(
+            "original-has-sidecar", f"{quoted(original.name)} has a sidecar: it is not an original", OWN
+        )
     missing = [n for n in kinds if n not in original.schema.names]
     if missing:
         raise MismatchError(

@@ -354,6 +354,6 @@ def _files(m: Material) -> list[Part]:
     return [
         TextTable(["file", "SHA-256", "bytes"], rows, words=2),
         f"Release {m.sidecar.release}, made by {m.sidecar.tool}. The tool's tests compare each sampler's draws "
-        "with its stated law, and check that a sampler that is off by a few per cent is rejected. ppdm attack "
-        "--truth lets the owner audit this release.",
+        "with its stated law, and check that a sampler that is off by a few per cent is rejected. With "
+        "`ppdm attack` and the original the owner audits this release.",
     ]

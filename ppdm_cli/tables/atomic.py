@@ -39,7 +39,7 @@ class PendingFile:
             raise UsageError("file-wanted", "this output cannot be '-', standard output", "name a file")
         if path.exists() and not path.is_file():
             what = f"the output {quoted(path)} is not an ordinary file"
-            raise UsageError("no-ordinary-file", what, "name a file, or - for standard output")
+            raise UsageError("output-no-ordinary-file", what, "name a file, or - for standard output")
         if path.exists() and not force:
             step = f"name another, or add {argument('force', True)}"
             raise UsageError("output-exists", f"the output {quoted(path)} exists", step)

@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Literal, cast
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table, TableLike
@@ -117,7 +117,8 @@ def check_local(name: Any, reading: bool = False) -> None:
     if reading:
         step = "use Spark (docs/spark.md), or copy the file here"
         if uri[1] in _PIPES:
-            step += f"; CSV can be piped in: {_PIPES[uri[1]].format(shown)} | ppdm ... - --from csv"
+            piped = f"{_PIPES[uri[1]].format(shown)} | ppdm ... - {argument('from_', 'csv')}"
+            step += f"; CSV can be piped in: {piped}"
     raise UsageError("uri", f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 

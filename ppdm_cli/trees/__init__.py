@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from ppdm_cli.display import Displayed
+from ppdm_cli.display import Displayed, names
 from ppdm_cli.engine import ENGINE, destination, step
 from ppdm_cli.errors import UsageError, argument, counted, listed
 from ppdm_cli.files import one_run
@@ -109,8 +109,8 @@ def train_tree(
     confidence: float = 0.25,
     prune: bool = True,
     mdl: bool = True,
-    drop: Sequence[str] = (),
-    nominal: Sequence[str] = (),
+    drop: str | Sequence[str] = (),
+    nominal: str | Sequence[str] = (),
     cells: int = CELLS,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
@@ -162,7 +162,8 @@ def train_tree(
         The tree and how it does; of a release, the accuracy to expect of it.
     """
     growth = Options(criterion, min_records, max_depth, confidence, prune, mdl)
-    settings = TreeSettings(class_, weights, cuts, drop, nominal, cells, growth)
+    columns = names("drop", drop), names("nominal", nominal)
+    settings = TreeSettings(class_, weights, cuts, *columns, cells, growth)
     return _trained(*open_data(data, sidecar, csv, from_), settings)
 
 
@@ -351,7 +352,7 @@ def train(
 
 def _note(done: Fitted | FromRelease) -> str:
     """Return what an export for other programs does with missing values, and how many records that changes."""
-    says = "A missing value or an unseen category follows the heaviest branch, as in ppdm predict --heaviest"
+    says = "A missing value or an unseen category follows the heaviest branch, as `ppdm predict` can have it"
     short = [f"{f.name} by {f.prefix}" for f in done.tree.features if f.prefix]
     if short:
         says += f". Text is compared by its first characters: {', '.join(short)}"

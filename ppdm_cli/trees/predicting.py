@@ -57,7 +57,7 @@ def open_records(
         raise RefusedError(
             "records-of-a-release",
             f"{quoted(table.name)} is a release: its single values are not the original ones",
-            "reconstruct first: ppdm reconstruct RELEASE -o usable.parquet",
+            "reconstruct it first",
         )
     return table
 

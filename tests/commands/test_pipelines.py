@@ -13,8 +13,7 @@ import polars as pl
 import pytest
 
 import ppdm_cli
-from ppdm_cli import RefusedError, UsageError, estimate, perturb
-from ppdm_cli.door import front
+from ppdm_cli import UsageError, estimate, perturb
 from ppdm_cli.engine import ON_SPARK
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import COLUMN
@@ -101,11 +100,3 @@ def test_every_result_goes_to_another_process_and_back(results: list[Any]) -> No
     for result in results:
         for again in (pickle.loads(pickle.dumps(result)), deepcopy(result)):
             assert type(again) is type(result) and again._repr_html_() == result._repr_html_()
-
-
-def test_the_door_raises_what_the_room_raised() -> None:
-    def refused(names: Sequence[str] = ()) -> None:  # type: ignore[name-defined]  # noqa: F821
-        raise RefusedError("no", "add --force")
-
-    with pytest.raises(RefusedError, match="refused: no; add force=True"):
-        front(refused)()

@@ -87,7 +87,7 @@ def test_a_key_that_cannot_be_written_says_what_to_add(
 
     def refuses(self: PendingFile, path: Path, *args: object, **more: object) -> None:
         if path.name == "k":
-            raise DataError("'k' cannot be written: Read-only file system", "name a file elsewhere")
+            raise DataError("unwritable", "'k' cannot be written: Read-only file system", "name another")
         real(self, path, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(key_files.PendingFile, "__init__", refuses)

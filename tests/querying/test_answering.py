@@ -297,7 +297,7 @@ REFUSED = {
     "select mean(wage)": "unknown-column",
     "select mean(smoker)": "not-numeric",
     "select mean(age) where age > 41": "condition-cuts-a-bin",
-    "select mean(age) where smoker = 'maybe'": "value-outside-domain",
+    "select mean(age) where smoker = 'maybe'": "literal-outside-domain",
     "select mean(age) where smoker = 3": "value-of-another-type",
     "select mean(age) where smoker < 'no'": "values-without-order",
     "select age": "column-without-a-function",
