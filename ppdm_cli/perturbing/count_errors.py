@@ -176,7 +176,7 @@ def remarks(release: Release) -> list[str]:
     found = [] if release.noise is None else release.noise.sentences()
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
         found.append(
-            "The number of bins was chosen from gamma, the matrix and the number of records (--bins auto)."
+            "The number of bins was chosen from gamma, the matrix and the number of records."
         )
     if release.unlearnable:
         found.append(
@@ -232,6 +232,6 @@ def remarks(release: Release) -> list[str]:
     if release.in_order_of:
         found.append(
             f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
-            "person's value of it knows roughly where that row is. --shuffle hides it."
+            f"person's value of it knows roughly where that row is. Use {argument('shuffle', True)} to hide it."
         )
     return found + ([] if release.account is None else release.account.sentences)
