@@ -1,6 +1,6 @@
 """A format of tables in one file, which no other file knows: what adding one takes.
 
-JSON, a record a line. `python -m tests.dummy_format ARGS` is the command line with it.
+JSON, a record a line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import IO
 import polars as pl
 import pyarrow as pa
 
-from ppdm_cli.tables import FORMATS, ArrowTable, CsvOptions, Files, Format, Writer
+from ppdm_cli.tables import ArrowTable, CsvOptions, Files, Format, Writer
 
 
 def opened(files: Files, options: CsvOptions) -> ArrowTable:
@@ -43,9 +43,3 @@ class LinesWriter(Writer):
 
 
 LINES = Format("JSON lines", (".jsonl",), opened, LinesWriter, sidecar="beside")
-
-if __name__ == "__main__":
-    from ppdm_cli.commands import main
-
-    FORMATS.append(LINES)
-    main()

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from ppdm_cli import perturb
+from ppdm_cli import estimate, perturb, plan, predict, reconstruct, train_tree
 from ppdm_cli.errors import DataError, RefusedError
 from ppdm_cli.planning.csv_reading import sniff
 from ppdm_cli.tables import CsvOptions, csv_records, open_table
-from ppdm_cli.tables.csv_records import looks_like_data
 from tests.made_exports import made_export
-from tests.vocabulary import Run, loaded, read_table
+from tests.vocabulary import loaded, raises, read_table
 
 ROOT = Path(__file__).parents[2]
 DATA = [
@@ -25,137 +23,18 @@ DATA = [
     "2020-01-01T10:00:00Z", "1/2/2020", "10:30", "18-25", " 7 ", "true", "FALSE", "NA",
 ]  # fmt: skip
 NAMES = [
-    "age",
-    "2019Q1",
-    "x1",
-    "1st",
-    "e5",
-    "größe",
-    "col_1",
-    "1_000",
-    "#",
-    "a b",
-    "income (2019)",
-    "T",
-    "NAME",
-]
-
-
-def test_what_looks_like_data() -> None:
-    assert [c for c in DATA if not looks_like_data(c, ("", "NA"))] == []
-    assert [c for c in NAMES if looks_like_data(c, ("", "NA"))] == []
-
-
-@pytest.mark.parametrize("cell", DATA)
-def test_a_first_line_like_a_record_is_refused_unquoted(cell: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(f'CANARY Alice,"{cell}",x\nBob,1,y\n')
-    with pytest.raises(RefusedError, match="looks like a record: column 2 is ") as refused:
-        read_table([tmp_path / "t.csv"], nulls=("", "NA"))
-    assert "CANARY" not in str(refused.value) and f"'{cell}'" not in str(refused.value)
-    assert read_table([tmp_path / "t.csv"], nulls=("", "NA"), header=True).column_names == [
-        "CANARY Alice",
-        cell,
-        "x",
-    ]
-
-
-def test_without_a_header_columns_are_numbered_and_the_first_line_is_a_record(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("Alice,56,0\nBob,31,1\n")
-    (tmp_path / "b.csv").write_text("Carol,20,1\n")
-    table = read_table([tmp_path / "a.csv", tmp_path / "b.csv"], header=False)
-    assert table.column_names == ["column_1", "column_2", "column_3"]
-    assert table["column_1"].to_pylist() == ["Alice", "Bob", "Carol"] and table["column_2"].to_pylist() == [
-        56,
-        31,
-        20,
-    ]
-    options = CsvOptions(header=False)
-    stream = io.BytesIO(b"1,a\n2,b\n")
-    streamed = loaded(open_table("-", csv=options, standard_format="csv", standard_input=stream))
-    assert streamed.to_pydict() == {"column_1": [1, 2], "column_2": ["a", "b"]}
-    (tmp_path / "ragged.csv").write_text("1,2\n3,4\n5\n")
-    with pytest.raises(DataError, match=r"row 3 of .*: it has 1 cells where the first row has 2"):
-        read_table([tmp_path / "ragged.csv"], header=False)
-
-
-@pytest.mark.parametrize("text", ["CANARY,,x\n1,2,3\n", "CANARY,y,CANARY\na,b,c\n"])
-def test_other_first_lines_that_name_nothing_lead_to_the_same_way_out(text: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(DataError, match="header=False") as wrong:
-        read_table([tmp_path / "t.csv"])
-    assert "CANARY" not in str(wrong.value)
-    assert read_table([tmp_path / "t.csv"], header=False).num_rows == 2
-
-
-def test_a_column_without_a_name_is_one_line_with_a_step_that_works(tmp_path: Path, ppdm: Run) -> None:
-    frame = pd.DataFrame({"a": [1, 2] * 40, "b": [2, 1] * 40})
-    frame.to_csv(tmp_path / "index.csv")
-    frame.to_csv(tmp_path / "without.csv", index=False)
-    pq.write_table(pa.table({"a": [1, 2] * 40, "": [2, 1] * 40}), tmp_path / "d.parquet")
-    for file, place in (("index.csv", 1), ("d.parquet", 2)):
-        for command in (("plan", file, "-o", "p.toml"), ("perturb", file, "-o", "o.csv", "--gamma", "9")):
-            said = ppdm(*command, code=1).stderr.decode()
-            assert f"column {place} of '{file}' has no name" in said and said.count("\n") == 1
-    assert "pandas: without its index" in ppdm("plan", "index.csv", "-o", "p.toml", code=1).stderr.decode()
-    ppdm("perturb", "without.csv", "-o", "o.csv", "--gamma", "9", "--shuffle")
-
-
-def test_names_that_are_known_are_names(tmp_path: Path, ppdm: Run) -> None:
-    """Years as columns: what a sidecar, a tree or --type names needs no word."""
-    frame = pl.DataFrame({"2019": [1, 2, 3] * 100, "2020": [3, 2, 1] * 100, "class": ["a", "b", "b"] * 100})
-    frame.write_csv(tmp_path / "years.csv")
-    asked = ["--gamma", 9, "--class", "class", "--keep-order"]
-    said = ppdm("perturb", "years.csv", "-o", "r.csv", *asked, code=4).stderr.decode()
-    assert said.count("\n") == 1 and "--no-header" in said and "--header" in said and "2019" not in said
-    ppdm("perturb", "years.csv", "-o", "r.csv", "--header", *asked)
-    ppdm("perturb", "years.csv", "-o", "s.csv", "--type", "2019=int64", "--type", "2020=int64", *asked)
-    ppdm("estimate", "r.csv", "--truth", "years.csv")
-    ppdm("reconstruct", "r.csv", "-o", "back.csv")
-    ppdm("train-tree", "back.csv", "--class", "class", "-o", "tree.json", "--test", "years.csv")
-    ppdm("predict", "tree.json", "years.csv", "-o", "p.csv")
-    ppdm("perturb", "years.csv", "-o", "next.csv", "--like", "r.csv", "--keep-order")
-
-
-def test_a_file_without_header_goes_all_the_way(tmp_path: Path, ppdm: Run) -> None:
-    rows = "".join(f"CANARY {i % 3},{20 + i % 50},{i % 2}\n" for i in range(600))
-    (tmp_path / "nohdr.csv").write_text(rows)
-    asked = ["--gamma", 9, "--rare", "publish", "--shuffle", "--class", "column_3"]
-    said = ppdm(
-        "perturb", "nohdr.csv", "-o", "r.csv", "--gamma", 9, "--rare", "publish", code=4
-    ).stderr.decode()
-    assert "CANARY" not in said and "56" not in said and not (tmp_path / "r.csv").exists()
-    ppdm("perturb", "nohdr.csv", "-o", "r.csv", "--no-header", *asked)
-    assert (tmp_path / "r.csv").read_text().splitlines()[0] == "column_1,column_2,column_3"
-    assert pl.read_csv(tmp_path / "r.csv").height == 600
-    ppdm("estimate", "r.csv", "--truth", "nohdr.csv", "--no-header")
-    ppdm("attack", "r.csv", "--truth", "nohdr.csv", "--no-header", code=3)  # shuffled: nothing pairs
-    ppdm("train-tree", "nohdr.csv", "--no-header", "--class", "column_3", "-o", "tree.json")
-    ppdm("predict", "tree.json", "nohdr.csv", "--no-header", "-o", "p.csv")
-    release = perturb(
-        tmp_path / "nohdr.csv", gamma=9, shuffle=True, rare="publish", csv=CsvOptions(header=False)
-    )
-    assert release.frame.columns == ["column_1", "column_2", "column_3"]
-
-
-# -- words: a first line that the rows below are like
-
+    "age", "2019Q1", "x1", "1st", "e5", "größe", "col_1", "1_000", "#", "a b", "income (2019)", "T", "NAME",
+]  # fmt: skip
 SEX, ILL = ("male", "female"), ("diabetes", "none", "asthma")
 
 
 def words(rows: int, first: str, like: str = "{i} Person,{sex},{ill}") -> str:
     """Return a CSV of a first line and rows below it."""
-    return f"{first}\n" + "".join(
-        like.format(
-            i=chr(97 + i % 26) * 3,
-            n=20 + i,
-            sex=SEX[i % 2],
-            ill=ILL[i % 3],
-            cat="cat" * (i % 2),
-            dog="dog" * (i % 3 == 0),
-        )
-        + "\n"
-        for i in range(rows)
-    )
+    lines = [first]
+    for i in range(rows):
+        ticked = {"cat": "cat" * (i % 2), "dog": "dog" * (i % 3 == 0)}
+        lines.append(like.format(i=chr(97 + i % 26) * 3, n=20 + i, sex=SEX[i % 2], ill=ILL[i % 3], **ticked))
+    return "\n".join(lines) + "\n"
 
 
 RECORDS = {
@@ -170,7 +49,7 @@ RECORDS = {
     "codes of one form": words(50, "CANARY.A0123", "CANARZ.B10{n}"),
     "an odd cell among numbers": words(90, "CANARY,male,none,unbekannt", "{i}{n},{sex},{ill},{n}"),
     "line ends of Windows": words(60, "CANARY Alice,male,none").replace("\n", "\r\n"),
-}  # fmt: skip
+} | {f"the cell {c}": f'CANARY Alice,"{c}",x\nBob,"{c}",y\n' for c in DATA}
 HEADERS = {
     "words of their own": words(512, "name,sex,illness"),
     "a name that is a value once": words(9999, "name,sex,illness") + "zoe Person,sex,none\n",
@@ -179,23 +58,26 @@ HEADERS = {
     "a name that is a value, beside numbers": words(60, "age,asthma", "{n},{ill}"),
     "one of several": words(90, "male,sex,illness", "{sex},{sex},{ill}"),
     "a name like a code": words(60, "ICD10,sex", "I{n},{sex}"),
+    "names of all sorts": words(9, ",".join(NAMES), ",".join(["{n}"] * len(NAMES))),
     "one row": "male\nmale\n",
     "no rows": "male,none\n",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_first_line_like_the_rows_below_is_refused_unquoted(name: str, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(RECORDS[name], newline="")
-    with pytest.raises(RefusedError, match=r"a record: column [123] is like the rows") as refused:
-        read_table([tmp_path / "t.csv"])
-    assert "CANARY" not in str(refused.value) and "male" not in str(refused.value)
-    assert "header=False" in str(refused.value) and "header=True" in str(refused.value)
-    rows = RECORDS[name].count("\n")
-    assert read_table([tmp_path / "t.csv"], header=False).num_rows == rows
-    assert read_table([tmp_path / "t.csv"], header=True).num_rows == rows - 1
-    assert not sniff([tmp_path / "t.csv"]).header
-    assert sniff([tmp_path / "t.csv"], CsvOptions(header=True)).header
+def test_a_first_line_like_a_record_is_refused_unquoted(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(RECORDS[name], newline="")
+    nulls, rows = ("", "NA"), RECORDS[name].count("\n")
+    with raises("header-like-a-record", RefusedError) as refused:
+        read_table([file], nulls=nulls)
+    said = str(refused.value)
+    assert not any(cell in said for cell in ("CANARY", "male", *(f"'{c}'" for c in DATA)))
+    assert "header=False" in said and "header=True" in said
+    assert read_table([file], nulls=nulls, header=False).num_rows == rows
+    assert read_table([file], nulls=nulls, header=True).num_rows == rows - 1
+    assert not sniff([file]).header or name == "the cell NA"
+    assert sniff([file], CsvOptions(header=True)).header
 
 
 @pytest.mark.parametrize("name", HEADERS)
@@ -205,37 +87,89 @@ def test_names_of_columns_are_not_refused(name: str, tmp_path: Path) -> None:
     assert sniff([tmp_path / "t.csv"]).header
 
 
-def test_a_name_that_is_declared_is_a_name(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(RECORDS["names and categories"])
-    table = read_table([tmp_path / "t.csv"], types={"male": "string"})
-    assert table.column_names[1] == "male"
-    (tmp_path / "u.csv").write_text("2019\n5\n6\n")
-    assert sniff([tmp_path / "u.csv"], CsvOptions(types={"2019": "int64"})).header
-
-
 @pytest.mark.parametrize("size", [64, 1 << 23])
 def test_how_a_file_is_cut_does_not_change_what_its_first_line_is(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(csv_records, "BLOCK", size)
+
+    def streamed(text: str, **options: Any) -> pa.Table:
+        source, csv = io.BytesIO(text.encode()), CsvOptions(**options)
+        return loaded(open_table("-", csv=csv, standard_format="csv", standard_input=source))
+
     for text in (RECORDS["names and categories"], RECORDS["few rows"]):
-        with pytest.raises(RefusedError, match="is like the rows below"):
-            open_table("-", standard_format="csv", standard_input=io.BytesIO(text.encode()))
-    stream = io.BytesIO(HEADERS["words of their own"].encode())
-    assert loaded(open_table("-", standard_format="csv", standard_input=stream)).num_rows == 512
+        with raises("header-like-a-record"):
+            streamed(text)
+    assert streamed(HEADERS["words of their own"]).num_rows == 512
+    assert streamed("1,a\n2,b\n", header=False).to_pydict() == {"column_1": [1, 2], "column_2": ["a", "b"]}
 
 
-def test_every_command_asks_whether_a_line_of_words_is_a_record(tmp_path: Path, ppdm: Run) -> None:
-    (tmp_path / "t.csv").write_text(words(512, "CANARY Alice,male,diabetes"))
-    for call in (
-        ["perturb", "t.csv", "-o", "r.csv", "--gamma", 9, "--rare", "merge"],
-        ["train-tree", "t.csv", "--class", "diabetes", "-o", "tree.json"],
-    ):
-        said = ppdm(*call, code=4).stderr.decode()
-        assert "CANARY" not in said and "--no-header" in said
-    said = ppdm("plan", "t.csv", "-o", "p.toml").stderr.decode()
-    assert "The first line looks like a record, so columns are numbered." in said
-    assert "CANARY" not in said + (tmp_path / "p.toml").read_text() and "column_2" in said
+def test_without_a_header_columns_are_numbered_and_the_first_line_is_a_record(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Alice,56,0\nBob,31,1\n")
+    (tmp_path / "b.csv").write_text("Carol,20,1\n")
+    table = read_table([tmp_path / "a.csv", tmp_path / "b.csv"], header=False)
+    assert table.to_pydict() == {
+        "column_1": ["Alice", "Bob", "Carol"],
+        "column_2": [56, 31, 20],
+        "column_3": [0, 1, 1],
+    }
+    (tmp_path / "ragged.csv").write_text("1,2\n3,4\n5\n")
+    with raises("ragged-row") as ragged:
+        read_table([tmp_path / "ragged.csv"], header=False)
+    assert "row 3 of" in ragged.value.what
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [("CANARY,,x\n1,2,3\n", "column-without-name"), ("CANARY,y,CANARY\na,b,c\n", "columns-of-one-name")],
+)
+def test_other_first_lines_that_name_nothing_lead_to_the_same_way_out(
+    text: str, id: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    for call in (lambda: read_table([file]), lambda: plan(file), lambda: perturb(file, gamma=9)):
+        with raises(id, DataError) as wrong:
+            call()
+        assert "CANARY" not in str(wrong.value) and "header=False" in wrong.value.next_step
+    assert read_table([file], header=False).num_rows == 2
+    with raises("column-without-name"):
+        open_table(pa.table({"a": [1], "": [2]}))
+
+
+def test_names_that_are_known_are_names(tmp_path: Path) -> None:
+    """Years as columns: what a sidecar, a tree or a declared type names needs no word."""
+    file, years = tmp_path / "years.csv", {"2019": "int64", "2020": "int64"}
+    pl.DataFrame({"2019": [1, 2, 3] * 100, "2020": [3, 2, 1] * 100, "class": ["a", "b", "b"] * 100}).write_csv(
+        file
+    )
+    with raises("header-like-a-record") as refused:
+        perturb(file, gamma=9)
+    assert "2019" not in str(refused.value)
+    for csv in (CsvOptions(header=True), CsvOptions(types=years)):
+        out = tmp_path / "r.csv"
+        perturb(file, out, gamma=9, class_="class", keep_order=True, force=True, csv=csv)
+    reconstruct(out, tmp_path / "back.csv")
+    assert predict(train_tree(tmp_path / "back.csv", "class").tree, file).height == 300
+    assert estimate(out, truth=file).tables[0].truth is not None
+    assert perturb(file, like=out, keep_order=True).sidecar.records == 300
+    (tmp_path / "t.csv").write_text(RECORDS["names and categories"])
+    assert read_table([tmp_path / "t.csv"], types={"male": "string"}).column_names[1] == "male"
+    assert sniff([file], CsvOptions(types={"2019": "int64"})).header
+
+
+def test_a_file_without_header_goes_all_the_way(tmp_path: Path) -> None:
+    file = tmp_path / "nohdr.csv"
+    file.write_text("".join(f"CANARY {i % 3},{20 + i % 50},{i % 2}\n" for i in range(600)))
+    proposal = plan(file, tmp_path / "p.toml", gamma=9)
+    assert any("first line looks like a record" in s for s in proposal.sentences)
+    assert "CANARY" not in proposal.text + " ".join(proposal.sentences) and "column_2" in proposal.text
+    csv, columns = CsvOptions(header=False), ["column_1", "column_2", "column_3"]
+    release = perturb(file, tmp_path / "r.csv", gamma=9, shuffle=True, rare="publish", csv=csv)
+    assert pl.read_csv(tmp_path / "r.csv").columns == columns and release.sidecar.records == 600
+    assert perturb(file, plan=tmp_path / "p.toml").sidecar.records == 600
+    assert estimate(tmp_path / "r.csv", truth=file, csv=csv).records == 600
+    assert predict(train_tree(file, "column_3", csv=csv).tree, file, csv=csv).height == 600
 
 
 def test_made_and_sample_tables_have_headers(tmp_path: Path) -> None:
