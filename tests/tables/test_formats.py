@@ -15,9 +15,8 @@ import ppdm_cli
 from ppdm_cli import estimate, perturb, plan, reconstruct
 from ppdm_cli.commands import SUBCOMMANDS, cli, options
 from ppdm_cli.tables import FORMATS, CsvOptions, open_table, stream_format, suffixes
-from tests.conftest import Run
 from tests.dummy_format import LINES
-from tests.vocabulary import people, raises, read_table, released
+from tests.vocabulary import Run, people, raises, read_table, released
 
 PACKAGE = Path(ppdm_cli.__file__).parent
 OWN = {"arrow.py", "csv.py", "csv_records.py", "parquet.py"}

@@ -15,8 +15,7 @@ from ppdm_cli import estimate, perturb, running, train_tree
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.tables import open_table
 from ppdm_cli.trees.storing import encode_tree
-from tests.conftest import Meanwhile, listing
-from tests.vocabulary import raises, structure
+from tests.vocabulary import Meanwhile, listing, raises, structure
 
 ROWS = 400
 LIMITED: dict[str, Any] = {"gamma": 9, "seed": 3, "class_": "group", "keep": ["group"]}
