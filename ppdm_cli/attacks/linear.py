@@ -207,7 +207,7 @@ class Linear(Attack):
 
     def __init__(self, adversary: Adversary, found: Correlated) -> None:
         self._found, self._B = found, self.estimator(found.scored)
-        self.closed = adversary.targets.keys()
+        self.closed = [*adversary.targets]
 
     @staticmethod
     def estimator(scored: Scored) -> Floats:

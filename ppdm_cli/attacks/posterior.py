@@ -123,7 +123,7 @@ class Posterior(Attack):
     def __init__(self, adversary: Adversary) -> None:
         self._targets, self._counts = adversary.targets, adversary.counts
         self.answers = {n: answers(t) for n, t in adversary.targets.items() if n in adversary.counts}
-        self.closed = self.answers.keys()
+        self.closed = [*self.answers]
         self.strength = 1 if adversary.noisy else 6
         self._expected = dict[str, Measures]()
 

@@ -43,7 +43,7 @@ class Repeat(Attack):
     def __init__(self, adversary: Adversary) -> None:
         targets = adversary.targets.values()
         self._matrices = {t.name: t.channel.again for t in targets if t.channel.again is not None}
-        self._release, self.closed = adversary.sidecar.release, adversary.targets.keys()
+        self._release, self.closed = adversary.sidecar.release, [*adversary.targets]
 
     @classmethod
     def why_not(cls, adversary: Adversary) -> str | None:

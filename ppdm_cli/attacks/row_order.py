@@ -71,7 +71,7 @@ class Order(Attack):
         self._targets = adversary.targets
         self._columns = {n: _columns(c) for n, c in adversary.counts.items()}
         self._reader, self._known = adversary.reader(), adversary.known
-        self.closed = adversary.targets.keys()
+        self.closed = [*adversary.targets]
         self.p: dict[str, float] = {}
         """By attribute the p-value of the blocks' counts."""
 
