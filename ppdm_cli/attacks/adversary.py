@@ -315,6 +315,10 @@ class Adversary:
             for a in axes
         }
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what tasks take along: not the tables, which may be elsewhere or large."""
+        return {n: v for n, v in vars(self).items() if n not in ("table", "released", "_learnt")}
+
     def _studied(self, axes: Sequence[Channel]) -> tuple[Channel, ...]:
         """Return the axes whose beliefs can be computed; of the others no law is written out."""
         found, fits = dict[str, Channel](), MOST_ENTRIES

@@ -133,6 +133,9 @@ class AttackRun:
                 adversary.remarks.append(f"Left out, because {why}: {listed(some)}.")
         self._reader = adversary.reader()
 
+    def __getstate__(self) -> dict[str, object]:
+        return {n: v for n, v in vars(self).items() if n != "_paired"}
+
     def __call__(self, batch: Batch) -> AttackSums:
         records, seen = self._reader(batch), AttackSums()
         for attack in self.attacks:
