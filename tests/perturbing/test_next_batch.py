@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from ppdm_cli import Sidecar, perturb
 from ppdm_cli.errors import UsageError
-from tests.conftest import Run
-from tests.vocabulary import raises
+from tests.vocabulary import Run, raises
 
 
 def visits(rows: int = 600, seed: int = 1, **changes: Any) -> pl.DataFrame:
@@ -81,9 +80,8 @@ def test_a_person_has_as_many_rows_in_the_next_batch_and_no_order(
 ) -> None:
     visits().write_csv(tmp_path / "jan.csv")
     visits(seed=2).write_csv(tmp_path / "feb.csv")
-    (tmp_path / "plan.toml").write_text(
-        'shuffle = true\nperson = "patient"\nrows_per_person = 1\ndrop = ["secret", "day"]\nrecord_epsilon = 1\n'
-    )
+    plan = 'shuffle = true\nperson = "patient"\nrows_per_person = 1\ndrop = ["secret", "day"]\n'
+    (tmp_path / "plan.toml").write_text(plan + "record_epsilon = 1\n")
     ledger = ("--ledger", "l", "--people", "patients")
     ppdm("perturb", "jan.csv", "-o", "jan-r.csv", "--plan", "plan.toml", *ledger)
     ppdm("perturb", "feb.csv", "-o", "feb-r.csv", "--like", "jan-r.csv", *beside, *ledger)
