@@ -34,7 +34,6 @@ fuzz: $(READY)
 
 papers: long
 	$(BIN)/python -m tests.experiments.fig2
-	$(BIN)/python -m tests.experiments.one_value
 	$(BIN)/python -m tests.experiments.by_class
 	$(BIN)/python -m tests.experiments.accuracy
 	$(BIN)/python -m tests.experiments.fig4
@@ -50,7 +49,6 @@ papers: long
 	$(BIN)/python -m tests.experiments.noise
 	$(BIN)/python -m tests.experiments.answers
 	$(BIN)/python -m tests.experiments.testing
-	$(BIN)/python -m tests.experiments.efficiency
 	$(BIN)/python -m tests.experiments.regression
 
 peers: $(READY)

@@ -8,8 +8,7 @@ column tells.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -23,9 +22,8 @@ from ppdm_cli.sidecar import Sidecar
 from tests.attacks.test_whole_record import people
 from tests.experiments import audit
 from tests.experiments.bins import digits
-from tests.experiments.by_class import DOMAINS, WHOLE, table
+from tests.experiments.common import ATTRIBUTES, FULL, saved, say, table
 
-BUILD = Path("build/papers")
 LINEAR = ("spectral", "pca", "bayes-linear")
 PAIRS = {
     (2, "salary"): ("salary", "commission", "age"),
@@ -49,7 +47,7 @@ def components(records: int, attributes: int = 30, count: int = 3, seed: int = 0
 def linear() -> pl.DataFrame:
     """Errors as shares of the standard deviation, and exact bins, mean of 30 attributes."""
     rows = []
-    for records in (10_000, 100_000, 1_000_000) if os.environ.get("FULL") == "1" else (10_000, 100_000):
+    for records in (10_000, 100_000, 1_000_000) if FULL else (10_000, 100_000):
         original = components(records)
         made: dict[str, dict[str, Any]] = {
             "uniform noise, sd half": {"scheme": "additive", "noise": "uniform", "sd": "5", "bins": 20},
@@ -60,9 +58,8 @@ def linear() -> pl.DataFrame:
         }
         for name, wishes in made.items():
             release = perturb(original, seed=1, **wishes)
-            done = attack(
-                release.frame, sidecar=release.sidecar, truth=original, attacks=(*LINEAR, "posterior")
-            )
+            attacks = (*LINEAR, "posterior")
+            done = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=attacks)
             means = done.frame.group_by("attack", maintain_order=True).agg(
                 pl.col("rmse_share", "exact", "near", "exact_prior").mean()
             )
@@ -81,11 +78,10 @@ def _renumbered(sidecar: Sidecar, name: str, categories: list[Any]) -> Sidecar:
 def audits(releases: int = 100, records: int = 100_000) -> dict[str, str]:
     """Verdicts on F2's table: every attribute at gamma 5, N 20; the class is the last and perturbed too."""
     accepted = {"honest": 0, "last as it was": 0, "gamma 5.5 for 5": 0, "a value more declared": 0}
-    attributes = {n: {"domain": d, **({"bins": WHOLE[n]} if n in WHOLE else {})} for n, d in DOMAINS.items()}
     for seed in range(releases):
         original = table(2, records, 1000 + seed)
-        release = perturb(original, gamma=5, bins=20, attributes=attributes, seed=seed)
-        higher = {n: {**s, **({"gamma": 5.5} if n == "hvalue" else {})} for n, s in attributes.items()}
+        release = perturb(original, gamma=5, bins=20, attributes=ATTRIBUTES, seed=seed)
+        higher = {n: {**s, **({"gamma": 5.5} if n == "hvalue" else {})} for n, s in ATTRIBUTES.items()}
         lie = perturb(original, gamma=5, bins=20, attributes=higher, seed=seed)
         last = release.frame.with_columns(original["group"])
         cases = {
@@ -124,25 +120,23 @@ def exact_bayes(release: Any, original: pl.DataFrame, function: int, names: tupl
 def bins() -> pl.DataFrame:
     """Shares of exact bins at N 20: prior, one attribute, whole record, and exact Bayes."""
     rows = []
-    attributes = {n: {"domain": d, **({"bins": WHOLE[n]} if n in WHOLE else {})} for n, d in DOMAINS.items()}
     for gamma in (2, 5, 9):
         for function in sorted({f for f, _ in PAIRS}):
             original = table(function, 100_000, 77 + function)
             release = perturb(original, gamma=gamma, bins=20, keep=["group"], class_="group",
-                              attributes=attributes, seed=gamma)  # fmt: skip
-            done = attack(
-                release.frame, sidecar=release.sidecar, truth=original, attacks=["posterior", "record"]
-            )
+                              attributes=ATTRIBUTES, seed=gamma)  # fmt: skip
+            attacks = ["posterior", "record"]
+            done = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=attacks)
             by = {(r.attack, r.attribute): r for r in done.rows}
             for (own, name), names in PAIRS.items():
                 if own != function:
                     continue
                 one, record = by["posterior", name], by["record", name]
                 rows.append({"gamma": gamma, "function": function, "attribute": name,
-                             "prior": one["exact_prior"], "one attribute": one["exact"],
+                             "prior": one.exact_prior, "one attribute": one.exact,
                              "whole record": record.exact,
                              "exact Bayes": exact_bayes(release, original, function, names),
-                             "one, near": one["near"], "whole, near": record.near})  # fmt: skip
+                             "one, near": one.near, "whole, near": record.near})  # fmt: skip
     return pl.DataFrame(rows)
 
 
@@ -150,16 +144,9 @@ def evidence() -> pl.DataFrame:
     """What other columns give away: a digit its strokes, schooling the kept years of it."""
     strokes, domains = digits(10_000, 0)
     rows = []
+    plain = {"attributes": {n: {"domain": d["domain"]} for n, d in domains.items()}}
     cases: list[tuple[str, pl.DataFrame, float, str, dict[str, Any]]] = [
-        (
-            "group",
-            strokes,
-            gamma,
-            matrix,
-            {"attributes": {n: {"domain": d["domain"]} for n, d in domains.items()}},
-        )
-        for gamma in (2, 5, 19)
-        for matrix in ("gamma-diagonal", "band")
+        ("group", strokes, gamma, matrix, plain) for gamma, matrix in product((2, 5, 19), ("gamma-diagonal", "band"))
     ]
     cases.append(("school", people(20_000, 1), 2, "gamma-diagonal", {"keep": ["years"], "class_": "label"}))
     for name, original, gamma, matrix, plan in cases:
@@ -172,20 +159,12 @@ def evidence() -> pl.DataFrame:
 
 
 def main() -> None:
-    BUILD.mkdir(parents=True, exist_ok=True)
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, float_precision=3, tbl_hide_dataframe_shape=True,
-                   tbl_width_chars=130):  # fmt: skip
-        found = bins()
-        found.write_csv(BUILD / "attack_bins.csv")
-        print(f"Share of exact bins, N 20\n{found}")
-        numbers = pl.col("prior", "one attribute", "whole record", "exact Bayes", "one, near", "whole, near")
-        print(f"Mean of the six\n{found.group_by('gamma', maintain_order=True).agg(numbers.mean())}")
-        print(f"Share of exact values, by all columns\n{evidence()}")
-        errors = linear()
-        errors.write_csv(BUILD / "attack_linear.csv")
-        print(f"Linear attacks and Bayes' rule on one attribute\n{errors}")
+    found = saved("attack_bins", bins(), digits=3)
+    say("Mean of the six", found.group_by("gamma", maintain_order=True).mean(), digits=3)
+    saved("attack_evidence", evidence(), digits=3)
+    saved("attack_linear", linear(), digits=3)
     for case, verdict in audits().items():
-        print(f"audit, {case}: {verdict}")
+        say(f"audit, {case}: {verdict}")
     audit.main(10_000)
 
 

@@ -8,7 +8,6 @@ where it makes 25.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from statistics import NormalDist
@@ -24,10 +23,10 @@ from ppdm_cli.domain import Categories
 from ppdm_cli.networks import Network, Node, load, sample
 from ppdm_cli.networks.comparing import distances, marginal
 from ppdm_cli.networks.learning import Estimation, _Counts, _estimated
-from tests.experiments.common import BUILD, DATA, drawn
+from tests.experiments.common import DATA, FULL, drawn, figure, saved, say
 
 SIZES = [2500 * 2**k for k in range(1, 9)]
-RUNS = 100 if os.environ.get("FULL") else 25
+RUNS = 100 if FULL else 25
 
 
 def node(name: str, parents: str, *shares: float, states: int = 2) -> Node:
@@ -244,30 +243,20 @@ def literature(name: str, n: int = 100_000) -> dict[str, Any]:
 def pictures(fig4: pl.DataFrame, fig5: pl.DataFrame) -> None:
     import altair as alt
 
-    data = alt.Data(values=fig4.to_dicts())
     x, y = alt.X("p:Q", title="p"), alt.Y("mean:Q", title="distance, nats")
-    line = alt.Chart(data, width=420, height=300).mark_line(point=True)
-    drawn(line.encode(x=x, y=y, color=alt.Color("node:N")), BUILD / "bayes_fig4.svg")
-    data = alt.Data(values=fig5.to_dicts())
+    drawn(figure(fig4, 420, 300).mark_line(point=True).encode(x=x, y=y, color="node:N"), "bayes_fig4.svg")
     log = alt.Scale(type="log")
-    line = alt.Chart(data, width=420, height=300).mark_line(point=True)
     x, y = alt.X("n:Q", title="samples", scale=log), alt.Y("mean:Q", title="distance, nats", scale=log)
-    drawn(line.encode(x=x, y=y, color=alt.Color("p:N")), BUILD / "bayes_fig5.svg")
+    drawn(figure(fig5, 420, 300).mark_line(point=True).encode(x=x, y=y, color="p:N"), "bayes_fig5.svg")
 
 
 def main() -> None:
-    BUILD.mkdir(parents=True, exist_ok=True)
     made: dict[str, Callable[[], pl.DataFrame]] = {
         "table2": experiment_61, "fig4": experiment_62, "models": models, "fig5": experiment_63,
         "literature": lambda: pl.DataFrame([literature("asia"), literature("alarm")]),
     }  # fmt: skip
-    tables = {}
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200, float_precision=4, fmt_str_lengths=40):
-        for name, make in made.items():
-            tables[name] = make()
-            tables[name].write_csv(BUILD / f"bayes_{name}.csv")
-            print(name, tables[name], flush=True)
-    print("slopes", slopes(tables["fig5"]))
+    tables = {name: saved(f"bayes_{name}", make()) for name, make in made.items()}
+    say("slopes", slopes(tables["fig5"]))
     pictures(tables["fig4"], tables["fig5"])
 
 

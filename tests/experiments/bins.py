@@ -2,14 +2,12 @@
 
 `skewed` is a table of one common class and five rare ones, which differ in the middle of attributes whose
 tails are a hundred times longer; `digits` has ten labels on sixteen smooth attributes and few records,
-spambase skewed attributes and equal widths. F1 to F5 lie on domains that begin anywhere. Results go to
-build/papers/bins.csv as they come; FULL=1 has five seeds, not two.
+spambase skewed attributes and equal widths. F1 to F5 lie on domains that begin anywhere. FULL=1 has five
+seeds, not two.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,13 +17,16 @@ import polars as pl
 from ppdm_cli import perturb, train_tree
 from ppdm_cli.channels import KINDS
 from ppdm_cli.perturbing.resolve_run import best_bins
-from tests.experiments.common import BUILD, Results, accuracy, data, table
+from tests.experiments.common import FULL, Results, Settings, accuracy, data, say, table
 from tests.experiments.joint import shifted
 
 MATRICES = ("gamma-diagonal", "band")
-CUTS = ("equal", "sqrt", "log", "core", "middle 98 %")
+CUTS: dict[str, dict[str, Any]] = {
+    "equal": {}, "sqrt": {"scale": "sqrt"}, "log": {"scale": "log", "core": [10, 10_000]},
+    "core": {"core": [0, 2_500]}, "middle 98 %": {},
+}  # fmt: skip
+"""Settings of an owner who knows the tails; the last one looks at the data."""
 KEY = ("table", "records", "matrix", "gamma", "cut", "bins", "seed")
-Settings = dict[str, dict[str, Any]]
 
 
 def skewed(records: int, seed: int) -> tuple[pl.DataFrame, Settings]:
@@ -47,27 +48,15 @@ def digits(records: int, seed: int) -> tuple[pl.DataFrame, Settings]:
     digit, manner = rng.integers(0, 10, records), (rng.random(records) < 0.3).astype(int)
     slant = rng.normal(0, 8, (records, 1)) * np.tile([1, 0.4], 8)
     x = manners[digit, manner] + slant + rng.normal(0, 10, (records, 16))
-    return named(x.round().clip(0, 100).astype(int), digit), {
-        f"x{i}": {"domain": [0, 100], "core": [0, 100]} for i in range(16)
-    }
+    domain = {"domain": [0, 100], "core": [0, 100]}
+    return named(x.round().clip(0, 100).astype(int), digit), {f"x{i}": domain for i in range(16)}
 
 
 def named(x: np.ndarray, label: np.ndarray) -> pl.DataFrame:
     return pl.DataFrame({f"x{i}": column for i, column in enumerate(x.T)} | {"group": label})
 
 
-def with_cut(domains: Settings, cut: str, train: pl.DataFrame) -> Settings:
-    """The domains, as an owner may declare them who knows the tails; the last one looks at the data."""
-    own: Settings = {
-        "equal": {}, "sqrt": {"scale": "sqrt"}, "log": {"scale": "log", "core": [10, 10_000]},
-        "core": {"core": [0, 2_500]},
-    }.get(cut, {})  # fmt: skip
-    if cut == "middle 98 %":
-        return {n: {"domain": [int(train[n].quantile(q)) for q in (0.01, 0.99)]} for n in domains}  # type: ignore[arg-type]
-    return {n: d | own for n, d in domains.items()}
-
-
-def one(name: str, records: int, matrix: str, gamma: float, cut: str, bins: int, seed: int) -> float:
+def one(name: str, records: int, matrix: str, gamma: float, cut: str, bins: int, seed: int) -> tuple[float]:
     """Percent correct of the tree from one release, on clean records."""
     if name == "spambase":
         original = data(name, seed)
@@ -76,15 +65,16 @@ def one(name: str, records: int, matrix: str, gamma: float, cut: str, bins: int,
     elif name.startswith("F"):
         function = int(name[1:])
         train, test = table(function, records, 1000 + seed), table(function, 5_000, 2000 + seed)
-        rng = np.random.default_rng([seed, function])
-        domains = shifted(matrix, gamma, records, rng)
+        domains = shifted(matrix, gamma, records, np.random.default_rng([seed, function]))
     else:
         made, domains = {"skewed": skewed, "digits": digits}[name](records + 5_000, seed)
         train, test = made[:records], made[records:]
-    domains = with_cut(domains, cut, train)
+    domains = {n: d | CUTS[cut] for n, d in domains.items()}
+    if cut == "middle 98 %":
+        domains = {n: {"domain": [int(train[n].quantile(q)) for q in (0.01, 0.99)]} for n in domains}  # type: ignore[arg-type]
     release = perturb(train, gamma=gamma, bins=bins, matrix=matrix, class_="group", keep=["group"], clip=True,
                       keep_order=True, seed=seed, attributes=domains)  # fmt: skip
-    return accuracy(train_tree(release.frame, sidecar=release.sidecar), test, "group")
+    return (accuracy(train_tree(release.frame, sidecar=release.sidecar), test, "group"),)
 
 
 def wanted(seeds: int) -> Iterator[tuple[Any, ...]]:
@@ -100,27 +90,17 @@ def wanted(seeds: int) -> Iterator[tuple[Any, ...]]:
 
 
 def main() -> None:
-    seeds = 5 if os.environ.get("FULL") == "1" else 2
-    results = Results(BUILD / "bins.csv", KEY, ("accuracy",))
-    for run in results.missing(wanted(seeds)):
-        results.add(*run, one(*run))
-    found = results.frame().with_columns(pl.col("table").str.replace(r"F\d", "F1-F5"))
-    mean = pl.col("accuracy").mean().round(1)
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
-        skew = found.filter(pl.col("table") == "skewed")
-        print(
-            skew.group_by("matrix", "bins", "cut", maintain_order=True)
-            .agg(mean)
-            .pivot("cut", values="accuracy")
-        )
-        auto = [
-            best_bins(g, KINDS[m], n, fits=t == "digits")
-            for t, m, g, n in found.select("table", "matrix", "gamma", "records").iter_rows()
-        ]
-        few = found.with_columns(auto=pl.Series(auto)).filter(pl.col("table") != "skewed")
-        by = ("table", "records", "matrix", "gamma", "auto")
-        print(few.group_by(*by, "bins").agg(mean).sort(*by, "bins").pivot("bins", values="accuracy"))
+    found = Results("bins", KEY, ("accuracy",)).measured(wanted(5 if FULL else 2), one)
+    found = found.with_columns(pl.col("table").str.replace(r"F\d", "F1-F5"))
+    mean = pl.col("accuracy").mean()
+    skew = found.filter(pl.col("table") == "skewed").group_by("matrix", "bins", "cut", maintain_order=True)
+    say(skew.agg(mean).pivot("cut", values="accuracy"), digits=1)
+    cells = found.select("table", "matrix", "gamma", "records").iter_rows()
+    auto = [best_bins(g, KINDS[m], n, fits=t == "digits") for t, m, g, n in cells]
+    few = found.with_columns(auto=pl.Series(auto)).filter(pl.col("table") != "skewed")
+    by = ("table", "records", "matrix", "gamma", "auto")
+    say(few.group_by(*by, "bins").agg(mean).sort(*by, "bins").pivot("bins", values="accuracy"), digits=1)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

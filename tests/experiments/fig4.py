@@ -8,9 +8,7 @@ accuracy, gamma and N against the entropy of the matrix.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -18,39 +16,11 @@ import polars as pl
 
 from ppdm_cli import reconstruct, train_tree
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
-from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.trees import Fitted, FromRelease
-from tests.experiments.common import BUILD, Results, accuracy, binned, data, drawn, published
+from tests.experiments.common import FULL, Results, accuracy, binned, data, drawn, figure, published, say
 from tests.experiments.fig2 import GAMMAS, SIZES
 
-
-@dataclass(frozen=True)
-class Method:
-    """What a miner makes of a release, and the arguments of `perturb` that go with it."""
-
-    train: Callable[[pl.DataFrame, Sidecar, int], pl.DataFrame | Fitted | FromRelease]
-    """From a release, its sidecar and a seed: records to train C4.5 on, or a tree of the method's own."""
-    plan: Mapping[str, Any]
-
-
-def by_class(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> pl.DataFrame:
-    return reconstruct(release, sidecar=sidecar, method="by-class").frame
-
-
-def all_together(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> pl.DataFrame:
-    return reconstruct(release, sidecar=sidecar, method="global").frame
-
-
-def joint(release: pl.DataFrame, sidecar: Sidecar, seed: int) -> FromRelease:
-    return train_tree(release, sidecar=sidecar)
-
-
-METHODS = {
-    "by-class": Method(by_class, {}),
-    "global": Method(all_together, {}),
-    "joint": Method(joint, {}),
-    "joint, bands": Method(joint, {"matrix": "band"}),
-}
+PLANS: dict[str, dict[str, Any]] = {"by-class": {}, "global": {}, "joint": {}, "joint, bands": {"matrix": "band"}}
+"""What a miner makes of a release, and the arguments of `perturb` that go with it."""
 BINNED = "binned original"
 """What a method would train on if gamma were infinite."""
 SYNTHETIC = ["F1", "F2", "F3", "F4", "F5"]
@@ -58,14 +28,12 @@ KEY = ("data", "seed", "N", "gamma", "method")
 
 
 def grid() -> Iterator[tuple[str, int, int, float, str]]:
-    full = os.environ.get("FULL") == "1"
-    for seed in range(5 if full else 3):
+    for seed in range(5 if FULL else 3):
         for name in [*SYNTHETIC, "spambase"]:
-            for N in SIZES if full else [5, 10, 20, 30, 50, 100]:
+            for N in SIZES if FULL else [5, 10, 20, 30, 50, 100]:
                 yield name, seed, N, math.inf, BINNED
-                for gamma in GAMMAS if full else [2, 3, 5, 9, 12, 19]:
-                    for method in METHODS:
-                        yield name, seed, N, float(gamma), method
+                for gamma in GAMMAS if FULL else [2, 3, 5, 9, 12, 19]:
+                    yield from ((name, seed, N, float(gamma), method) for method in PLANS)
 
 
 def one(name: str, seed: int, N: int, gamma: float, method: str) -> tuple[float, int]:
@@ -73,42 +41,28 @@ def one(name: str, seed: int, N: int, gamma: float, method: str) -> tuple[float,
     original = data(name, seed)
     if method == BINNED:
         any_gamma = published(original, 2, N, seed)
-        usable: pl.DataFrame | Fitted | FromRelease = binned(original.train, any_gamma.sidecar)
+        fitted: Any = train_tree(binned(original.train, any_gamma.sidecar), original.class_)
     else:
-        release = published(original, gamma, N, seed, **METHODS[method].plan)
-        usable = METHODS[method].train(release.frame, release.sidecar, seed)
-    fitted = usable if isinstance(usable, (Fitted, FromRelease)) else train_tree(usable, original.class_)
+        release = published(original, gamma, N, seed, **PLANS[method])
+        given = {"sidecar": release.sidecar}
+        if method.startswith("joint"):
+            fitted = train_tree(release.frame, **given)
+        else:
+            fitted = train_tree(reconstruct(release.frame, method=method, **given).frame, original.class_)
     return accuracy(fitted, original.test, original.class_), fitted.tree.leaves
 
 
-def main() -> None:
-    results = Results(BUILD / "fig4.csv", KEY, ("accuracy", "leaves"))
-    for row in results.missing(grid()):
-        results.add(*row, *one(*row))
-    found = results.frame()
-    with pl.Config(
-        tbl_rows=-1, tbl_cols=-1, float_precision=1, tbl_hide_dataframe_shape=True, tbl_width_chars=140
-    ):
-        tables(found)
-    draw(found)
-
-
 def tables(found: pl.DataFrame) -> None:
-    seeds, kind = found["seed"].n_unique(), pl.col("data").replace(dict.fromkeys(SYNTHETIC, "F1-F5"))
-    print(f"Fig. 4, percent correct, the mean of {seeds} seeds; the paper: 80-85 on F1-F5, 75-80 on UCI data")
-    found = found.with_columns(kind.alias("kind"))
-    print("Over the whole grid")
-    order = [*METHODS, BINNED]
+    say("Fig. 4, percent correct over the whole grid; the paper: 80-85 on F1-F5, 75-80 on UCI data")
     wide = found.group_by("data", "method").agg(pl.col("accuracy").mean())
-    print(wide.pivot("method", index="data", values="accuracy").select("data", *order).sort("data"))
-    for what, rows in found.group_by("kind", maintain_order=True):
-        for method in order:
-            part = rows.filter(pl.col("method") == method)
-            mean = part.group_by("gamma", "N").agg(pl.col("accuracy").mean()).sort("N")
-            spread = part.group_by("data", "gamma", "N").agg(pl.col("accuracy").std())["accuracy"].mean()
-            print(f"{what[0]}, {method}, gamma by N; from seed to seed {spread or 0:.2f}")
-            wide = mean.pivot("N", index="gamma", values="accuracy").sort("gamma")
-            print(wide.with_columns(pl.mean_horizontal(pl.exclude("gamma")).alias("mean")))
+    say(wide.pivot("method", index="data", values="accuracy").sort("data"), digits=1)
+    found = found.with_columns(kind=pl.col("data").replace(dict.fromkeys(SYNTHETIC, "F1-F5")))
+    for (kind, method), part in found.group_by("kind", "method", maintain_order=True):
+        mean = part.group_by("gamma", "N").agg(pl.col("accuracy").mean()).sort("N")
+        spread = part.group_by("data", "gamma", "N").agg(pl.col("accuracy").std())["accuracy"].mean()
+        wide = mean.pivot("N", index="gamma", values="accuracy").sort("gamma")
+        wide = wide.with_columns(mean=pl.mean_horizontal(pl.exclude("gamma")))
+        say(f"{kind}, {method}, gamma by N; from seed to seed {spread or 0:.2f}\n{wide}", digits=1)
 
 
 def draw(found: pl.DataFrame) -> None:
@@ -120,49 +74,22 @@ def draw(found: pl.DataFrame) -> None:
         .map_elements(lambda m: GammaDiagonal(Decimal(m["gamma"]), m["N"]).entropy(), pl.Float64)
         .alias("entropy")
     )
-    chart = (
-        figure(alt, rows, 150)
-        .mark_line()
-        .encode(
-            x="N:Q",
-            y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False)),
-            color=alt.Color("gamma:O", scale=alt.Scale(scheme="viridis")),
-            column="data:N",
-            row="method:N",
-        )
-    )
-    drawn(chart, BUILD / "fig4.svg")
-    entropy = alt.X("entropy:Q", title="H(M), bits")
-    chart = (
-        figure(alt, rows, 420)
-        .mark_line(point=True)
-        .encode(
-            x=entropy,
-            y=alt.Y("accuracy:Q", scale=alt.Scale(zero=False)),
-            color="data:N",
-            detail="N:Q",
-            row="method:N",
-        )
-    )
-    drawn(chart, BUILD / "fig5.svg")
+    y, entropy = alt.Y("accuracy:Q", scale=alt.Scale(zero=False)), alt.X("entropy:Q", title="H(M), bits")
+    color = alt.Color("gamma:O", scale=alt.Scale(scheme="viridis"))
+    chart = figure(rows, 150, 150).mark_line()
+    drawn(chart.encode(x="N:Q", y=y, color=color, column="data:N", row="method:N"), "fig4.svg")
+    chart = figure(rows, 420, 330).mark_line(point=True)
+    drawn(chart.encode(x=entropy, y=y, color="data:N", detail="N:Q", row="method:N"), "fig5.svg")
     mean = rows.group_by("method", "gamma", "N", "entropy").agg(pl.col("accuracy").mean())
     three = mean.unpivot(["accuracy", "gamma", "N"], index=["method", "entropy"], variable_name="what")
-    chart = (
-        figure(alt, three, 420)
-        .mark_point()
-        .encode(
-            x=entropy,
-            y=alt.Y("value:Q", title="percent, or as named"),
-            color="what:N",
-            shape="what:N",
-            row="method:N",
-        )
-    )
-    drawn(chart, BUILD / "fig6.svg")
+    chart, y = figure(three, 420, 330).mark_point(), alt.Y("value:Q", title="percent, or as named")
+    drawn(chart.encode(x=entropy, y=y, color="what:N", shape="what:N", row="method:N"), "fig6.svg")
 
 
-def figure(alt: Any, rows: pl.DataFrame, width: int) -> Any:
-    return alt.Chart(alt.Data(values=rows.to_dicts()), width=width, height=width * 2 // 3 + 50)
+def main() -> None:
+    found = Results("fig4", KEY, ("accuracy", "leaves")).measured(grid(), one)
+    tables(found)
+    draw(found)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Five synthetic tables, each with one trait of real tables that is hard on learning from releases.
 
 The populations are fixed; a seed chooses the records that are drawn from them. The class is the last column.
-Besides there are as many populations without a plan as one likes, to fit what must not be fitted to these.
 """
 
 from __future__ import annotations
@@ -105,30 +104,3 @@ def heaps(rng: Rng, records: int) -> pl.DataFrame:
 TABLES: dict[str, Callable[[Rng, int], pl.DataFrame]] = {
     "letters": letters, "digits": digits, "rare": rare, "spikes": spikes, "heaps": heaps,
 }  # fmt: skip
-
-
-def unplanned(number: int, records: int, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Records and others to test with of a population whose every trait is chosen by its number."""
-    from sklearn.datasets import make_classification
-
-    fixed = np.random.default_rng(number)
-    classes = int(fixed.choice([2, 2, 2, 3, 4, 6, 10]))
-    telling, redundant, junk = int(fixed.integers(3, 9)), int(fixed.integers(0, 6)), int(fixed.integers(0, 6))
-    clusters = int(fixed.integers(1, 3))
-    while classes * clusters > 2**telling:
-        telling += 1
-    shares = list(fixed.dirichlet(np.full(classes, 2.0))) if fixed.random() < 0.6 else None
-    values, labels = make_classification(
-        n_samples=40_000, n_features=telling + redundant + junk, n_informative=telling, n_redundant=redundant,
-        n_classes=classes, n_clusters_per_class=clusters, class_sep=float(fixed.uniform(0.5, 2)),
-        flip_y=float(fixed.uniform(0, 0.2)), weights=shares, random_state=number,
-    )  # fmt: skip
-    for place, kind in enumerate(fixed.integers(0, 3, values.shape[1])):
-        if kind == 1:
-            values[:, place] = np.exp(0.7 * values[:, place])
-        elif kind == 2:
-            values[:, place] = np.round(2 * values[:, place])
-    columns = {f"x{place}": values[:, place].round(3) for place in range(values.shape[1])}
-    whole = pl.DataFrame({**columns, CLASS: np.array([f"c{i}" for i in range(classes)])[labels]})
-    whole = whole.sample(fraction=1, shuffle=True, seed=seed)
-    return whole[:records], whole[30_000:]

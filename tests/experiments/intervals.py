@@ -26,7 +26,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Bins
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood, set_scale
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals
-from tests.experiments.common import BUILD, DATA
+from tests.experiments.common import DATA, saved
 
 RELEASES = 1_000
 PLUG_INS = {"ml": maximum_likelihood, "set-scale": set_scale, "inverse": inverse}
@@ -153,15 +153,8 @@ def one(case: Case, plug_in: str, times: int, seed: int = 1) -> dict[str, Any]:
 
 
 def main() -> None:
-    BUILD.mkdir(parents=True, exist_ok=True)
-    found = []
-    for case in CASES:
-        found += [one(case, plug_in, RELEASES) for plug_in in PLUG_INS]
-        print(*found[-3].values(), flush=True)
-    table = pl.DataFrame(found)
-    table.write_csv(BUILD / "intervals.csv")
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200, float_precision=3, fmt_str_lengths=40):
-        print(table)
+    rows = [one(case, plug_in, RELEASES) for case in CASES for plug_in in PLUG_INS]
+    saved("intervals", pl.DataFrame(rows), digits=3)
 
 
 if __name__ == "__main__":

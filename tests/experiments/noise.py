@@ -10,8 +10,7 @@ Tables go to build/papers.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, reduce
 from itertools import product
 from typing import Any
@@ -25,7 +24,7 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.coins import Key
 from ppdm_cli.perturbing.noise_laws import ClassNoise
 from ppdm_cli.trees import Fitted
-from tests.experiments.common import BUILD, DATA, Results
+from tests.experiments.common import DATA, FULL, Results, saved
 
 RECORDS = {"boston": 300, "breast cancer": 350}
 CLASS = ("class-random", "class-probabilistic", "class-all-leaves")
@@ -45,7 +44,7 @@ PRINTED = [(240, 8), (2, 1), (10, 0), (5, 0), (26, 0), (2, 0), (6, 0)]
 """The leaves of the paper's Figure 2."""
 SAMPLED = range(10_000, 18_000)
 DRAWS, RUNS = range(1, 11), 10
-CHANGED_RUNS = 1000 if os.environ.get("FULL") == "1" else 300
+CHANGED_RUNS = 1000 if FULL else 300
 SIMILAR = 0.75
 
 
@@ -158,10 +157,6 @@ KEY = ("data", "draw", "noise", "run")
 VALUES = ("same_root", "survive", "lost", "new", "rules", "rules_kept", "cases", "agreement")
 
 
-def asked() -> Iterator[tuple[str, int, str, int]]:
-    yield from product(RECORDS, DRAWS, NOISES, range(RUNS))
-
-
 def one(name: str, draw: int, noise: str, run: int) -> tuple[Any, ...]:
     """A release, its tree, and what of the original's it keeps; agreement is on the original records."""
     seed = 1000 * draw + 100 * list(NOISES).index(noise) + run  # no two noises with the same coins
@@ -227,20 +222,14 @@ def differences(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def main() -> None:
-    results = Results(BUILD / "noise_runs.csv", KEY, VALUES)
-    for row in results.missing(asked()):
-        results.add(*row, *one(*row))
-    found = results.frame()
+    found = Results("noise_runs", KEY, VALUES).measured(product(RECORDS, DRAWS, NOISES, range(RUNS)), one)
     made: dict[str, Callable[[], pl.DataFrame]] = {
         "survival": lambda: survival(found), "paper": lambda: summary(found.filter(of_paper())),
         "draws": lambda: summary(found), "differences": lambda: differences(found), "changes": changes,
         "sampled": sampled,
     }  # fmt: skip
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=200, float_precision=4, fmt_str_lengths=40):
-        for name, make in made.items():
-            table = make()
-            table.write_csv(BUILD / f"noise_{name}.csv")
-            print(name, table, flush=True)
+    for name, make in made.items():
+        saved(f"noise_{name}", make())
 
 
 if __name__ == "__main__":

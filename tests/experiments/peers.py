@@ -10,7 +10,6 @@ others: `rsfd_bound`. FULL=1 has five seeds, not one.
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from itertools import product
@@ -21,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from ppdm_cli import estimate, perturb
-from tests.experiments.common import BUILD, Results
+from tests.experiments.common import FULL, Results, say
 from tests.experiments.records import EPSILONS, adult
 
 WAYS = ("ppdm, publish 1", "ppdm, publish 2", "ppdm, publish all", "SPL", "SMP", "RS+FD")
@@ -103,20 +102,19 @@ def coded(whole: pl.DataFrame, plan: dict[str, Any]) -> tuple[np.ndarray[Any, An
 
 def main() -> None:
     whole, plan = adult(Path(sys.argv[1]))
-    results = Results(BUILD / "peers.csv", ("way", "epsilon", "seed"), ("error", "seconds"))
-    seeds = range(1, 6 if os.environ.get("FULL") else 2)
-    for way, epsilon, seed in results.missing((w, e, s) for w in WAYS for e in EPSILONS for s in seeds):
+
+    def one(way: str, epsilon: int, seed: int) -> tuple[float, float]:
         start = time.process_time()
-        mine = way.startswith("ppdm")
-        error = (
-            ours(way.split()[-1], whole, plan, epsilon, seed)
-            if mine
-            else theirs(way, whole, plan, epsilon, seed)
-        )
-        results.add(way, epsilon, seed, error, time.process_time() - start)
-        print(way, epsilon, seed, round(error, 4), flush=True)
-    means = results.frame().group_by("way", "epsilon").agg(pl.col("error").mean())
-    print(means.pivot("epsilon", index="way", values="error").sort("way"))
+        if way.startswith("ppdm"):
+            error = ours(way.split()[-1], whole, plan, epsilon, seed)
+        else:
+            error = theirs(way, whole, plan, epsilon, seed)
+        return error, time.process_time() - start
+
+    keys = product(WAYS, EPSILONS, range(1, 6 if FULL else 2))
+    found = Results("peers", ("way", "epsilon", "seed"), ("error", "seconds")).measured(keys, one)
+    means = found.group_by("way", "epsilon").agg(pl.col("error").mean())
+    say(means.pivot("epsilon", index="way", values="error").sort("way"), digits=3)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from ppdm_cli import estimate, perturb
-from tests.experiments.common import BUILD, Results
+from tests.experiments.common import Results, say
 from tests.experiments.records import EPSILONS, adult
 
 PAIRS = (("sex", "relationship"), ("workclass", "race"), ("age", "education_num"),
@@ -24,6 +24,7 @@ PAIRS = (("sex", "relationship"), ("workclass", "race"), ("age", "education_num"
 ROUND = 50
 USUAL = 0.99
 """Cells that have an interval in so many releases are looked at one by one."""
+KEY, VALUES = ("epsilon", "k", "seed", "table", "cell"), ("inside", "told", "true")
 
 
 def counted(whole: pl.DataFrame, plan: Any, k: int, epsilon: int, seeds: range) -> dict[str, np.ndarray]:
@@ -31,9 +32,8 @@ def counted(whole: pl.DataFrame, plan: Any, k: int, epsilon: int, seeds: range) 
     found: dict[str, np.ndarray] = {}
     for seed in seeds:
         release = perturb(whole, record_epsilon=epsilon, publish=k, attributes=plan, keep_order=True, seed=seed)
-        asked: list[tuple[str, ...] | None] = [None, *PAIRS] if k > 1 else [None]
-        for joint in asked:
-            done = estimate(release.frame, sidecar=release.sidecar, truth=whole, joint=joint or ())
+        for joint in ((), *PAIRS) if k > 1 else ((),):
+            done = estimate(release.frame, sidecar=release.sidecar, truth=whole, joint=joint)
             for table in done.tables:
                 low, high, true = table.interval.low, table.interval.high, table.truth
                 assert true is not None
@@ -46,56 +46,42 @@ def counted(whole: pl.DataFrame, plan: Any, k: int, epsilon: int, seeds: range) 
 
 
 def summed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return by design the coverage of cells that nearly always have an interval, and of all others together.
+    """Return by design the coverage of cells that nearly always have an interval, and of all intervals.
 
     Of a cell with a handful of records an interval is told just where chance made many of them.
     """
-    cells = frame.group_by("epsilon", "k", "table", "cell").agg(
-        pl.col("inside", "told").sum(), pl.col("true").first()
+    inside, told, true = pl.col("inside"), pl.col("told"), pl.col("true")
+    cells = frame.group_by("epsilon", "k", "table", "cell").agg(inside.sum(), told.sum(), true.first())
+    cells = cells.filter(told > 0).with_columns(
+        share=inside / told,
+        usual=told >= USUAL * told.max(),
+        pairs=pl.col("table").str.contains(" x "),
     )
-    cells = cells.filter(pl.col("told") > 0).with_columns(
-        share=pl.col("inside") / pl.col("told"),
-        usual=pl.col("told") >= USUAL * pl.col("told").max(),
-        kind=pl.when(pl.col("table").str.contains(" x ")).then(pl.lit("pairs")).otherwise(pl.lit("marginals")),
-    )
-    usual, key = pl.col("usual"), ["kind", "epsilon", "k"]
-    mean = pl.col("share").filter(usual).mean().over(key)
-    away = usual & ((pl.col("share") - mean).abs() > 3 * (mean * (1 - mean) / pl.col("told")).sqrt())
-    others = pl.col("inside").filter(~usual).sum() / pl.col("told").filter(~usual).sum()
-    return (
-        cells.with_columns(away=away)
-        .group_by(key)
-        .agg(
-            releases=pl.col("told").max(),
-            cells=usual.sum(),
-            covered=pl.col("share").filter(usual).mean(),
-            away=pl.col("away").sum(),
-            away_of_2_or_fewer=(pl.col("away") & (pl.col("true") <= 2)).sum(),
-            others=(~usual).sum(),
-            covered_others=others,
-            covered_all=pl.col("inside").sum() / pl.col("told").sum(),
-        )
-        .sort(key)
-    )
+    usual, share, key = pl.col("usual"), pl.col("share"), ["pairs", "epsilon", "k"]
+    mean = share.filter(usual).mean().over(key)
+    away = usual & ((share - mean).abs() > 3 * (mean * (1 - mean) / told).sqrt())
+    rows = cells.with_columns(away=away).group_by(key)
+    return rows.agg(
+        releases=told.max(),
+        cells=usual.sum(),
+        covered=share.filter(usual).mean(),
+        away=pl.col("away").sum(),
+        away_of_2_or_fewer=(pl.col("away") & (true <= 2)).sum(),
+        covered_all=inside.sum() / told.sum(),
+    ).sort(key)
 
 
 def main() -> None:
     whole, plan = adult(Path(sys.argv[1]))
     releases = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
-    results = Results(
-        BUILD / "record_intervals.csv",
-        ("epsilon", "k", "seed", "table", "cell"),
-        ("inside", "told", "true"),
-    )
+    results = Results("record_intervals", KEY, VALUES)
     keys = ((e, k, seed, "sex", 0) for seed in range(0, releases, ROUND) for k in (1, 2) for e in EPSILONS)
     for epsilon, k, first, *_ in results.missing(keys):
         found = counted(whole, plan, k, epsilon, range(1 + first, 1 + first + ROUND))
         for name, cells in sorted(found.items(), key=lambda item: item[0] == "sex"):  # the one looked for last
             for cell, row in reversed([*enumerate(cells.tolist())]):
                 results.add(epsilon, k, first, name, cell, *row)
-        print(epsilon, k, first, flush=True)
-    with pl.Config(tbl_rows=-1, tbl_cols=-1, tbl_width_chars=160, float_precision=4):
-        print(summed(results.frame()))
+    say(summed(pl.read_csv(results.path)), digits=4)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
 """Do the intervals of regressions cover, and how well does a ridge regression on a release predict?
 
-`python -m tests.experiments.regression [--releases R] [ADULT_TRAIN.parquet ADULT_TEST.parquet]`. Of records with
+`python -m tests.experiments.regression [RELEASES [ADULT_TRAIN.parquet ADULT_TEST.parquet]]`. Of records with
 known coefficients, another sample for each release; and of the Adult census data, whose class is predicted by a
 ridge regression on a release, beside the tree that `train_tree` makes of the same release.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+import sys
+from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ppdm_cli import perturb, predict, query, train_tree
+from ppdm_cli import RefusedError, perturb, query, train_tree
 from ppdm_cli.perturbing import Release
+from tests.experiments.common import accuracy, say
 
 RECORDS, RIDGE, SEEDS = 10_000, 1, 3
 TRUE = {"intercept": 20.0, "age": 0.5, "sex = M": 5.0, "edu = b": 2.0, "edu = c": -4.0, "kids": 1.5, "w": 3.0}
@@ -33,50 +34,36 @@ def sample(seed: int) -> pl.DataFrame:
                          "y": y + rng.normal(0, 4, n)})  # fmt: skip
 
 
-def covered(releases: int, **plan: Any) -> None:
-    found: dict[str, list[tuple[bool, float, float]]] = {name: [] for name in TRUE}
-    refused = 0
+def covered(releases: int, **plan: Any) -> pl.DataFrame:
+    """Return for each coefficient how often its interval covers, its bias, and its error beside the stated."""
+    rows: list[tuple[str, bool, float, float]] = []
     for seed in range(releases):
         made = perturb(sample(seed), keep=["w"], attributes=BINS, seed=seed, keep_order=True, **plan)
+        asked = query(made.frame, sidecar=made.sidecar)
         try:
-            rows = (
-                query(made.frame, sidecar=made.sidecar).select("select linear(y, age, sex, edu, kids, w)").rows
-            )
-        except Exception as error:
-            refused += type(error).__name__ == "RefusedError"
+            found = asked.select("select linear(y, age, sex, edu, kids, w)").rows
+        except RefusedError:
             continue
-        for row in rows:
-            true = TRUE[row.title.removeprefix("linear: ")]
-            assert (
-                row.value is not None
-                and row.std_error is not None
-                and row.low is not None
-                and row.high is not None
-            )
-            found[row.title.removeprefix("linear: ")].append(
-                (row.low <= true <= row.high, row.value - true, row.std_error)
-            )
-    told = []
-    for rows_of in found.values():
-        hits, errors, claimed = (
-            (np.array(c, float) for c in zip(*rows_of, strict=True)) if rows_of else [np.zeros(1)] * 3
-        )
-        told.append(f"{100 * hits.mean():.1f} (bias {errors.mean() / max(errors.std(), 1e-9):+.2f}, "
-                    f"{np.sqrt((claimed**2).mean()) / max(errors.std(), 1e-9):.2f})")  # fmt: skip
-    print(f"{plan} refused {refused}: " + "; ".join(told), flush=True)
+        for row in found:
+            name = row.title.removeprefix("linear: ")
+            rows.append((name, row.low <= TRUE[name] <= row.high, row.value - TRUE[name], row.std_error))  # type: ignore[operator]
+    frame = pl.DataFrame(rows, ["coefficient", "covered", "off", "claimed"], orient="row")
+    sd = pl.col("off").std(ddof=0)
+    return frame.group_by("coefficient", maintain_order=True).agg(
+        pl.len(), pl.col("covered").mean(), bias=pl.col("off").mean() / sd,
+        ratio=pl.col("claimed").pow(2).mean().sqrt() / sd,
+    )  # fmt: skip
 
 
 def scored(release: Release, test: pl.DataFrame, class_: str, rich: str) -> float:
     """Return how often a ridge regression on a release tells the class of test records."""
-    names = [a.name for a in release.sidecar.attributes if a.name != class_]
-    columns = ", ".join(f'"{n}"' for n in names)
+    attributes = [a for a in release.sidecar.attributes if a.name != class_]
+    columns = ", ".join(f'"{a.name}"' for a in attributes)
     asked = f"select ridge(\"{class_}\" = '{rich}', {RIDGE}, {columns})"
     rows = query(release.frame, sidecar=release.sidecar).select(asked).rows
     weights = {r.title.removeprefix("ridge: "): r.value or 0.0 for r in rows}
     score = np.full(len(test), weights.pop("intercept"))
-    for attribute in release.sidecar.attributes:
-        if attribute.name == class_:
-            continue
+    for attribute in attributes:
         domain = attribute.domain
         codes = domain.encode(test[attribute.name].to_arrow().cast(attribute.kind), clip=True).codes
         if attribute.name in weights:
@@ -84,43 +71,32 @@ def scored(release: Release, test: pl.DataFrame, class_: str, rich: str) -> floa
         else:
             told = [weights.get(f"{attribute.name} = {label}", 0.0) for label in domain.labels()]
             score += np.array(told)[np.minimum(codes, domain.size - 1)]
-    return float(((score > 0.5) == (test[class_] == rich).to_numpy()).mean())
+    return float(100 * ((score > 0.5) == (test[class_] == rich).to_numpy()).mean())
 
 
 def adult(train: str, test: str) -> None:
-    columns = pl.exclude("fnlwgt")
-    original, held = (pl.read_parquet(path).select(columns) for path in (train, test))
+    original, held = (pl.read_parquet(path).select(pl.exclude("fnlwgt")) for path in (train, test))
     rich = original["class"].unique().sort()[-1]
-    for gamma in (5, 9, 19):
-        for matrix in ("gamma-diagonal", "band"):
-            both = []
-            for seed in range(SEEDS):
-                made = perturb(original, keep="class", class_="class", gamma=gamma, bins="auto", matrix=matrix,
-                               rare="publish", shuffle=True, seed=seed)  # fmt: skip
-                tree = train_tree(made.frame, sidecar=made.sidecar)
-                right = predict(tree, held)["predicted"] == held["class"]
-                both.append((scored(made, held, "class", rich), float(right.mean() or 0.0)))
-            ridge, trees = np.mean(both, axis=0)
-            print(
-                f"Adult gamma {gamma:2} {matrix:15} ridge {100 * ridge:.1f} %, tree {100 * trees:.1f} %",
-                flush=True,
-            )
+    for gamma, matrix in product((5, 9, 19), ("gamma-diagonal", "band")):
+        both = []
+        for seed in range(SEEDS):
+            made = perturb(original, keep="class", class_="class", gamma=gamma, bins="auto", matrix=matrix,
+                           rare="publish", shuffle=True, seed=seed)  # fmt: skip
+            tree = train_tree(made.frame, sidecar=made.sidecar)
+            both.append((scored(made, held, "class", rich), accuracy(tree, held, "class")))
+        ridge, trees = np.mean(both, axis=0)
+        say(f"Adult gamma {gamma:2} {matrix:15} ridge {ridge:.1f} %, tree {trees:.1f} %")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--releases", type=int, default=500)
-    parser.add_argument("adult", nargs="*")
-    asked = parser.parse_args(arguments)
-    for gamma in (5, 9, 21):
-        covered(asked.releases, gamma=gamma)
-        covered(asked.releases, gamma=gamma, matrix="band")
-    covered(asked.releases, gamma=21, together=[{"attributes": ["sex", "edu"]}])
-    for epsilon, publish in ((4, "2"), (6, "2"), (6, "3")):
-        covered(asked.releases, record_epsilon=epsilon, publish=publish)
-    if asked.adult:
-        adult(*asked.adult)
+def main(releases: int = 500, *adults: str) -> None:
+    plans: list[dict[str, Any]] = [{"gamma": g} | more for g in (5, 9, 21) for more in ({}, {"matrix": "band"})]
+    plans.append({"gamma": 21, "together": [{"attributes": ["sex", "edu"]}]})
+    plans += [{"record_epsilon": e, "publish": p} for e, p in ((4, "2"), (6, "2"), (6, "3"))]
+    for plan in plans:
+        say(plan, covered(releases, **plan), digits=3)
+    if adults:
+        adult(*adults)
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:])

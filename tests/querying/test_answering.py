@@ -21,8 +21,7 @@ from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
 from ppdm_cli.querying.delta_method import Figure
 from ppdm_cli.releases import opened
-from tests.experiments.efficiency import of_kinds
-from tests.experiments.testing import Simulated, independent
+from tests.experiments.testing import Simulated, independent, of_kinds
 from tests.experiments.testing import released as made
 from tests.vocabulary import Run, raises
 
