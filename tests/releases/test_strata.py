@@ -17,7 +17,9 @@ from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import Strata, open_release, opened
 from ppdm_cli.sidecar import COLUMN
 from tests.chances import LEVEL, chi_square
+from tests.dummy_miner import commonest
 from tests.perturbing.test_recipes import DOMAINS, released, table
+from tests.vocabulary import table as make
 
 RELEASE = released()
 NAMES = ["age", "pay", "town", "level", "ill"]
@@ -122,3 +124,10 @@ def test_reading_refuses_what_no_recipe_publishes() -> None:
         with pytest.raises(MismatchError) as error:
             read(RELEASE, NAMES, frame.with_columns(change))
         assert said in str(error.value) and "row" in str(error.value) and "500" not in str(error.value)
+
+
+@pytest.mark.parametrize("wanted", [{"gamma": 5}, {"record_epsilon": 4, "publish": "2"}])
+def test_a_miner_is_one_file(wanted: dict[str, Any]) -> None:
+    people = make(4_000, age=range(20, 60), town={"n": 0.2, "s": 0.2, "e": 0.6}, ill={"no": 0.8, "yes": 0.2})
+    made = perturb(people, seed=1, attributes={"age": {"bins": 4}}, rare="publish", **wanted)
+    assert [commonest(made.frame, n, made.sidecar) for n in ("town", "ill")] == ["e", "no"]
