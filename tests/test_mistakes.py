@@ -69,7 +69,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "query release.csv.ppdm.json 'select count()'": (2, "it is a sidecar's; name the data file: 'release.csv'"),
     "perturb semicolons.csv -o new.csv --gamma 9": (1, "add --delimiter ';', and --decimal , if"),
     "perturb semicolons.csv -o new.csv --gamma 9 --drop patient": (1, "add --delimiter ';'"),
-    "perturb tabs.csv -o new.csv --gamma 9": (1, "add --delimiter tab"),
+    "perturb tabs.csv -o new.csv --gamma 9": (1, "add --delimiter '\\t'"),
     "train-tree bars.csv -o tree.json --class sex": (1, "add --delimiter '|'"),
     "perturb ragged.csv -o new.csv --gamma 9": (
         1,
@@ -121,7 +121,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
         "'csv.toml', line 3: unknown setting 'delimeter' of csv; did you mean 'delimiter'?",
     ),
     f"{P} --plan nine.toml": (2, "'nine.toml': gamma: 'nine' is not a number"),
-    f"{P} --plan rare.toml": (2, "unknown value 'merg' for --rare; did you mean 'merge'?"),
+    f"{P} --plan rare.toml": (2, "unknown rare 'merg'; did you mean 'merge'?"),
     f"{P} --plan release.csv": (2, "is not valid TOML (line 1); name a TOML file"),
     f"{P} --plan key.txt": (2, "name a TOML file"),
     "estimate release.csv --level 95": (

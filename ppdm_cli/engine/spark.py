@@ -463,5 +463,5 @@ class Folder(Output):
 
 def _unwritable(uri: str, what: str) -> PpdmError:
     return DataError(
-        "unwritable", f"{quoted(uri)} cannot be written: {what}", "name a folder that you can write to"
+        "unwritable-folder", f"{quoted(uri)} cannot be written: {what}", "name a folder that you can write to"
     )

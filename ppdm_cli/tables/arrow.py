@@ -122,7 +122,7 @@ def from_arrow(data: Any) -> ArrowTable:
             data = data.collect(engine="streaming")
         except (pl.exceptions.PolarsError, OSError):
             what = "the LazyFrame cannot be collected"
-            raise DataError("uncollectable", what, "collect it first to see why") from None
+            raise DataError("frame-not-collected", what, "collect it first to see why") from None
     try:
         whole = pa.table(data)
     except Exception:  # of whichever library made the object; its message may quote cells

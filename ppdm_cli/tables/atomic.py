@@ -177,7 +177,7 @@ def unwritable(path: Path | str, error: OSError) -> DataError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return DataError("no-folder", f"the folder of {quoted(path)} does not exist", "make it first")
     what = f"{quoted(path)} cannot be written: {error.strerror or 'it failed'}"
-    return DataError("unwritable", what, "name a file in a folder that you can write to")
+    return DataError("unwritable-file", what, "name a file in a folder that you can write to")
 
 
 def _beside(path: Path) -> Path:

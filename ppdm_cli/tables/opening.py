@@ -119,7 +119,7 @@ def check_local(name: Any, reading: bool = False) -> None:
         if uri[1] in _PIPES:
             piped = f"{_PIPES[uri[1]].format(shown)} | ppdm ... - {argument('from_', 'csv')}"
             step += f"; CSV can be piped in: {piped}"
-    raise UsageError("uri", f"{quoted(shown)} is a URI, which one machine does not open", step)
+    raise UsageError("uri-without-spark", f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 
 def is_stream(source: Any) -> bool:
