@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect as inspection
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ppdm_cli
-from ppdm_cli import CsvOptions, MismatchError, PpdmError, RefusedError, Release, Sidecar, UsageError
+from ppdm_cli import CsvOptions, MismatchError, Plan, PpdmError, RefusedError, Release, Sidecar, UsageError
 from ppdm_cli.display import MOST_CHARACTERS, Displayed
 from ppdm_cli.estimating import fill
 from ppdm_cli.networks import Network, Node
@@ -248,7 +249,6 @@ def test_a_string_is_one_name_wherever_names_are_expected(release: Release, fold
     assert "--" not in str(caught.value)
 
 
-
 def test_errors_name_the_argument_and_the_commands_the_option(folder: Path, ppdm: Run) -> None:
     with pytest.raises(UsageError, match=r"class_= names the column 'grup'.*did you mean 'group'"):
         ppdm_cli.perturb(people(), gamma=9, class_="grup")
@@ -309,6 +309,22 @@ def subclasses(kind: type) -> Iterator[type]:
     yield kind
     for one in kind.__subclasses__():
         yield from subclasses(one)
+
+
+@pytest.mark.parametrize("function", [n for n in ppdm_cli.__all__ if n[0].islower()])
+def test_a_function_lists_its_parameters_and_their_types(function: str) -> None:
+    found = parameters(function)
+    listed = (inspection.getdoc(getattr(ppdm_cli, function)) or "").partition("Parameters\n----")[2]
+    heads = re.findall(r"^([a-z_0-9, ]+) : \S", listed, re.MULTILINE)
+    assert [p.name for p in found] == [name for head in heads for name in head.split(", ")]
+    untyped = [p.name for p in found if re.search(r"\bAny\b", p.annotation)]
+    assert not untyped or function in WITHOUT_TYPES
+    own = [p for p in found if function != "perturb" or p.name not in Plan.__struct_fields__]
+    assert len(own) <= MOST_PARAMETERS.get(function, 12)
+
+
+MOST_PARAMETERS = {"perturb": 14, "train_tree": 16, "estimate": 14}
+WITHOUT_TYPES = {"estimate", "inspect", "query", "reconstruct"}
 
 
 def test_the_names_of_the_front_door() -> None:

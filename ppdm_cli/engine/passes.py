@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from ppdm_cli.errors import UsageError, quoted
 from ppdm_cli.files import THREADS
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import OPENING, Output, Shuffler, Table, loaded, ordered, workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 P = ParamSpec("P")
 State = TypeVar("State")
@@ -220,7 +223,17 @@ ENGINE: ContextVar[Engine] = ContextVar("ppdm_engine", default=_POOL)
 def running(
     *, threads: int | None = None, engine: Engine | None = None, progress: Progress | None = None
 ) -> Iterator[None]:
-    """Run what is called inside on so many threads, or by another engine, and report its progress."""
+    """Run what is called inside on so many threads, or by another engine, and report its progress.
+
+    Parameters
+    ----------
+    threads : int, optional
+        How many threads to use; by default one for each processor.
+    engine : Engine, optional
+        What runs the passes over tables, such as `on_spark(session)`; by default threads of this process.
+    progress : Progress, optional
+        What to report the progress to.
+    """
     given: list[tuple[ContextVar[Any], Any]] = [(THREADS, threads), (ENGINE, engine), (PROGRESS, progress)]
     given.append((OPENING, engine and engine.opens))
     with ExitStack() as stack:
@@ -285,8 +298,14 @@ def destination(stack: ExitStack, *named: Any) -> Output:
     return ENGINE.get().destination(stack, *named)
 
 
-def on_spark(session: Any) -> Engine:
-    """Return what runs passes by a session of Spark: `with running(engine=on_spark(session)): ...`."""
+def on_spark(session: SparkSession) -> Engine:
+    """Run passes over tables on Spark: `with running(engine=on_spark(session)): ...`.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession
+        The session, which has the cluster.
+    """
     from ppdm_cli.engine.spark import SparkEngine  # needs an extra
 
     return SparkEngine(session)

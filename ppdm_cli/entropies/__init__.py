@@ -166,7 +166,7 @@ def record_designs(
     record_epsilon: float,
     records: int,
     attributes: str | None = None,
-    plan: Plan | Mapping[str, Any] | str | Path | None = None,
+    plan: Plan | Mapping[str, object] | str | Path | None = None,
     class_in_budget: bool = False,
 ) -> RecordDesigns:
     """Find out how many attributes to publish of each record, for a budget over all of it, best design first.

@@ -24,10 +24,10 @@ from ppdm_cli.networks.comparing import Distance, distances
 from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, load, parameter_frame
 from ppdm_cli.networks.learning import Estimation, learn_parameters
 from ppdm_cli.networks.network import Network, Node, sample
-from ppdm_cli.networks.parties import Party, join, open_parties
+from ppdm_cli.networks.parties import Party, PartyLike, join, open_parties
 from ppdm_cli.releases import OWN
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions
+from ppdm_cli.tables import CsvOptions, TableLike
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,22 +71,40 @@ class LearntNetwork(Displayed):
 
 @one_run()
 def train_bayes(
-    data: Any,
+    data: PartyLike | list[PartyLike],
     network: Network | str | Path | None = None,
     *,
     nodes: str | Sequence[str] = (),
     estimator: str = "inverse",
     prior: float = 0.0,
-    compare: Any = None,
+    compare: Network | TableLike | None = None,
     csv: CsvOptions | None = None,
 ) -> LearntNetwork:
     """Learn the parameters of a network from original or perturbed columns of one party or of several.
 
-    `data` is what a party gives, or a list of what each gives: a path, a table, or a pair of a table and its
-    sidecar. Releases have different columns of the same records, in the same order; originals are used as they
-    are. `network` says the structure; of its `nodes` only those named are
-    learnt. `prior` is the Dirichlet prior of every parameter, in records. `compare` is a network of known
-    parameters, or the original, to tell how far the parameters are from its.
+    Parties have different columns of the same records, in the same order. An original is used as it is.
+
+    Parameters
+    ----------
+    data : path, table, pair of a table and its sidecar, or list of these
+        The release or original of one party, or of each.
+    network : Network, str or Path
+        The structure, or a file of it.
+    nodes : str or sequence of str, default all
+        The nodes to learn.
+    estimator : {"inverse", "em"}, default "inverse"
+        How counts are estimated: unbiased, as in the paper, or the most likely ones.
+    prior : float, default 0
+        The Dirichlet prior of every parameter, in records.
+    compare : Network, path or table, optional
+        Known parameters, or the original, to measure the distance from.
+    csv : CsvOptions, optional
+        How a CSV of an original is read.
+
+    Returns
+    -------
+    LearntNetwork
+        The network with its parameters and their standard errors.
     """
     asked, nodes = Estimation(estimator, prior), names("nodes", nodes)
     structure = _network(network)
@@ -98,9 +116,26 @@ def train_bayes(
 
 @one_run()
 def merge_networks(
-    networks: Sequence[Any], compare: Any = None, csv: CsvOptions | None = None
+    networks: Sequence[Network | str | Path],
+    compare: Network | TableLike | None = None,
+    csv: CsvOptions | None = None,
 ) -> LearntNetwork:
-    """Put the networks that several parties learnt together, given as such or as files."""
+    """Join the parts of a network that several parties learnt.
+
+    Parameters
+    ----------
+    networks : sequence of Network, str or Path
+        The parties' networks, which have one structure, or their files.
+    compare : Network, path or table, optional
+        Known parameters, or the original, to measure the distance from.
+    csv : CsvOptions, optional
+        How a CSV of the original is read.
+
+    Returns
+    -------
+    LearntNetwork
+        The whole network.
+    """
     names = [f"network {i}" if isinstance(n, Network) else str(n) for i, n in enumerate(networks, 1)]
     whole = _merged([_network(n) for n in networks], names)
     done = LearntNetwork(whole, sidecars.new("estimated", str(uuid.uuid4()), None, []), None, _remarks(whole))
@@ -118,7 +153,7 @@ def _learnt(
     return LearntNetwork(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
 
 
-def _compared(done: LearntNetwork, reference: Any, csv: CsvOptions | None) -> LearntNetwork:
+def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptions | None) -> LearntNetwork:
     """Return the same with its distances from a reference: a network, its file, or original records."""
     if isinstance(reference, (str, Path)) and Path(reference).suffix.lower() in NETWORKS:
         reference = load(reference)

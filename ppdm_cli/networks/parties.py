@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -27,13 +27,15 @@ from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import NetworkSource
 from ppdm_cli.releases import open_data, opened, refuse_recipes
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
-from ppdm_cli.tables import ArrowTable, CsvOptions, Table, is_stream, loaded
+from ppdm_cli.tables import ArrowTable, CsvOptions, Table, TableLike, is_stream, loaded
 
 SAME_RECORDS = "each party must give the same records, in the same order"
 BY_ORDER = (
     "The parties' rows were joined in the order of their files, which have the same number of records; nothing "
     "else shows that they are the same people in the same order."
 )
+PartyLike: TypeAlias = "TableLike | tuple[TableLike, Sidecar]"
+"""What a party gives: a path or a table, with its sidecar where that is not beside it."""
 _INTERVAL = re.compile(r"\[(.+), (.+)[)\]]")
 
 
@@ -52,7 +54,7 @@ class Party:
         return NetworkSource(self.sidecar.release, np.inf if epsilon == "inf" else epsilon)
 
 
-def open_parties(data: Sequence[Any], csv: CsvOptions | None) -> list[Party]:
+def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None) -> list[Party]:
     """Open what each party gives: a path, a table, or a table with its sidecar."""
     if not data or any(map(is_stream, data)):
         raise UsageError("no-parties", "no files are named, or standard input is", "name a file of each party")

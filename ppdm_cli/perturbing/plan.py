@@ -299,7 +299,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             )
 
     @classmethod
-    def of(cls, plan: Plan | Mapping[str, Any] | str | Path | None = None, **settings: Any) -> Plan:
+    def of(cls, plan: Plan | Mapping[str, object] | str | Path | None = None, **settings: Any) -> Plan:
         """Return a plan, a mapping of settings or a plan file with other settings laid over it."""
         over = _read(cls, {k: v for k, v in settings.items() if v is not None})
         if isinstance(plan, (str, Path)):

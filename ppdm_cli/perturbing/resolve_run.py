@@ -99,7 +99,7 @@ def csv_options(
 
 
 def asked_of(
-    plan: Plan | Mapping[str, Any] | str | Path | None,
+    plan: Plan | Mapping[str, object] | str | Path | None,
     earlier: Sidecar | None,
     given: Mapping[str, Any],
     key: Key,
@@ -363,17 +363,34 @@ def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
 
 @files.one_run()
 def describe(
-    data: Any,
-    plan: Plan | Mapping[str, Any] | str | Path,
+    data: TableLike,
+    plan: Plan | Mapping[str, object] | str | Path,
     output: str | Path | None = None,
     *,
     force: bool = False,
     csv: CsvOptions | None = None,
 ) -> Sidecar:
-    """Say in a sidecar how a table was perturbed by another tool; `output` names its file.
+    """Describe in a sidecar how another tool perturbed a table, so that a miner can use it.
 
-    The plan says of each column its kind of matrix and domain, as for `perturb`, and drops none. Nothing is
-    known of the coins, so nothing is promised.
+    Nothing is known of the other tool's coins, so the sidecar promises nothing.
+
+    Parameters
+    ----------
+    data : path, table or list of paths
+        The perturbed table, which has no sidecar yet.
+    plan : Plan, mapping, str or Path
+        The kind of matrix and the domain of every column, as for `perturb`; it drops none.
+    output : str or Path, optional
+        A file for the sidecar.
+    force : bool, default False
+        Whether to replace that file.
+    csv : CsvOptions, optional
+        How a CSV is read.
+
+    Returns
+    -------
+    Sidecar
+        The description, whether or not it was written to a file.
     """
     asked = Plan.of(plan)
     table = open_table(data, csv=csv_options(csv, asked, None, None))

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import floor, inf, nextafter
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 import pyarrow as pa
@@ -294,4 +293,6 @@ def _pmml_text(text: str) -> str:
     if _NOT_XML.search(text):
         what = "a name or a category of the tree has a character that no XML can hold"
         raise UsageError("unexportable-character", what, "export another form")
+    from xml.sax.saxutils import quoteattr  # which imports http and ssl
+
     return quoteattr(text)
