@@ -43,21 +43,6 @@ def test_a_release_its_sidecar_and_a_stream_are_inspected_alike(release: Path, p
     assert said["record"]["worst_posterior"] == pytest.approx(656.1 / 657)
 
 
-def test_people_read_a_table_and_sentences(release: Path, ppdm: Run) -> None:
-    done = ppdm("inspect", "r.csv")
-    text = " ".join(done.stdout.decode().split())
-    assert done.stderr == b"" and b"\x1b" not in done.stdout
-    for words in (
-        "perturbed, 1000 records",
-        "condition",
-        "becomes at most 99.8% sure after seeing the whole record",
-        "From one attribute alone, without the others of the record, they become at most 32.2% sure",
-        "gamma is 6561",
-        "Published unchanged, so not protected: group",
-    ):
-        assert words in text, words
-
-
 def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
     done = ppdm("--help")
     assert done.stderr == b"" and all(name in done.stdout.decode() for name in SUBCOMMANDS)
@@ -69,18 +54,6 @@ def test_the_program_says_what_it_can_do(ppdm: Run) -> None:
         assert "Memory:" in said and len(re.findall(rf"\n +ppdm {name} ", said)) >= 2, (
             "memory class and two examples"
         )
-
-
-def test_an_identifier_that_is_not_there_is_said_to_be_one(release: Path, ppdm: Run) -> None:
-    people().write_csv(release / "data.csv")
-    people().write_parquet(release / "data.parquet")
-    for name in ("data.parquet", "data.csv"):
-        args = ("perturb", name, "-o", "x.csv", "--key-file", "k", "--id", "incone")
-        said = ppdm(*args, "--gamma", "9", code=2).stderr.decode()
-        assert "--id names the column 'incone'" in said and "did you mean 'income'?" in said
-    said = ppdm(*args, "--like", "r.parquet", code=2).stderr.decode()
-    assert "--id names the column 'incone'" in said
-    assert not (release / "k").exists(), "no key is made for a call that fails"
 
 
 def on_a_terminal(command: str, folder: Path, **environment: str) -> str:

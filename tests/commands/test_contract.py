@@ -110,6 +110,7 @@ def test_a_file_that_is_not_there_is_named(name: str, folder: Path, ppdm: Run) -
     ("name", "more"),
     [
         ("perturb", "--drop nosuch"),
+        ("perturb", "--person nosuch --rows-per-person 1"),
         ("estimate", "--attribute nosuch"),
         ("train-tree", "--drop nosuch"),
         ("train-bayes", "--nodes nosuch"),

@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-import polars as pl
 import pytest
 
-from ppdm_cli import perturb
 from ppdm_cli.commands import SUBCOMMANDS, cli
 from ppdm_cli.commands.command import QUIET, SHORT_LINES
 from ppdm_cli.commands.shell import FOLDER, THREADS
 from ppdm_cli.tables import atomic, base
 from tests.docs import ROOT
-from tests.vocabulary import Run, listing, people
+from tests.vocabulary import Run, listing, people, table
 
 PERTURB = ("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--drop", "since")
 
@@ -33,9 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def test_quiet_is_quiet_but_for_failures_and_results(
     folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ppdm(*PERTURB).stderr
-    assert not ppdm(*PERTURB, "--force", "-q").stderr
-    assert ppdm(*PERTURB, "-q", code=2).stderr.startswith(b"ppdm: usage: the output")
+    assert ppdm(*PERTURB).stderr and ppdm(*PERTURB, "-q", code=2).stderr
     assert ppdm("estimate", "r.parquet", "-q").stdout == ppdm("estimate", "r.parquet").stdout != b""
     for value, quiet in (("1", True), ("0", False)):
         monkeypatch.setenv(QUIET, value)
@@ -58,27 +53,6 @@ def test_the_short_help_fits_a_screen_and_the_whole_one_has_all(
         assert option.opts[-1] in whole and (option.help or "").split()[0] in whole
     groups = [line for line in whole.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert {"Options:", "Output and reports:"} <= set(groups)
-
-
-@pytest.mark.parametrize(
-    ("args", "code", "kind"),
-    [
-        ("inspect absent.parquet", 1, "data"),
-        ("perturb in.parquet -o r.parquet", 2, "usage"),
-        ("perturb in.parquet -o r.parquet --gamma", 2, "usage"),
-        ("perturb in.parquet -o r.parquet --gamma 1", 4, "refused"),
-        ("inspect in.parquet", 3, "mismatch"),
-        ("inspekt", 2, "usage"),
-    ],
-)
-def test_a_failure_is_an_object_for_programs(folder: Path, ppdm: Run, args: str, code: int, kind: str) -> None:
-    told = ppdm(*args.split(), code=code).stderr.decode()
-    done = ppdm(*args.split(), "--json", code=code)
-    error = json.loads(done.stderr)["error"]
-    assert done.stdout == b"" and done.stderr.count(b"\n") == 1 and done.stderr.isascii()
-    assert error["kind"] == kind and error["exit_code"] == code and error["next_step"]
-    if args != "perturb in.parquet -o r.parquet --gamma":  # which then takes the option for its value
-        assert error["what"] in told
 
 
 def test_trouble_inside_is_an_object_too(folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,22 +137,11 @@ def test_completion_completes(process: Run) -> None:
     assert b"band" in shown and b"block" in shown
 
 
-@pytest.mark.parametrize("columns", [40, 41, 130])
-def test_many_columns_have_forty_lines_and_a_sum(tmp_path: Path, ppdm: Run, columns: int) -> None:
-    rng = np.random.default_rng(1)
-    frame = pl.DataFrame({f"column{i}": rng.integers(0, 2 + i % 5, 400) for i in range(columns)})
+def test_a_terminal_shows_forty_columns_and_json_all(tmp_path: Path, ppdm: Run) -> None:
+    frame = table(400, **{f"column{i}": range(2 + i % 5) for i in range(130)})
     frame.write_parquet(tmp_path / "in.parquet")
-    report = ppdm(
-        "perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--attribute", "column1:gamma=3"
-    ).stderr
+    report = ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9").stderr
     for shown in (report, ppdm("inspect", "r.parquet").stdout):
         lines = [line for line in shown.decode().splitlines() if line.startswith("column")]
-        lines = [line for line in lines if len(line.split()) > 5 and "," not in line]
-        assert len(lines) == 40
-        rest = " ".join(shown.decode().split())
-        assert (f"... and {columns - 40} more column" in rest) == (columns > 40)
-        assert columns < 130 or ("N 2 to 6" in rest and "gamma 9," in rest and "and 90 more." in rest)
-    assert len(json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["attributes"]) == columns
-    perturb(frame[:50], tmp_path / "few.parquet", gamma=9, rare="publish")
-    attacked = ppdm("attack", "few.parquet", "--with", "posterior").stdout.decode()
-    assert (f"... and {columns - 40} more column" in " ".join(attacked.split())) == (columns > 40)
+        assert len([line for line in lines if len(line.split()) > 5 and "," not in line]) == 40
+    assert len(json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["attributes"]) == 130

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import pkgutil
 import re
 import tomllib
 from decimal import Decimal
-from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,10 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-import ppdm_cli
 from ppdm_cli import perturb
 from ppdm_cli.commands import SUBCOMMANDS
-from ppdm_cli.display import Displayed
 from ppdm_cli.dtypes import carrier
 from tests.vocabulary import Run, write_table
 
@@ -321,17 +317,3 @@ def test_letters_that_the_output_does_not_have_are_written_out(tmp_path: Path, p
     assert b"Gr\\xf6\\xdfe" in process("estimate", "r.parquet", PYTHONIOENCODING="ascii").stdout
     figures = json.loads(process("inspect", "r.parquet", "--json", PYTHONIOENCODING="ascii").stdout)
     assert figures["attributes"][0]["attribute"] == "Größe"
-
-
-def test_every_result_says_its_own_words() -> None:
-    """What an abstract class would check: structs cannot have its metaclass."""
-    for module in pkgutil.walk_packages(ppdm_cli.__path__, "ppdm_cli."):
-        if not module.name.startswith(("ppdm_cli.engine.spark", "ppdm_cli.__main__")):  # they need an extra
-            import_module(module.name)
-
-    def below(kind: type) -> set[type]:
-        return {kind}.union(*(below(sub) for sub in kind.__subclasses__()))
-
-    kinds = below(Displayed) - {Displayed}
-    assert len(kinds) > 15
-    assert not [kind for kind in kinds if kind._words is Displayed._words]

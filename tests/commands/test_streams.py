@@ -182,7 +182,9 @@ def test_a_stream_that_is_no_table_is_called_what_it_is(what: str, shell: Shell)
         assert NOT_TABLES[what].encode() in done.stderr and done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("uri", ["s3://b/x.csv", "gs://b/x.csv", "https://h/x.csv", "abfss://c@a/x", "hdfs://n/*"])
+@pytest.mark.parametrize(
+    "uri", ["s3://b/x.csv", "gs://b/x.csv", "https://h/x.csv", "abfss://c@a/x", "hdfs://n/*"]
+)
 def test_a_uri_is_called_one_by_every_command(uri: str, tmp_path: Path, ppdm: Run) -> None:
     people(99).write_csv(tmp_path / "d.csv")
     given = (
