@@ -257,25 +257,21 @@ def understood(uri: str) -> Iterator[None]:
             kind = cause.getClass().getSimpleName()
         if kind == "FileNotFoundException":
             raise DataError("missing-file", f"{quoted(uri)} does not exist", "check its name") from None
-        if kind in ("UnsupportedFileSystemException", "ClassNotFoundException") or "scheme" in str(
-            error.java_exception.getMessage()
-        ):
+        said = str(error.java_exception.getMessage())
+        if kind in ("UnsupportedFileSystemException", "ClassNotFoundException") or "scheme" in said:
             raise UsageError(
                 "unknown-file-system",
                 f"Spark knows no file system for {quoted(uri)}",
                 "give Spark the package that has it, by the setting spark.jars.packages",
             ) from None
-        raise DataError(
-            "unusable-source",
-            f"{quoted(uri)} cannot be used ({kind})",
-            "check its name and rights, and what Spark was given",
-        ) from None
+        raise _unusable(uri, f" ({kind})") from None
     except PySparkException:  # such as of a host that is not there
-        raise DataError(
-            "unusable-source",
-            f"{quoted(uri)} cannot be used",
-            "check its name and rights, and what Spark was given",
-        ) from None
+        raise _unusable(uri) from None
+
+
+def _unusable(uri: str, why: str = "") -> PpdmError:
+    step = "check its name and rights, and what Spark was given"
+    return DataError("unusable-source", f"{quoted(uri)} cannot be used{why}", step)
 
 
 def _no_rows(uri: str) -> PpdmError:

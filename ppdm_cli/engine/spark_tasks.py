@@ -124,25 +124,18 @@ class Work:
 
     def states(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield a state for each run of partitions that follow each other."""
-        run: tuple[int, int, Any] | None = None
-        for index, state in self._done(batches):
-            if run is not None and self.merge is not None and index > 0 and run[1] + 1 == index:
-                run = run[0], index, self.merge(run[2], state)
-                continue
-            if run is not None:
-                yield self._row(*run)
-            run = index, index, state
-        if run is not None:
-            yield self._row(*run)
+        return self._joined((index, index, state) for index, state in self._done(batches))
 
     def merged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the states of longer runs."""
-        assert self.merge is not None
         rows = sorted(tuple(r.values()) for b in batches for r in b.to_pylist())
+        return self._joined((first, last, self.unsealed(sealed)) for first, last, sealed in rows)
+
+    def _joined(self, runs: Iterable[tuple[int, int, Any]]) -> Iterator[pa.RecordBatch]:
+        """Merge the states of runs that follow each other, where states merge; a trouble stays alone."""
         run: tuple[int, int, Any] | None = None
-        for first, last, sealed in rows:
-            state = self.unsealed(sealed)
-            if run is not None and first > 0 and run[1] + 1 == first:
+        for first, last, state in runs:
+            if run is not None and self.merge is not None and first > 0 and run[1] + 1 == first:
                 run = run[0], last, self.merge(run[2], state)
                 continue
             if run is not None:

@@ -162,16 +162,10 @@ def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
             "neither a table nor columns are given",
             f"name a table, or declare columns, such as {argument('type', 'int', 'age')}",
         )
-    found = [
-        Advice(n, str(t), settings={} if dtypes.is_discrete(t) and str(t) == "bool" else {"domain": "?"})
-        for n, t in csv.types.items()
-        if isinstance(t, pa.DataType)
-    ]
-    types = {
-        n: written(Cells(), csv.decimal == ",", (), t, csv.formats.get(n, ()))
-        for n, t in csv.types.items()
-        if isinstance(t, pa.DataType)
-    }
+    found, types = [], {}
+    for name, kind in _typed(csv).items():
+        found.append(Advice(name, str(kind), settings={} if pa.types.is_boolean(kind) else {"domain": "?"}))
+        types[name] = written(Cells(), csv.decimal == ",", (), kind, csv.formats.get(name, ()))
     text = written_plan(found, privacy, True, _written_as(csv.laid_over({"nulls": TOKENS})), types)
     return Proposal(text, [], [], ["The domain of each column is a question: declare it."], 0)
 
@@ -240,7 +234,7 @@ def _read_as_text(
     comma = options.decimal == "," or any(
         c.counts["comma"] == c.counts["cells"] > c.counts["point"] for c in cells.values()
     )
-    declared = {n: t for n, t in csv.types.items() if isinstance(t, pa.DataType)}
+    declared = _typed(csv)
     types = {n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()}
     options = options.laid_over(
         {
@@ -251,6 +245,10 @@ def _read_as_text(
         }
     )
     return dialect, types, options
+
+
+def _typed(csv: CsvOptions) -> dict[str, pa.DataType]:
+    return {n: t for n, t in csv.types.items() if isinstance(t, pa.DataType)}
 
 
 def _readable(column: pa.Field) -> bool:
@@ -344,8 +342,7 @@ def _sentences(
     padded = [n for n, w in types.items() if w.padded]
     if padded:
         lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")
-    repeating = [a for a in found if a.repeats]
-    for one in repeating:
+    for one in (a for a in found if a.repeats):
         lines.append(
             f"{one.name} repeats: {one.repeats:.3g} records for each value on average. Gamma protects one "
             f"record. If {one.name} identifies persons, answer person in the plan with {quoted(one.name)}."

@@ -226,7 +226,8 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
     whole = _all_are(text, pa.int64())
     counts["whole"] = len(text) if whole else _fitting(text, _WHOLE)
-    counts["padded"] = _fitting(text, _PADDED) if counts["whole"] and _some_begin_with_0(text) else 0
+    if counts["whole"] and any(pc.any(pc.starts_with(text, start)).as_py() for start in "0+-"):
+        counts["padded"] = _fitting(text, _PADDED)
     if counts["whole"] == len(text):
         counts["point"] = counts["comma"] = len(text)
         return cells
@@ -280,10 +281,6 @@ def _all_are(text: pa.Array, kind: pa.DataType) -> bool:
     return bool(pc.max(pc.binary_length(text)).as_py() <= _MOST_DIGITS)
 
 
-def _some_begin_with_0(text: pa.Array) -> bool:
-    return any(pc.any(pc.starts_with(text, start)).as_py() for start in ("0", "+", "-"))
-
-
 def _fitting(text: pa.Array, pattern: str) -> int:
     return _true(pc.match_substring_regex(text, pattern))
 
@@ -300,18 +297,11 @@ def written(
     `comma`: numbers have a decimal comma, as a column surely shows, or as the owner says.
     """
     found = _written(cells, comma)
-    if kind is not None:
-        found = _declared(kind, tuple(formats), cells, found)
+    if kind is not None and pa.types.is_temporal(kind):
+        found = Written(str(kind), formats=tuple(formats) or found.formats)
+    elif kind is not None:
+        found = Written(str(kind), nulls=_codes(cells) if dtypes.is_number(kind) else ())
     return replace(found, nulls=(*(nulls if cells.counts["quoted"] else ()), *found.nulls))
-
-
-def _declared(kind: pa.DataType, formats: tuple[str, ...], cells: Cells, found: Written) -> Written:
-    """Return what a column of a declared type is."""
-    if pa.types.is_temporal(kind):
-        return Written(str(kind), formats=formats or found.formats)
-    if not dtypes.is_number(kind):
-        return Written(str(kind))
-    return Written(str(kind), nulls=_codes(cells))
 
 
 def _codes(cells: Cells) -> tuple[str, ...]:
@@ -357,7 +347,7 @@ def _written_dates(cells: Cells) -> Written:
             formats.append(form)
         elif counts[form] == counts[other] and form.startswith("%d"):
             formats.append(form)
-            open_one |= True
+            open_one = True
     if sum(counts[f] for f in formats) != counts["dates"]:
         return Written("string", doubt="dates with day and month in either order, which nobody can tell apart")
     kind = "timestamp[ms]" if any(map(has_clock, formats)) else "date32[day]"

@@ -208,6 +208,12 @@ def normal_schema(raw: pa.Schema, where: str) -> pa.Schema:
     return pa.schema([pa.field(f.name, normal_or_same(f)) for f in raw])
 
 
+def other_table(part: str, first: str, more: str = "") -> DataError:
+    """Return the error for a part whose columns are not those of the first one."""
+    what = f"{quoted(part)} does not have the columns of {quoted(first)}{more}"
+    return DataError("parts-of-two-tables", what, "give parts of one table only")
+
+
 def no_utf8(where: str) -> DataError:
     return DataError(
         "name-not-in-utf-8",

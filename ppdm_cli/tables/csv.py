@@ -27,7 +27,16 @@ import pyarrow.csv as pacsv
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, RefusedError, argument, quoted, unknown_column
 from ppdm_cli.tables import csv_records
-from ppdm_cli.tables.base import Partition, RowTrouble, Table, normal_batch, normal_schema, ordered, workers
+from ppdm_cli.tables.base import (
+    Partition,
+    RowTrouble,
+    Table,
+    normal_batch,
+    normal_schema,
+    ordered,
+    other_table,
+    workers,
+)
 from ppdm_cli.tables.csv_options import COMMA, CsvOptions, other_type
 from ppdm_cli.tables.csv_records import (
     LOOKED_AT,
@@ -136,7 +145,6 @@ class _Parser:
             what = f"a block of {quoted(self.table)} is not valid CSV"
             return DataError("invalid-csv", what, "check its delimiter and its quotes")
         name, row = self.names[int(place[1])], int(place[2] or 1) - 1
-        kind = types.get(name)
         if "UTF8" in message:
             return RowTrouble(
                 row,
@@ -144,15 +152,7 @@ class _Parser:
                 f"the column {quoted(name)} is not in {self.options.encoding} there",
                 f"name its encoding, such as {argument('encoding', 'latin-1')}",
             )
-        if kind is not None and dtypes.is_dated(kind):
-            return RowTrouble(
-                row,
-                "date-of-another-format",
-                f"the column {quoted(name)} is not written as a {kind} there",
-                f"say how its dates are written, such as {argument('date_format', '%d.%m.%Y', name)}, or "
-                f"{argument('null', 'NA')} for what is no value",
-            )
-        return other_type(row, name, kind)
+        return other_type(row, name, types.get(name))
 
     def load(self, block: bytes, schema: pa.Schema) -> pa.RecordBatch:
         return normal_batch(self(block, dict(zip(schema.names, schema.types, strict=True))), schema)
@@ -197,12 +197,7 @@ class CsvTable(Table):
             below = rest if first is None else b""  # the other parts have the same names
             names = column_names(header, self._options, self._label(source), below)
             if first is not None and names != first:
-                raise DataError(
-                    "parts-of-two-tables",
-                    f"{quoted(self._label(source))} does not have the columns of "
-                    f"{quoted(self._label(self._sources[0]))}",
-                    "give parts of one table only",
-                )
+                raise other_table(self._label(source), self._label(self._sources[0]))
             first = names
             if not self.rewindable:
                 self._pending = chain(rest, blocks)
@@ -335,7 +330,8 @@ class _Inference:
             whole = [n for n, t in types.items() if pa.types.is_int64(t)]
             if whole and has_padding(block, self.options.separator):
                 texts = self.parse(block, dict.fromkeys(whole, pa.string()))
-                padded = frozenset(n for n in whole if _some_padded(texts.column(n)))
+                begins = {n: pc.match_substring_regex(texts.column(n), f"^{_PADDED.pattern}") for n in whole}
+                padded = frozenset(n for n, found in begins.items() if pc.any(found).as_py())
         except RowTrouble as trouble:
             return trouble
         return _BlockTypes(types, table.num_rows, block, padded)
@@ -385,10 +381,6 @@ def _inferred(values: Sequence[str], decimal: str) -> pa.DataType:
         pacsv.ConvertOptions(null_values=[], quoted_strings_can_be_null=False, decimal_point=decimal),
     )
     return _plain(found.schema.field("x").type)
-
-
-def _some_padded(column: pa.ChunkedArray) -> bool:
-    return bool(pc.any(pc.match_substring_regex(column, f"^{_PADDED.pattern}")).as_py())
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -134,13 +134,7 @@ class CsvOptions:
             found = dates(text, self.formats[name])
             wrong = pc.and_(pc.is_valid(text), pc.is_null(found)).to_numpy(zero_copy_only=False)
             if wrong.any():
-                raise RowTrouble(
-                    int(np.argmax(wrong)),
-                    "date-of-another-format",
-                    f"the column {quoted(name)} is not a date of its format there",
-                    f"add its format, such as {argument('date_format', '%d.%m.%Y', name)}, or "
-                    f"{argument('null', 'NA')} for what is no value",
-                )
+                raise other_type(int(np.argmax(wrong)), name, kind)
             return pc.cast(found, kind)
         if self.decimal == "," and dtypes.is_number(kind):
             fits = pc.match_substring_regex(text, COMMA)
@@ -170,6 +164,14 @@ def _cast(text: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 def other_type(row: int, name: str, kind: pa.DataType | None) -> RowTrouble:
     """Return the error for a cell that is not of its column's type."""
+    if kind is not None and dtypes.is_dated(kind):
+        return RowTrouble(
+            row,
+            "date-of-another-format",
+            f"the column {quoted(name)} is not written as a {kind} there",
+            f"say how its dates are written, such as {argument('date_format', '%d.%m.%Y', name)}, or "
+            f"{argument('null', 'NA')} for what is no value",
+        )
     return RowTrouble(
         row,
         "cell-of-another-type",

@@ -21,7 +21,15 @@ import pyarrow.parquet as pq
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, argument, listed, quoted
 from ppdm_cli.sidecar import METADATA_KEY
-from ppdm_cli.tables.base import Partition, Table, no_utf8, normal_batch, normal_schema, rows_per_partition
+from ppdm_cli.tables.base import (
+    Partition,
+    Table,
+    no_utf8,
+    normal_batch,
+    normal_schema,
+    other_table,
+    rows_per_partition,
+)
 from ppdm_cli.tables.formats import Format, RowGroupWriter
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -232,11 +240,7 @@ def _check_same(first: pa.Schema, other: pa.Schema, first_file: str, file: str) 
     a, b = ({f.name: f.type for f in s} for s in (first, other))
     differ = [n for n in a if a[n] != b.get(n)] + [n for n in b if n not in a]
     what = listed(differ) if differ else "the order of the columns"
-    raise DataError(
-        "parts-of-two-tables",
-        f"{quoted(file)} does not have the columns of {quoted(first_file)}: {what} differ",
-        "give parts of one table only",
-    )
+    raise other_table(file, first_file, f": {what} differ")
 
 
 def _hive_keys(files: Sequence[Path], root: Path | None) -> dict[str, list[Any]]:
