@@ -75,7 +75,7 @@ def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session
     original = session.read.parquet(str(tmp_path / "people"))
     said = {
         "attack does not run on Spark": lambda: attack(session.read.parquet(str(released))),
-        "name a folder for them, such as output='labelled'": lambda: predict(tree, original),
+        "name a folder for them": lambda: predict(tree, original),
         "'nosuch'; give what spark.read.parquet makes": lambda: perturb(
             session.read.schema("g string, nosuch int").parquet(str(tmp_path / "old.parquet")), out, gamma=9
         ),

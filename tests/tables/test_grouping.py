@@ -19,7 +19,7 @@ from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError
 from ppdm_cli.estimating import estimate
 from ppdm_cli.tables import read_mapping
 from ppdm_cli.trees import load_tree
-from tests.vocabulary import Run, read_table
+from tests.vocabulary import Run, raises, read_table
 
 RNG = np.random.default_rng(3)
 CODES = [f"{c}{i:02d}" for c in "ABC" for i in range(40)]
@@ -139,9 +139,7 @@ def test_dates_from_data_are_cut_at_the_calendar() -> None:
     (day, _) = perturb(frame, gamma=9).sidecar.attributes
     assert all(str(e).endswith("-01") for e in day.edges[:-1]) and str(day.edges[-1])[8:] >= "28"
     (day, _) = perturb(frame, gamma=9, attributes={"day": {"scale": "year"}}).sidecar.attributes
-    assert (
-        day.edges == ["1970-01-01", *(f"{y}-01-01" for y in range(1971, 1976)), "1975-12-31"][: len(day.edges)]
-    )
+    assert day.edges == [*(f"{y}-01-01" for y in range(1970, 1976)), "1975-12-31"][: len(day.edges)]
 
 
 # -- cells of a CSV
@@ -187,15 +185,17 @@ def test_a_cell_that_does_not_fit_is_an_error_with_its_row(
 
 @pytest.mark.parametrize("wrong", ["%d.%m", "%d.%d.%Y", "%Y-%j", "%B %d %Y", "x"])
 def test_formats_that_are_none(wrong: str) -> None:
-    with pytest.raises(UsageError, match="format of a date"):
+    with raises("bad-date-format", UsageError):
         CsvOptions(formats={"a": wrong})
+    with raises("null-without-type", UsageError):
+        CsvOptions(nulls_of={"x": ["-9"]})
 
 
 def test_zeros_before_digits_stay_and_the_report_says_so(tmp_path: Path, ppdm: Run) -> None:
     rows = "".join(f"{z:05d},{i % 7}\n" for i, z in enumerate(RNG.integers(995, 1005, 500)))
     (tmp_path / "z.csv").write_text("zip,n\n" + rows)
     said = ppdm(
-        "perturb", "z.csv", "-o", "r.csv", "--gamma", "9", "--rare", "merge", "--shuffle"
+        *["perturb", "z.csv", "-o", "r.csv", "--gamma", "9", "--rare", "merge", "--shuffle"]
     ).stderr.decode()
     assert "Read as text, because digits begin with zeros: zip." in said
     assert read(tmp_path, "a,b\n0,0.5\n10,07\n").schema.types == [pa.int64(), pa.float64()]
