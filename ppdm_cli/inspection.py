@@ -320,7 +320,7 @@ def domains_from_data(sidecar: Sidecar) -> list[str]:
     return [a.name for a in sidecar.perturbed if a.domain_from == "data"]
 
 
-def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
+def one_attribute_limit(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
     """Return the bound for someone who looks at one attribute alone; None where it is that of the record.
 
     Channels that all records go through have coins of their own. Where records share a coin between attributes,
@@ -334,9 +334,9 @@ def alone(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
     return believed_after(sidecar.times * epsilon(gamma), prior)
 
 
-def limits(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:
+def limit_sentences(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:
     """Say how far a belief may go: after the whole record, and after one attribute where that is less."""
-    privacy, one = sidecar.privacy, alone(sidecar, prior)
+    privacy, one = sidecar.privacy, one_attribute_limit(sidecar, prior)
     seen = "the whole record"
     if privacy is not UNSET and privacy.rows is not UNSET:
         seen = "all records of the person"
@@ -375,7 +375,7 @@ def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> lis
     stated, cost = record.perturbed_gamma, f"{up(float(record.perturbed_epsilon or 0)):.4g}"
     figures = f"epsilon is {cost}" if stated == "inf" else f"gamma is {stated} (epsilon {cost})"
     return [
-        *limits(sidecar, record.worst_posterior or 1.0, prior),
+        *limit_sentences(sidecar, record.worst_posterior or 1.0, prior),
         f"Over the {attributes} of {whose}{of_copies or ','} {figures}.",
     ]
 

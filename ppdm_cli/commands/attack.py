@@ -236,7 +236,7 @@ def _percent(share: float | None) -> str | None:
 def _show(done: Attacked, in_file: bool) -> None:
     """Print the tables, unless they went to a file, and what they mean."""
     from ppdm_cli.commands import show
-    from ppdm_cli.inspection import limits
+    from ppdm_cli.inspection import limit_sentences
     from ppdm_cli.releases import opened
 
     out = show.console()
@@ -249,7 +249,7 @@ def _show(done: Attacked, in_file: bool) -> None:
         names = [c.name for c in opened(done.sidecar).channels if isinf(c.matrix.amplification)]
         sentences.append(f"No limit for a whole record: no gamma holds for {some(names)}.")
     else:
-        sentences += limits(done.sidecar, record["bound"])
+        sentences += limit_sentences(done.sidecar, record["bound"])
         if record["gamma"] != "inf":
             sentences.append(f"In all, gamma is {up(record['gamma'], 10):.10g}.")
     if record["unbounded"]:

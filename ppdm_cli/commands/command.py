@@ -193,7 +193,7 @@ def results(output: str, plot: str = "", to: bool = False, plan: bool = False) -
                     table = stack.enter_context(PendingFile(output, force))
                 else:
                     table = Output(stack, output, force=force, to=to)
-            picture = None if plot is None else pictures.opened(stack, plot, force)
+            picture = None if plot is None else pictures.open_picture(stack, plot, force)
             done = function(*args, in_file=output is not None, **settings)
             pending = [(f, make) for f, make in ((table, done.fill), (picture, done.draw)) if f is not None]
             if done.error is None and any(make is None for _, make in pending):

@@ -368,7 +368,7 @@ class SummedLaw(WrittenLaw):
         return self.one.invertible
 
 
-def summed(axis: Channel, names: Sequence[str], counts: Floats) -> Law | None:
+def law_of(axis: Channel, names: Sequence[str], counts: Floats) -> Law | None:
     """Return the law of those of an axis' attributes that are asked for; the rest is summed out.
 
     `counts` are the likeliest of the axis. Only variances depend on how they are shared, which is taken to be

@@ -28,7 +28,7 @@ from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import UsageError, counted, listed, quoted
 from ppdm_cli.estimating.estimators import ESTIMATORS, Matrices, expectation_maximisation, maximum_likelihood
 from ppdm_cli.estimating.intervals import Coverage, Interval, intervals, no_intervals
-from ppdm_cli.estimating.laws import PooledLaw, StratumLaw, by_attribute, check_work, summed
+from ppdm_cli.estimating.laws import PooledLaw, StratumLaw, by_attribute, check_work, law_of
 from ppdm_cli.releases import Grouped, Strata, axes_of, encoded, never_together
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -253,7 +253,7 @@ def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage)
     laws, counts = matrices, likeliest
     if any(a.several for a in w.axes):
         each = (np.moveaxis(likeliest, i, 0).reshape(a.domain.size, -1) for i, a in enumerate(w.axes))
-        laws = [summed(a, names, t.sum(axis=1)) for a, t in zip(w.axes, each, strict=True)]
+        laws = [law_of(a, names, t.sum(axis=1)) for a, t in zip(w.axes, each, strict=True)]
         known = [n for a in w.axes for n in a.attributes if n in names]
         shape = [prod(p.size for n, p in a.each() if n in names) for a in w.axes]
         counts = by_attribute(likeliest, w.axes, known).reshape(shape)

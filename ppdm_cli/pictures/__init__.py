@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from ppdm_cli.pictures.charts import attacks, designs, distributions, entropy
-from ppdm_cli.pictures.drawing import opened, save
+from ppdm_cli.pictures.drawing import open_picture
 
-__all__ = ["attacks", "designs", "distributions", "entropy", "opened", "save"]
+__all__ = ["attacks", "designs", "distributions", "entropy", "open_picture"]

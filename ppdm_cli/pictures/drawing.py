@@ -15,7 +15,7 @@ Chart = Any
 _SUFFIXES = (".svg", ".png", ".pdf", ".html")
 
 
-def opened(stack: ExitStack, path: Path, force: bool) -> PendingFile:
+def open_picture(stack: ExitStack, path: Path, force: bool) -> PendingFile:
     """Open a picture before anything is computed: check its suffix, the extra, and that it may be written."""
     if path.suffix.lower() not in _SUFFIXES:
         raise UsageError(

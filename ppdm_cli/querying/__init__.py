@@ -18,7 +18,7 @@ from ppdm_cli.engine import where_the_data_are
 from ppdm_cli.errors import counted, quoted
 from ppdm_cli.estimating import Coverage, fill
 from ppdm_cli.files import one_run
-from ppdm_cli.querying.answering import Row, answered, difference
+from ppdm_cli.querying.answering import Row, answers_in, difference
 from ppdm_cli.querying.functions import holm
 from ppdm_cli.querying.question import Aggregate, Column, Question, parts, read_question
 from ppdm_cli.releases import open_releases
@@ -109,7 +109,7 @@ def answers(
     question = read_question(text)
     coverage = Coverage(level, False, population)
     table, sidecar = open_releases(data, sidecar, from_)
-    rows, sidecar, records = answered(table, sidecar, question, coverage, bins)
+    rows, sidecar, records = answers_in(table, sidecar, question, coverage, bins)
     remarks = [*_middles(sidecar, question), *_missing(rows)]
     return Answers(rows, question.titles, sidecar, records, coverage, remarks)
 

@@ -22,8 +22,8 @@ from ppdm_cli.estimating import (
     with_kept,
 )
 from ppdm_cli.querying.delta_method import corrected
-from ppdm_cli.querying.functions import Compiler, Computed, Quantile, Test, possible
-from ppdm_cli.querying.moments import Moments, Reading, Tally, merged, moments
+from ppdm_cli.querying.functions import Compiler, Computed, Quantile, Test, finite
+from ppdm_cli.querying.moments import CountTask, Reading, SumMoments, merged_counts, moments
 from ppdm_cli.querying.question import (
     REGRESSIONS,
     Aggregate,
@@ -32,11 +32,11 @@ from ppdm_cli.querying.question import (
     Item,
     Predicate,
     Question,
-    named,
+    columns_in,
     parts,
 )
 from ppdm_cli.querying.regression import regressed
-from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, resolved, too_large
+from ppdm_cli.querying.scope import MOST_NUMBERS, OUTCOMES, Scope, groups_over, resolved_predicate, too_large
 from ppdm_cli.releases import Exposure, Strata, axes_of, never_together, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -97,7 +97,7 @@ class Asked:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # an answer past the largest float is unknown
-def answered(
+def answers_in(
     table: Table, sidecar: Sidecar, question: Question, coverage: Coverage, bins: int | None
 ) -> tuple[list[Row], Sidecar, int]:
     """Return the answers by group, the sidecar with a domain for each grouped column, and the records."""
@@ -110,10 +110,10 @@ def answered(
         outer = tuple(opened(sidecar).axis(n) for n in kept)
         records = float(sidecar.records) if sidecar.records is not None else np.inf
         asked, strata = _asked(sidecar, question, records)
-        tally = Tally(strata, outer, tuple(a.reading for a in asked))
+        tally = CountTask(strata, outer, tuple(a.reading for a in asked))
         _check_size(tally, asked)
         columns = tally.columns or table.schema.names[:1]  # rows are counted by some column
-        found = fold(table, tally, merged, columns=columns)
+        found = fold(table, tally, merged_counts, columns=columns)
         sizes, counted = found if found is not None else tally(None)
     rows: list[Row] = []
     z = normal_quantile((1 + coverage.level) / 2)
@@ -174,7 +174,7 @@ def _check(sidecar: Sidecar, question: Question) -> None:
     """Check that all columns exist, and can be told of."""
     wanted = [*question.items, *question.by, question.where]
     for each in wanted:
-        for name in named(each.answer if isinstance(each, Item) else each):
+        for name in columns_in(each.answer if isinstance(each, Item) else each):
             if name not in sidecar.by_name:
                 raise unknown_column(name, sidecar.by_name, "the question")
             channel = None if _kept(sidecar, name) else opened(sidecar).spec(name)
@@ -193,8 +193,8 @@ def _listed(sidecar: Sidecar, question: Question) -> list[str]:
     """Return the kept columns whose values are taken one by one: those of groups and quantiles."""
     found = [b.name for b in question.by if isinstance(b, Column)]
     if regression := _regression(question):
-        words = (n for n in named(regression) if dtypes.is_discrete(sidecar.by_name[n].kind))
-        conditions = (n for a in regression.arguments if not isinstance(a, Column) for n in named(a))
+        words = (n for n in columns_in(regression) if dtypes.is_discrete(sidecar.by_name[n].kind))
+        conditions = (n for a in regression.arguments if not isinstance(a, Column) for n in columns_in(a))
         found = [*words, *conditions]
     return [n for n in dict.fromkeys([*found, *_quantiles(question.items)]) if _kept(sidecar, n)]
 
@@ -214,9 +214,9 @@ def _quantiles(items: Iterable[Item]) -> list[str]:
 def _asked(sidecar: Sidecar, question: Question, records: float) -> tuple[list[Asked], Strata]:
     """Return the scopes of a question, one for all answers that touch the same columns, and their strata."""
     together: dict[tuple[bool, tuple[str, ...]], list[int]] = {}
-    shared = [n for part in (question.where, *question.by) for n in named(part)]
+    shared = [n for part in (question.where, *question.by) for n in columns_in(part)]
     for number, item in enumerate(question.items):
-        own = [n for n in dict.fromkeys([*shared, *named(item.answer)]) if not _kept(sidecar, n)]
+        own = [n for n in dict.fromkeys([*shared, *columns_in(item.answer)]) if not _kept(sidecar, n)]
         own += [n for n in _quantiles([item]) if _kept(sidecar, n)]
         names = tuple(dict.fromkeys(own))
         together.setdefault((_plain(sidecar, item, shared, names), names), []).append(number)
@@ -235,7 +235,7 @@ def _plain(sidecar: Sidecar, item: Item, shared: Sequence[str], names: Sequence[
     answer = item.answer
     if not isinstance(answer, Aggregate) or answer.function != "independent":
         return False
-    conditions, strata = [*shared, *named(answer.where)], Strata.of(sidecar, names)
+    conditions, strata = [*shared, *columns_in(answer.where)], Strata.of(sidecar, names)
     axes = strata.axes
     return (
         not (strata.withholds or strata.noisy)
@@ -289,7 +289,7 @@ def _atoms(sidecar: Sidecar, asked: Iterable[object]) -> list[Predicate]:
     found: dict[Predicate, None] = {}
     for part in (p for each in asked for p in parts(each)):
         if isinstance(part, Predicate) and _kept(sidecar, part.column):
-            found[resolved(part, sidecar.by_name[part.column].kind)] = None
+            found[resolved_predicate(part, sidecar.by_name[part.column].kind)] = None
         elif isinstance(part, Aggregate) and part.function not in _BY_VALUE:
             numbers = (p for argument in part.arguments for p in parts(argument))
             names = [p.name for p in numbers if isinstance(p, Column) and _kept(sidecar, p.name)]
@@ -308,7 +308,7 @@ def _check_cells(axes: Sequence[Channel], atoms: Sequence[Predicate], question: 
         raise too_large(f"{groups:,} groups, more than {MOST_GROUPS:,}")
 
 
-def _check_size(tally: Tally, asked: Sequence[Asked]) -> None:
+def _check_size(tally: CountTask, asked: Sequence[Asked]) -> None:
     cells = sum(r.cells(tally.groups) for r in tally.readings)
     sums = [len(a.scope.sums) * len(a.groups) for a in asked]
     published = [a.scope.patterns * max(*a.reading.outputs, int(np.prod(a.scope.sizes))) for a in asked]
@@ -337,7 +337,7 @@ def _row(
     group: tuple[str, ...],
     title: str,
     computed: Computed | Quantile | Test,
-    known: Moments,
+    known: SumMoments,
     where: tuple[int, int],
     population: bool,
     z: float,
@@ -353,7 +353,7 @@ def _row(
         if computed.shown is not None and np.isfinite(p):
             told = computed.shown(sums)
             figures[:4] = told.value, sqrt(told.variance(covariance)), *told.interval(covariance, z)
-        return Row(group, title, *(possible(float(v)) for v in (*figures, p)))
+        return Row(group, title, *(finite(float(v)) for v in (*figures, p)))
     if isinstance(computed, Quantile):
         value, low, high, moves = computed.of(sums, covariance, z)
         std_error, sure = np.nan, True
@@ -370,14 +370,14 @@ def _row(
         worth = known.n * min(max(_variance(moves, clean) / whole, 0.0), 1.0)
     elif np.isfinite(value):
         worth = known.n
-    return Row(group, title, *(possible(float(v)) for v in (value, std_error, low, high, worth)))
+    return Row(group, title, *(finite(float(v)) for v in (value, std_error, low, high, worth)))
 
 
 def _variance(moves: Floats, covariance: Floats) -> float:
     return float(moves @ covariance @ moves)
 
 
-def _coarse(known: Moments, place: int, some: slice, moves: Floats) -> bool:
+def _coarse(known: SumMoments, place: int, some: slice, moves: Floats) -> bool:
     """Return whether an error is made of too few changed records for an interval that covers what it says."""
     perturbed = np.diagonal(known.within(place, some, False)) > 1e-9
     return bool(((known.steps[place, some] < FEWEST) & perturbed & (moves != 0)).any())

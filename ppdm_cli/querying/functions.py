@@ -432,6 +432,6 @@ def _signed(one: Figure, sign: str, other: Figure) -> Figure:
     return one * other if sign == "*" else one / other
 
 
-def possible(number: float) -> float | None:
+def finite(number: float) -> float | None:
     """Return a number, None where there is none."""
     return None if isnan(number) or number in (inf, -inf) else number

@@ -58,20 +58,20 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class TableCounts:
     """What was counted for a table: for each stratum by factors, group of kept values, outcomes and codes."""
 
     cells: list[Floats]
     lam: Floats
     """The sum of lam over each stratum's records."""
 
-    def __add__(self, other: Counted) -> Counted:
+    def __add__(self, other: TableCounts) -> TableCounts:
         cells = [a + b for a, b in zip(self.cells, other.cells, strict=True)]
-        return Counted(cells, self.lam + other.lam)
+        return TableCounts(cells, self.lam + other.lam)
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class CountTask:
     """The task: count for each table, and the records of each group of kept values."""
 
     strata: Strata
@@ -91,7 +91,7 @@ class Tally:
     def groups(self) -> int:
         return prod(c.domain.size for c in self.by)
 
-    def __call__(self, batch: Batch | None) -> tuple[np.ndarray, list[Counted]]:
+    def __call__(self, batch: Batch | None) -> tuple[np.ndarray, list[TableCounts]]:
         if batch is None:  # of no records
             return np.zeros(self.groups), [self._none(r) for r in self.readings]
         group: Codes | None = None
@@ -101,14 +101,14 @@ class Tally:
         read = self.strata.read(batch)
         return sizes, [self._counted(r, *read, group, batch) for r in self.readings]
 
-    def _none(self, reading: Reading) -> Counted:
+    def _none(self, reading: Reading) -> TableCounts:
         outcomes, factors = OUTCOMES ** len(reading.atoms), len(reading.factors)
         cells = [np.zeros((factors, self.groups, outcomes, size)) for size in reading.outputs]
-        return Counted(cells, np.zeros(len(cells)))
+        return TableCounts(cells, np.zeros(len(cells)))
 
     def _counted(
         self, reading: Reading, recipes: np.ndarray, codes: Sequence[Codes], group: Codes | None, batch: Batch
-    ) -> Counted:
+    ) -> TableCounts:
         lead = [] if group is None else [group]
         lead += [over_column(a, batch.column(a.column)) for a in reading.atoms]
         sizes = [self.groups] * (group is not None) + [OUTCOMES] * len(reading.atoms)
@@ -126,9 +126,9 @@ class Tally:
         return found
 
 
-def merged(
-    a: tuple[np.ndarray, list[Counted]], b: tuple[np.ndarray, list[Counted]]
-) -> tuple[np.ndarray, list[Counted]]:
+def merged_counts(
+    a: tuple[np.ndarray, list[TableCounts]], b: tuple[np.ndarray, list[TableCounts]]
+) -> tuple[np.ndarray, list[TableCounts]]:
     return a[0] + b[0], [x + y for x, y in zip(a[1], b[1], strict=True)]
 
 
@@ -151,7 +151,7 @@ ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class SumMoments:
     """The estimated sums of each group of kept values (first axis), and their covariances."""
 
     sums: Floats
@@ -192,8 +192,8 @@ class Moments:
 
 
 def moments(
-    scope: Scope, groups: Sequence[np.ndarray], reading: Reading, counted: Counted, records: Floats
-) -> Moments:
+    scope: Scope, groups: Sequence[np.ndarray], reading: Reading, counted: TableCounts, records: Floats
+) -> SumMoments:
     """Return the moments of the scope's sums in each of the groups over its tables, group by group."""
     cells = (scope.patterns, prod(scope.sizes))
     masks = [np.broadcast_to(g, scope.shape).reshape(cells) for g in groups]
@@ -205,7 +205,7 @@ def moments(
     together = [tables @ G.T for G in best]
     certainty = np.array([1 / law.variance for law in laws]) if len(laws) > 1 else np.ones(1)
     J = len(tables)
-    found = Moments(
+    found = SumMoments(
         *(np.zeros((len(records), J)), np.zeros((len(records), J, J)), np.zeros((len(records), J, J))),
         records,
         np.zeros((len(records), J)),
@@ -238,7 +238,7 @@ def moments(
     return found
 
 
-def _laws(reading: Reading, counted: Counted) -> list[StratumLaw]:
+def _laws(reading: Reading, counted: TableCounts) -> list[StratumLaw]:
     unit, found = reading.factors.index(()), []
     for stratum, lam, cells in zip(reading.strata, counted.lam, counted.cells, strict=True):
         sizes = tuple(e.inputs for e in stratum.exposures)

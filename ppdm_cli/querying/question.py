@@ -108,7 +108,7 @@ def parts(of: Any) -> Iterator[Any]:
         yield from parts(each)
 
 
-def named(of: Any) -> list[str]:
+def columns_in(of: Any) -> list[str]:
     """Return the columns that a part names, each once."""
     found = (
         p.name if isinstance(p, Column) else p.column for p in parts(of) if isinstance(p, (Column, Predicate))
@@ -116,7 +116,7 @@ def named(of: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-Tree = Any
+Node = Any
 """A part of a statement as sqlglot has it, which is an extra."""
 LONGEST = 1 << 16
 """The most characters of a question."""
@@ -188,7 +188,7 @@ def read_question(text: str) -> Question:
     return found
 
 
-def _grouped(tree: Tree) -> list[Tree]:
+def _grouped(tree: Node) -> list[Node]:
     """Return what the answers are grouped by."""
     group = tree.args.get("group")
     if group is not None and not any(group.args.values()):
@@ -198,7 +198,7 @@ def _grouped(tree: Tree) -> list[Tree]:
     return [] if group is None else list(group.expressions)
 
 
-def _nothing_left(tree: Tree) -> None:
+def _nothing_left(tree: Node) -> None:
     """Refuse what SQL says in some other way than by the parts of the statement that are read here."""
     for node in tree.walk():
         read = _READ.get(type(node).__name__, {"this", "expression", "expressions"})
@@ -208,7 +208,7 @@ def _nothing_left(tree: Tree) -> None:
                 raise _no(said if node is tree else f"{said} in {_shown(node)}")
 
 
-def _nothing_lost(text: str, tree: Tree) -> None:
+def _nothing_lost(text: str, tree: Node) -> None:
     """Refuse a question that the parser reads as one of other words: it may be cut off."""
     if _words(text) != _words(str(tree.sql(comments=False))):
         raise UsageError(
@@ -240,7 +240,7 @@ def _sqlglot() -> Any:
     return sqlglot
 
 
-def _parsed(text: str) -> Tree:
+def _parsed(text: str) -> Node:
     sqlglot = _sqlglot()
     if len(text) > LONGEST:
         raise UsageError(
@@ -263,7 +263,7 @@ def _parsed(text: str) -> Tree:
     return trees[0]
 
 
-def _check_depth(tree: Tree) -> None:
+def _check_depth(tree: Node) -> None:
     """Refuse what is nested so deep, or so long a chain of signs, that it cannot be worked through."""
     level, depth = [tree], 0
     while level:
@@ -280,16 +280,16 @@ def _no(what: str, step: str = "use only select, where and group by") -> UsageEr
     return UsageError("sql-not-supported", f"{what} isn't supported", step)
 
 
-def _wrong(id: str, tree: Tree, what: str, step: str) -> UsageError:
+def _wrong(id: str, tree: Node, what: str, step: str) -> UsageError:
     """Return the error about a part of a question."""
     return UsageError(id, f"{_shown(tree)} {what}", step)
 
 
-def _text(tree: Tree) -> str:
+def _text(tree: Node) -> str:
     return str(tree.sql(normalize_functions="lower", comments=False))
 
 
-def _shown(tree: Tree) -> str:
+def _shown(tree: Node) -> str:
     """Return a part of a question for a message."""
     text = _text(tree)
     return quoted(text if len(text) <= 60 else text[:57] + "...")
@@ -298,7 +298,7 @@ def _shown(tree: Tree) -> str:
 # -- answers
 
 
-def _answer(tree: Tree, where: Condition | None = None) -> Answer:
+def _answer(tree: Node, where: Condition | None = None) -> Answer:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _answer(tree.this, where)
@@ -318,7 +318,7 @@ def _answer(tree: Tree, where: Condition | None = None) -> Answer:
     raise _wrong("not-an-answer", tree, "is not an answer about all records", f"use one of {ANSWERS}")
 
 
-def _aggregate(tree: Tree, where: Condition | None) -> Aggregate:
+def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
     exp = _sqlglot().exp
     name = (tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()).lower()
     name = _ALSO.get(name, name)
@@ -370,20 +370,20 @@ def _aggregate(tree: Tree, where: Condition | None) -> Aggregate:
     return Aggregate(name, tuple(map(_number, given)), where)
 
 
-def _alone(tree: Tree) -> Column:
+def _alone(tree: Node) -> Column:
     """Return a column that stands by itself."""
     if not isinstance(tree, _sqlglot().exp.Column):
         raise _wrong("not-a-column", tree, "is no column", "name a column, such as independent(smoker, sex)")
     return _column(tree)
 
 
-def _number_or_condition(tree: Tree) -> Number | Condition:
+def _number_or_condition(tree: Node) -> Number | Condition:
     exp = _sqlglot().exp
     asks = (exp.Predicate, exp.Connector, exp.Not)
     return _condition(tree) if isinstance(tree.unnest(), asks) else _number(tree)
 
 
-def _regression(name: str, tree: Tree, given: list[Tree]) -> tuple[Any, ...]:
+def _regression(name: str, tree: Node, given: list[Node]) -> tuple[Any, ...]:
     """Return what is explained, for a ridge its weight, and what explains it."""
     weight: list[float] = []
     if name == "ridge":
@@ -402,7 +402,7 @@ def _regression(name: str, tree: Tree, given: list[Tree]) -> tuple[Any, ...]:
     return (columns[0], *weight, *columns[1:])
 
 
-def _fitted(tree: Tree, given: list[Tree]) -> list[Literals]:
+def _fitted(tree: Node, given: list[Node]) -> list[Literals]:
     """Return the values and shares of a fit, which must be shares of all."""
     found = list(map(_literal, given))
     shares = [s for s in found[1::2] if isinstance(s, (int, float)) and not isinstance(s, bool) and s > 0]
@@ -416,13 +416,13 @@ def _fitted(tree: Tree, given: list[Tree]) -> list[Literals]:
     return found
 
 
-def _sign(tree: Tree) -> Sign | None:
+def _sign(tree: Node) -> Sign | None:
     exp = _sqlglot().exp
     signs: dict[Any, Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
     return signs.get(type(tree))
 
 
-def _number(tree: Tree) -> Number:
+def _number(tree: Node) -> Number:
     """Return a number of each record: a column, or columns and numbers with signs between."""
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
@@ -442,7 +442,7 @@ def _number(tree: Tree) -> Number:
     raise _no(f"{_shown(tree)} of a record", "use columns, and numbers with + - * between them")
 
 
-def _column(tree: Tree) -> Column:
+def _column(tree: Node) -> Column:
     if tree.table:
         raise _wrong(
             "column-of-a-table", tree, "names a table", "name the column alone: a release is one table"
@@ -453,12 +453,12 @@ def _column(tree: Tree) -> Column:
 # -- conditions
 
 
-def _group(tree: Tree) -> Column | Condition:
+def _group(tree: Node) -> Column | Condition:
     exp = _sqlglot().exp
     return _column(tree) if isinstance(tree, exp.Column) else _condition(tree)
 
 
-def _condition(tree: Tree) -> Condition:
+def _condition(tree: Node) -> Condition:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _condition(tree.this)
@@ -487,7 +487,7 @@ def _condition(tree: Tree) -> Condition:
     )
 
 
-def _comparison(tree: Tree) -> Condition:
+def _comparison(tree: Node) -> Condition:
     exp = _sqlglot().exp
     column, value, kind = tree.this, tree.expression, type(tree)
     if not isinstance(column, exp.Column):  # the value stands first
@@ -503,13 +503,13 @@ def _comparison(tree: Tree) -> Condition:
     return Not(found) if kind in (exp.NEQ, exp.GT, exp.GTE) else found
 
 
-def _asked(tree: Tree) -> Column:
+def _asked(tree: Node) -> Column:
     if not isinstance(tree.this, _sqlglot().exp.Column):
         raise _wrong("comparison-without-a-column", tree, "is not asked of a column", "name a column first")
     return _column(tree.this)
 
 
-def _constant(tree: Tree) -> Literals | None:
+def _constant(tree: Node) -> Literals | None:
     exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _constant(tree.this)
@@ -529,7 +529,7 @@ def _constant(tree: Tree) -> Literals | None:
     return None
 
 
-def _literal(tree: Tree) -> Literals:
+def _literal(tree: Node) -> Literals:
     value = _constant(tree)
     if value is None:
         raise _wrong(

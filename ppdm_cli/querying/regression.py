@@ -29,7 +29,7 @@ from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.estimating import check_work
 from ppdm_cli.querying.delta_method import SURE
-from ppdm_cli.querying.question import Aggregate, Column, Condition, named
+from ppdm_cli.querying.question import Aggregate, Column, Condition, columns_in
 from ppdm_cli.querying.scope import Scope, nulls, numeric
 from ppdm_cli.releases import Exposure, Grouped, Strata, never_together
 from ppdm_cli.sidecar import Sidecar
@@ -45,7 +45,7 @@ NULLS = "name a column without nulls, or a word column, whose nulls are a value"
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Regressor:
     """What is published through one channel, or kept: its columns' numbers."""
 
     name: str
@@ -69,7 +69,7 @@ class Scores:
     """What is made of noise, where a coin decides."""
 
     @classmethod
-    def of(cls, source: Source, undone: Callable[[Floats], Floats], noise: Floats | None = None) -> Scores:
+    def of(cls, source: Regressor, undone: Callable[[Floats], Floats], noise: Floats | None = None) -> Scores:
         """Return what undoing makes of the source's numbers."""
         assert source.numbers is not None
         x, m = source.numbers, len(source.labels)
@@ -78,7 +78,7 @@ class Scores:
         return cls(single, products.reshape(-1, m, m), None if noise is None else noise @ single)
 
     @classmethod
-    def exposed(cls, source: Source, exposure: Exposure, lam: float) -> Scores:
+    def exposed(cls, source: Regressor, exposure: Exposure, lam: float) -> Scores:
         """Return the scores of one exposure."""
         noise, law = exposure.noise, exposure.alone
         if law is not None:
@@ -105,7 +105,7 @@ class ScoredStratum:
 class ScoreReader:
     """What makes of a batch the scores of its records, stratum by stratum."""
 
-    sources: list[Source]
+    sources: list[Regressor]
     strata: Strata
     grouped: Grouped
     scored: list[ScoredStratum]
@@ -194,7 +194,7 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
             f"the regression has more than {MOST} coefficients",
             "name columns of fewer values",
         )
-    columns = reader.columns or [n for a in (target, *predictors) for n in named(a)]
+    columns = reader.columns or [n for a in (target, *predictors) for n in columns_in(a)]
     sums = fold(table, partial(_moments, reader), _added, columns=columns)
     if sums is None or sums[1].sum() < len(rest):
         raise RefusedError(
@@ -226,7 +226,7 @@ def regressed(table: Table, sidecar: Sidecar, asked: Aggregate) -> list[Coeffici
     covariance = bread @ (meat[np.ix_(rest, rest)] - scaled.T @ scaled) @ bread
     errors = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     found = [Coefficient(labels[i], float(b), float(e)) for i, b, e in zip(rest, solved, errors, strict=True)]
-    order = ["intercept", *(n for p in predictors for n in named(p))]
+    order = ["intercept", *(n for p in predictors for n in columns_in(p))]
     return sorted(
         found, key=lambda c: next(i for i, n in enumerate(order) if c.label in (n, f"condition on {n}")
                                   or c.label.startswith(f"{n} = "))
@@ -237,7 +237,7 @@ def _reader(
     sidecar: Sidecar, target: Column | Condition, predictors: Sequence[Column | Condition]
 ) -> ScoreReader:
     """Return what reads all numbers, a constant one's first."""
-    own = {n: (a, a is target) for a in (target, *predictors) for n in named(a)}
+    own = {n: (a, a is target) for a in (target, *predictors) for n in columns_in(a)}
     if len(own) != 1 + len(predictors):
         raise UsageError(
             "column-named-twice",
@@ -245,8 +245,8 @@ def _reader(
             "such as linear(income, age, sex)",
         )
     kept = [n for n, (a, _) in own.items() if isinstance(a, Column) and _plain(sidecar, n)]
-    plain = [Source("", ("intercept",), np.ones(1))]
-    plain += [Source(n, ("" if own[n][1] else n,), np.full(1, np.nan)) for n in kept]
+    plain = [Regressor("", ("intercept",), np.ones(1))]
+    plain += [Regressor(n, ("" if own[n][1] else n,), np.full(1, np.nan)) for n in kept]
     coded = [n for n in own if n not in kept]
     strata = Strata.of(sidecar, coded)
     sources = [*plain, *(_through(axis, own, sidecar) for axis in strata.axes)]
@@ -265,7 +265,7 @@ def _reader(
     return ScoreReader(sources, strata, grouped, scored)
 
 
-def _check_products(sources: Sequence[Source], strata: int) -> None:
+def _check_products(sources: Sequence[Regressor], strata: int) -> None:
     """Refuse columns whose products, of each two of their numbers, would not fit the memory."""
     products = strata * sum(s.numbers.size * len(s.labels) for s in sources if s.numbers is not None)
     if products > MOST_PRODUCTS:
@@ -285,7 +285,7 @@ def _plain(sidecar: Sidecar, name: str) -> bool:
     return True
 
 
-def _through(axis: Channel, own: dict[str, tuple[Any, bool]], sidecar: Sidecar) -> Source:
+def _through(axis: Channel, own: dict[str, tuple[Any, bool]], sidecar: Sidecar) -> Regressor:
     """Return the numbers of all columns of one channel."""
     places, columns, labels = dict(axis.each()), [], []
     scope = Scope({a.name: a.kind for a in sidecar.attributes}, places, [])
@@ -295,7 +295,7 @@ def _through(axis: Channel, own: dict[str, tuple[Any, bool]], sidecar: Sidecar) 
             labels.append("" if is_target else label)
             columns.append(np.broadcast_to(values, scope.shape).ravel())
     x = np.stack(columns, axis=1).astype(np.float64)
-    return Source(axis.name, tuple(labels), x.var(axis=0), axis, x)
+    return Regressor(axis.name, tuple(labels), x.var(axis=0), axis, x)
 
 
 def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tuple[str, np.ndarray]]:
@@ -321,7 +321,7 @@ def _numbers(scope: Scope, name: str, asked: Any, target: bool) -> Iterator[tupl
             yield f"{name} = {label}", scope.over(name, np.arange(domain.size) == code)
 
 
-def _numbers_of(source: Source, batch: Batch) -> Floats:
+def _numbers_of(source: Regressor, batch: Batch) -> Floats:
     """Return each record's number of a kept column, or of the constant."""
     if not source.name:
         return np.ones((batch.rows, 1))

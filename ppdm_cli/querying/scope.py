@@ -30,7 +30,7 @@ FALSE, TRUE, NULL = 0, 1, 2
 _EDGES = 24
 
 
-def resolved(predicate: Predicate, kind: pa.DataType) -> Predicate:
+def resolved_predicate(predicate: Predicate, kind: pa.DataType) -> Predicate:
     """Return what is asked with its values as carrier numbers or categories of the column's type.
 
     Of whole carriers nothing is asked but whether they are below a number, or among some.
@@ -80,7 +80,7 @@ def _carrier(value: Literals, kind: pa.DataType, name: str) -> Any:
 
 
 def over_domain(predicate: Predicate, domain: Domain) -> np.ndarray:
-    """Return for each code of a domain whether what is asked, as `resolved`, is true, false or null."""
+    """Return for each code of a domain whether a resolved predicate is true, false or null."""
     found = np.full(domain.size, NULL, np.uint8)
     if predicate.asks == "null":
         found[:] = FALSE
@@ -133,7 +133,7 @@ def _of_bins(predicate: Predicate, domain: Bins) -> Sequence[int]:
 
 
 def over_column(predicate: Predicate, column: pa.Array) -> np.ndarray:
-    """Return for each record of a kept column whether what is asked, as `resolved`, is true, false or null."""
+    """Return for each record of a kept column whether a resolved predicate is true, false or null."""
     column = dtypes.plain(column)
     null = nulls(column)
     if predicate.asks == "null":
@@ -176,7 +176,7 @@ def too_large(what: str) -> UsageError:
 
 
 @dataclass(frozen=True, eq=False)
-class Truth:
+class TruthTable:
     """Where a condition is true, and where it is false; elsewhere it is neither."""
 
     true: np.ndarray
@@ -243,24 +243,24 @@ class Scope:
 
     # -- conditions and numbers
 
-    def truth(self, condition: Condition | None) -> Truth:
+    def truth(self, condition: Condition | None) -> TruthTable:
         if condition is None:
-            return Truth(self.everywhere, ~self.everywhere)
+            return TruthTable(self.everywhere, ~self.everywhere)
         if isinstance(condition, Not):
             inner = self.truth(condition.of)
-            return Truth(inner.false, inner.true)
+            return TruthTable(inner.false, inner.true)
         if isinstance(condition, Both):
             one, other = self.truth(condition.one), self.truth(condition.other)
-            return Truth(one.true & other.true, one.false | other.false)
-        asked = resolved(condition, self.kinds[condition.column])
+            return TruthTable(one.true & other.true, one.false | other.false)
+        asked = resolved_predicate(condition, self.kinds[condition.column])
         if asked in self.atoms:
             outcomes = self._along(self.atoms.index(asked), np.arange(OUTCOMES))
         else:
             domain = self.axes[asked.column]
             outcomes = self.over(asked.column, over_domain(asked, domain))
-        return Truth(outcomes == TRUE, outcomes == FALSE)
+        return TruthTable(outcomes == TRUE, outcomes == FALSE)
 
-    def null(self, name: str) -> Truth:
+    def null(self, name: str) -> TruthTable:
         """Return where a kept column has no value."""
         return self.truth(Predicate(name, "null"))
 

@@ -16,7 +16,15 @@ from msgspec import UNSET
 from ppdm_cli.channels import KINDS
 from ppdm_cli.display import at_most, percent, up
 from ppdm_cli.errors import counted, some
-from ppdm_cli.inspection import Fact, RecordFigures, alone, facts, limits, of_attributes, of_record
+from ppdm_cli.inspection import (
+    Fact,
+    RecordFigures,
+    facts,
+    limit_sentences,
+    of_attributes,
+    of_record,
+    one_attribute_limit,
+)
 from ppdm_cli.ledger import Account, epsilon_in_words
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Privacy, Sidecar
@@ -160,7 +168,8 @@ def _plain(m: Material) -> list[Part]:
     ]
     if m.epsilon is None:
         return [*parts, "Nothing is promised of this release. " + " ".join(f.sentence for f in m.facts[:2])]
-    said, one = " ".join(limits(m.sidecar, m.posterior, m.prior)), alone(m.sidecar, m.prior)
+    said = " ".join(limit_sentences(m.sidecar, m.posterior, m.prior))
+    one = one_attribute_limit(m.sidecar, m.prior)
     open_ones = ["columns published unchanged"] * bool(m.said("kept"))
     open_ones += ["domains taken from the data"] * bool(m.said("domains"))
     if "at most" in said:

@@ -231,7 +231,7 @@ def test_a_file_of_another_tool_is_mined_by_a_sidecar_made_for_it(tmp_path: Path
 def test_a_plan_of_a_few_attributes_a_record_describes_nobody_elses_file(tmp_path: Path, ppdm: Run) -> None:
     """Which ones each record publishes would stand in a column that no other tool writes."""
     people(100).write_parquet(tmp_path / "f.parquet")
-    domains = '[attributes]\nage = { domain = [0, 120] }\n'
+    domains = "[attributes]\nage = { domain = [0, 120] }\n"
     for asked, said in (
         ("record_epsilon = 4", "each record publishes a few attributes"),
         ("record_epsilon = 4\nrounds = 9\nclass = 'group'", "rounds must be from 2 to 3"),

@@ -32,9 +32,7 @@ TYPES: dict[str, tuple[dict[str, Any], list[str], str, str]] = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_type_is_declared_with_the_domain_or_said_to_be_from_the_data(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_type_is_declared_with_the_domain_or_said_to_be_from_the_data(kind: str, tmp_path: Path) -> None:
     """Of two tables that differ in one cell the sidecars are equal, or tell that they follow the data."""
     own, cells, odd, declared = TYPES[kind]
     rng = np.random.default_rng(1)

@@ -170,17 +170,6 @@ def test_the_closed_form_is_the_most_likely(case: tuple[Floats, GammaDiagonal], 
     assert best >= log_likelihood(observed, ems, matrix) - 1e-9 * n
 
 
-@pytest.mark.parametrize("gamma", ["2", "5", "21"])
-@pytest.mark.parametrize("N", [2, 5, 20])
-def test_the_closed_form_is_where_em_goes(gamma: str, N: int) -> None:
-    rng = np.random.default_rng(N)
-    matrix = GammaDiagonal(Decimal(gamma), N)
-    original = rng.multinomial(3000, rng.dirichlet(np.full(N, 0.4))).astype(float)
-    observed = rng.multinomial(3000, matrix.forward(original) / 3000).astype(float)
-    slow = long_em(observed, matrix.dense(), 60_000)
-    np.testing.assert_allclose(maximum_likelihood(observed, [matrix]), slow, atol=0.5)
-
-
 @given(tables(axes=3, sizes=4))
 def test_em_along_the_axes_is_em_on_the_dense_matrix(table: tuple[Floats, Matrices]) -> None:
     observed, matrices = table
@@ -243,12 +232,6 @@ def test_all_mass_on_one_cell(name: str, N: int) -> None:
     observed = np.zeros(N)
     observed[N // 2] = 1000
     np.testing.assert_allclose(ESTIMATORS[name](observed, [GammaDiagonal(Decimal(5), N)]), observed, atol=1e-6)
-
-
-def test_tables_of_kept_attributes_are_known() -> None:
-    observed = np.arange(6.0).reshape(2, 3)
-    for estimator in ESTIMATORS.values():
-        np.testing.assert_array_equal(estimator(observed, [None, None]), observed)
 
 
 # -- whole numbers

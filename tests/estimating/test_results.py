@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import polars as pl
 import pytest
 
 from ppdm_cli import estimate, perturb
-from tests.vocabulary import Run
 
 NOISE: dict[str, Any] = {
     "scheme": "additive",
@@ -58,18 +56,6 @@ def test_by_class_and_jointly_too() -> None:
     joint = estimate(hidden.frame, sidecar=hidden.sidecar, joint=["heaped", "even"])
     for table in (by.tables[0], joint.tables[0]):
         assert np.isnan(table.interval.low).all(), table.name
-
-
-def test_the_command_shows_and_writes_none(noisy: Any, ppdm: Run, tmp_path: Any) -> None:
-    plan = {n: {"domain": [0, 100]} for n in ("heaped", "even")}
-    perturb(hours(), tmp_path / "r.parquet", attributes=plan, **NOISE)
-    shown = ppdm("estimate", "r.parquet", "--attribute", "heaped", "-o", "e.csv").stderr.decode()
-    assert "some would exclude their own estimate" in " ".join(shown.split())
-    assert set(pl.read_csv(tmp_path / "e.csv")["low"]) == {None}
-    rows = json.loads(ppdm("estimate", "r.parquet", "--attribute", "heaped", "--json").stdout)["rows"]
-    assert {r["low"] for r in rows} == {r["std_error"] for r in rows} == {None}
-    line = ppdm("estimate", "r.parquet", "--attribute", "heaped").stdout.decode().splitlines()[3]
-    assert line.split()[-3:] == ["-"] * 3, line
 
 
 def test_estimates_outside_their_intervals_are_told_of() -> None:

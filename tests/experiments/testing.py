@@ -25,7 +25,7 @@ from ppdm_cli.channels.band import Band, best_half_width
 from ppdm_cli.estimating import StratumLaw, with_kept
 from ppdm_cli.perturbing import Release
 from ppdm_cli.querying import answering
-from ppdm_cli.querying.moments import Counted, _together, moments
+from ppdm_cli.querying.moments import TableCounts, _together, moments
 from ppdm_cli.querying.question import read_question
 from ppdm_cli.releases import open_releases, opened
 from ppdm_cli.sidecar import Sidecar
@@ -105,7 +105,7 @@ class Simulated:
             published = np.maximum(law(shares), 0.0).ravel()
             drawn = rng.multinomial(of_kind[:, i], published / published.sum())
             cells.append(drawn.reshape(1, releases, 1, -1).astype(float))
-        counted, asked = Counted(cells, of_kind.sum(axis=0) * self.lam), self.asked
+        counted, asked = TableCounts(cells, of_kind.sum(axis=0) * self.lam), self.asked
         known = moments(asked.scope, asked.groups, asked.reading, counted, np.full(releases, float(records)))
         ((_, computed),) = asked.items
         return [answering._row((), "t", computed, known, (i, 0), True, 1.96) for i in range(releases)]

@@ -24,7 +24,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating import Part, Steps, forward, shares
 from ppdm_cli.joint import MOST_CHANNELS, Forest, JointTable, Model, read
 from ppdm_cli.joint import forest as joint_forest
-from ppdm_cli.joint.attribute_search import STOP, class_likelihood, outer, steps_of
+from ppdm_cli.joint.attribute_search import STOP, class_likelihood, steps_of
 from ppdm_cli.joint.forest import Branch, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import picked
 from ppdm_cli.releases import axis_of, open_release, open_releases
@@ -82,15 +82,6 @@ def said(record: np.ndarray) -> np.ndarray:
 
 def models(seed: int) -> list[JointTable | Forest]:
     return [JointTable((0, 1, 2), tuple(MATRICES), table(seed)), forest(seed)]
-
-
-def test_tables_go_forward_as_by_the_kronecker_product() -> None:
-    dense = reduce(np.kron, MATRICES)
-    np.testing.assert_allclose(
-        forward(table(1), MATRICES).reshape(CLASSES, -1), table(1).reshape(CLASSES, -1) @ dense.T, rtol=1e-12
-    )
-    one, other = np.random.default_rng(2).random((2, 3, 4)), np.random.default_rng(3).random((2, 3, 3, 5))
-    np.testing.assert_allclose(outer(one, other), np.einsum("fra,frbc->frabc", one, other))
 
 
 def test_a_step_is_that_of_the_dense_em_and_the_likelihood_never_falls() -> None:
@@ -183,21 +174,6 @@ def test_a_perturbed_label_is_evidence_like_any_other(which: int) -> None:
         for place in range(3):
             own = np.bincount([c[place] for c in CELLS], shown.sum(axis=0), INPUTS[place])
             np.testing.assert_allclose(marginals[place][row], own / own.sum(), rtol=1e-6, atol=1e-12)
-
-
-def test_em_over_the_class_is_that_of_the_product() -> None:
-    """The class's matrix is one more along one more axis; with the identity every class is by itself."""
-    observed = np.random.default_rng(10).poisson(50, (1, CLASSES, *OUTPUTS[:2])).astype(float)
-    start = np.full((1, CLASSES, *INPUTS[:2]), 1.0 / (CLASSES * np.prod(INPUTS[:2])))
-    x, y = start.reshape(-1), shares(observed).reshape(-1)
-    dense = reduce(np.kron, [LABEL, *MATRICES[:2]])
-    for _ in range(10):
-        x = x * ((y / (dense @ x)) @ dense)
-    found = Steps(Part([LABEL, *MATRICES[:2]], shares(observed)))(start, 10)
-    np.testing.assert_allclose(found.reshape(-1), x, atol=1e-6)
-    alone = Steps(Part(MATRICES[:2], shares(observed)))(start, 10)
-    kept = Steps(Part([np.eye(CLASSES), *MATRICES[:2]], shares(observed)))(start, 10)
-    np.testing.assert_allclose(alone, kept, atol=1e-6)
 
 
 def test_naive_bayes_deals_in_the_order_of_the_published_values() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,32 +11,9 @@ import pytest
 
 from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
 from ppdm_cli.errors import RefusedError
-from ppdm_cli.estimating import Part, Steps
 from ppdm_cli.joint import COIN, learn, read
 from ppdm_cli.releases import axis_of, open_release
 from tests.estimating.test_tables import DOMAINS, released
-
-
-def test_each_step_of_em_over_sub_tables_makes_what_was_published_likelier() -> None:
-    release = released(3000, publish=2)
-    table_, sidecar = open_release(release.frame, release.sidecar)
-    sample = read(table_, sidecar, axis_of(sidecar, "ill"))
-    seen = sample.sub_tables([0, 1, 2])
-    assert {s.axes for s in seen} >= {(0,), (0, 1), (0, 2), (1, 2)}
-    parts = [s.part(s.counts.sum(axis=0).astype(float)) for s in seen]
-    total = sum(p.observed.sum() for p in parts)
-    steps = Steps(*(Part(p.matrices, p.observed / total, p.axes, p.noise, p.lam) for p in parts))
-    sizes = [sample.matrices[p].shape[1] for p in range(3)]
-    X, last = np.full((2, *sizes), 1 / (2 * prod(sizes))), -np.inf
-    for _ in range(30):
-        expected = steps.expected(X.astype(np.float32))
-        now = sum(
-            float((p.observed * np.log(np.maximum(e, 1e-30))).sum())
-            for p, e in zip(parts, expected, strict=True)
-        )
-        assert now > last - 1e-3 * abs(now) * 1e-3
-        last, X = now, steps(X, 1)
-    assert np.isclose(X.sum(), 1, atol=1e-4)
 
 
 def posterior(sample: Any, model: Any, rows: np.ndarray) -> np.ndarray:

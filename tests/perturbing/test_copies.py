@@ -122,8 +122,8 @@ def test_copies_are_independent_and_each_says_which_it_is(files: list[Path], tmp
 
 def test_the_limit_for_an_attribute_counts_each_copy_once(files: list[Path]) -> None:
     """Copies that are read together state what each of them states."""
-    one = inspection.alone(read_sidecar(Path(f"{files[0]}.ppdm.json"), None, "r"))
-    assert one is not None and inspection.alone(open_data(files)[1]) == one
+    one = inspection.one_attribute_limit(read_sidecar(Path(f"{files[0]}.ppdm.json"), None, "r"))
+    assert one is not None and inspection.one_attribute_limit(open_data(files)[1]) == one
 
 
 def test_copies_are_used_together_record_by_record(files: list[Path], tmp_path: Path, ppdm: Run) -> None:

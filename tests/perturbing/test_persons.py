@@ -114,9 +114,9 @@ def test_a_code_of_one_person_is_rare_however_often_it_occurs(
 def test_ten_persons_are_enough_for_a_code_and_nine_are_not() -> None:
     frame = visits(0)
     for persons in (9, 10):
-        some = pl.DataFrame(
-            {"who": [f"s{i % persons}" for i in range(40)], "code": [ALONE] * 40}
-        ).with_columns(sex=pl.lit("f"), cost=pl.lit(3, pl.Int64))
+        some = pl.DataFrame({"who": [f"s{i % persons}" for i in range(40)], "code": [ALONE] * 40}).with_columns(
+            sex=pl.lit("f"), cost=pl.lit(3, pl.Int64)
+        )
         data = pl.concat([frame[:900], some, frame[900:]])
         asked: dict[str, Any] = {**ONE_EACH, "person": "who", "rows_per_person": 4}
         if persons == 10:

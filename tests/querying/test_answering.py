@@ -282,13 +282,6 @@ def test_the_command_tells_what_the_library_does(folder: Path, ppdm: Run) -> Non
     library = query(folder / "r.parquet").select(text)
     assert told["rows"] == library.frame.to_dicts() and told["remarks"] == library.remarks
     assert "middle of its bin" in told["remarks"][0] and told["records"] == ROWS
-    ppdm("query", "r.parquet", text, "-o", "answers.csv")
-    written = pl.read_csv(folder / "answers.csv")
-    assert written["value"].to_list() == pytest.approx(library.frame["value"].to_list())
-    shown = ppdm("query", "r.parquet", "r.parquet", text, code=2).stderr.decode()
-    assert "is named twice" in shown
-    lines = ppdm("query", "r.parquet", text).stdout.decode().splitlines()
-    assert lines[2].split() == ["ward", "answer", "value", "std", "error", "low", "high", "clean", "records"]
     assert ppdm("query", "r.parquet", text, "--json", "-o", "-", code=2).stderr
 
 
@@ -303,39 +296,28 @@ REFUSED = {
     "select *": "not-an-answer",
     "select max(age)": "extremes-not-estimated",
     "select meen(age)": "sql-not-supported",
-    "select string_agg(ward)": "sql-not-supported",
-    "select mean(age) order by 1": "sql-not-supported",
     "select mean(age) limit 5": "sql-not-supported",
-    "select count(distinct age)": "sql-not-supported",
-    "select sum(*)": "sql-not-supported",
-    "select count(* except (age))": "sql-not-supported",
     "select mean(age) where kids between symmetric 2 and 1": "sql-not-supported",
     "select mean(age) where kids = 1.7::int": "not-a-value",
     "select mean(age) from (select * where kids = 1)": "from-is-a-name",
-    "select mean(age) from r tablesample (10)": "sql-not-supported",
-    "select /*+ fast */ mean(age)": "sql-not-supported",
     "select mean(age) group by kids with rollup": "sql-not-supported",
-    "select mean(age) limit 1; select count()": "several-statements",
     "select mean(age) as m, mean(kids) as m": "two-answers-of-a-name",
-    "select ward, mean(age) group by smoker": "column-without-a-function",
     "select mean(age, kids)": "wrong-number-of-arguments",
     "select quantile(age, 1.5)": "share-out-of-range",
     "select median(age) - 3": "not-a-smooth-function",
     "select fits(smoker, 'yes', .5)": "shares-of-a-fit",
     "select same(median(age), smoker)": "same-of-one-function",
-    "select mean(age) where age = kids": "not-a-value",
     "select mean(age": "question-not-sql",
+    "select count(); select count()": "several-statements",
+    "select mean(age) group by": "group-by-nothing",
+    "select mean(age) group by kids,": "question-incomplete",
+    "select count() where kids in ()": "not-a-condition",
+    "select": "question-asks-nothing",
     "update r set a = 1": "only-select",
     "select quantile(pay, .5)": "too-many-kept-values",
     "select mean(age) where a.b = 3": "column-of-a-table",
-    "select sum(age * kids) group by pay": "too-many-kept-values",
     "select 1": "answer-of-no-release",
-    "select -(2 * 3) as six": "answer-of-no-release",
-    "select 1, mean(age)": "answer-of-no-release",
     "select " + " + ".join(["mean(age)"] * 5000): "question-too-deep",
-    "select mean(" + "*".join(["kids"] * 3000) + ")": "question-too-deep",
-    "select count() where " + " or ".join(f"kids = {i}" for i in range(200)): "question-too-deep",
-    "select " + "(" * 900 + "mean(age)" + ")" * 900: "question-not-sql",
     "select " + ", ".join(f"sum(kids * {i}) as s{i}" for i in range(501)): "too-many-answers",
 }
 

@@ -9,7 +9,6 @@ import sqlglot
 
 from ppdm_cli import UsageError
 from ppdm_cli.querying.question import read_question
-from tests.vocabulary import raises
 
 WHOLE = (
     "select mean(age) as m, count() where age >= 40 group by smoker, ward",
@@ -45,30 +44,6 @@ def test_no_token_of_a_question_is_passed_over(text: str) -> None:
         assert spelled(sqlglot.parse_one(typed).sql(normalize_functions=False)) == spelled(typed), typed
         whole += 1
     assert whole > 1, "some are questions still"
-
-
-TRUNCATED = {
-    "group-by-nothing": ["select mean(age) group by"],
-    "question-incomplete": ["select mean(age) group by kids,", "select mean(age),", "select ,mean(age)",
-        "select mean(age,) where kids = 1", "select count() where kids in (1,)",
-        "select mean(age) from r,", "select mean(age) as", "select mean(age) limit",
-        "select mean(age) group", "select mean(age) order", "select mean(age) ages",
-        "select mean(age) from r as", "select all mean(age)", "select mean(all age)"],
-    "question-not-sql": ["select mean(age).", "select mean(age.", "select mean(age) where",
-        "select mean(age) order by", "select mean(age", "select mean(age) where (kids = 1",
-        "select mean(age) filter (where"],
-    "several-statements": ["select count(); select count()", "select count();;"],
-    "not-a-condition": ["select count() where kids in ()"],
-    "sql-not-supported": ["select mean(age) for update", "select mean(age) group by all"],
-    "question-asks-nothing": ["select"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("id", TRUNCATED)
-def test_a_truncated_question_is_refused(id: str) -> None:
-    for text in TRUNCATED[id]:
-        with raises(id):
-            read_question(text)
 
 
 def test_comments_and_a_last_semicolon_say_nothing() -> None:

@@ -19,7 +19,6 @@ from ppdm_cli import Release, engine, estimate, perturb, reconstruct, running
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
 from ppdm_cli.reconstructing import planner
-from ppdm_cli.releases import decode
 from ppdm_cli.repeatable import Deal
 from ppdm_cli.tables import base
 from tests.vocabulary import generated
@@ -155,13 +154,6 @@ def test_nulls_dates_text_and_booleans() -> None:
     assert done.schema == data.schema
     assert abs(done["maybe"].null_count() - data["maybe"].null_count()) < 200
     assert abs(done["yes"].sum() - data["yes"].sum()) < 200
-
-
-def test_the_sidecar_says_what_was_done(kept: Release) -> None:
-    done = reconstruct(kept.frame, sidecar=kept.sidecar, spread=True).sidecar
-    assert decode(done.encode(), "x") == done
-    assert done.stage == "reconstructed" and done.reconstruction.spread  # type: ignore[union-attr]
-    assert [p.stage for p in done.history] == ["perturbed"]  # type: ignore[union-attr]
 
 
 def test_what_is_refused(kept: Release, tmp_path: object) -> None:

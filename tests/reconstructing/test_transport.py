@@ -175,12 +175,6 @@ def test_every_assignment_of_tied_records_is_equally_likely() -> None:
     assert chi_square(assignments(True), np.ones(12)) < LEVEL
 
 
-@pytest.mark.parametrize("kind", ["u1", "u4"])
-@pytest.mark.parametrize("cuts", CUTS)
-def test_a_deal_does_not_depend_on_the_cut(cuts: list[int], kind: str) -> None:
-    assert all(dealt(cuts, kind, release) == dealt(CUTS[0], "u1", release) for release in range(50))
-
-
 def test_wide_tables_are_cut_alike_in_every_pass() -> None:
     """Partitions get shorter with the columns read; counting reads fewer columns than dealing."""
     rows, rng = 300_000, np.random.default_rng(1)
