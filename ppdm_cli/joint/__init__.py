@@ -17,7 +17,6 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
 from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals
 from ppdm_cli.joint.joint_table import JointTable, picked
-from ppdm_cli.joint.kept import kept_channels
 from ppdm_cli.joint.model import COIN, Model, alone, table_model, unseeing
 from ppdm_cli.joint.sample import (
     FOLDS,
@@ -25,6 +24,7 @@ from ppdm_cli.joint.sample import (
     MOST_CHANNELS,
     Sample,
     class_of,
+    kept_channels,
     read,
     usable,
 )

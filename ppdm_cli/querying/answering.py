@@ -21,8 +21,7 @@ from ppdm_cli.estimating import (
     check_work,
     with_kept,
 )
-from ppdm_cli.querying.delta_method import corrected
-from ppdm_cli.querying.functions import Compiler, Computed, Quantile, Test, finite
+from ppdm_cli.querying.functions import Compiler, Computed, Quantile, Test, corrected, finite
 from ppdm_cli.querying.moments import CountTask, Reading, SumMoments, merged_counts, moments
 from ppdm_cli.querying.question import (
     REGRESSIONS,

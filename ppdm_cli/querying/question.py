@@ -13,6 +13,12 @@ from typing import Any, Literal
 
 from ppdm_cli.errors import UsageError, counted, near, quoted
 
+try:
+    import sqlglot
+    from sqlglot import exp
+except ImportError:  # an extra
+    sqlglot = exp = None  # type: ignore[assignment]
+
 Literals = str | int | float | bool
 Sign = Literal["+", "-", "*", "/"]
 TESTS = ("independent", "trend", "same", "fits")
@@ -142,7 +148,6 @@ _READ = {
 def read_question(text: str) -> Question:
     """Return the question that a select statement asks."""
     tree = _parsed(text)
-    exp = _sqlglot().exp
     if not isinstance(tree, exp.Select):
         raise UsageError("only-select", "only a SELECT statement can be answered", "such as 'select mean(age)'")
     by = _grouped(tree)
@@ -220,7 +225,6 @@ def _nothing_lost(text: str, tree: Node) -> None:
 
 def _words(text: str) -> Counter[str]:
     """Return how often each kind of token occurs, whatever their order; a date's type is a cast of its text."""
-    sqlglot = _sqlglot()
     found = Counter(t.token_type.name for t in sqlglot.tokenize(text) if t.text.lower() != "cast")
     found["VAR"] += found.pop("STRING", 0) + found.pop("IDENTIFIER", 0)
     found["ALIAS"] -= sum(t.text.lower() == "cast" for t in sqlglot.tokenize(text))
@@ -228,20 +232,13 @@ def _words(text: str) -> Counter[str]:
     return Counter({k: n for k, n in found.items() if n and k not in free})
 
 
-def _sqlglot() -> Any:
-    try:
-        import sqlglot
-    except ImportError:
+def _parsed(text: str) -> Node:
+    if sqlglot is None:
         raise UsageError(
             "extra-not-installed",
             "queries need an extra that is not installed",
             "install it with: pip install 'ppdm-cli[query]'",
-        ) from None
-    return sqlglot
-
-
-def _parsed(text: str) -> Node:
-    sqlglot = _sqlglot()
+        )
     if len(text) > LONGEST:
         raise UsageError(
             "question-too-long", f"the question has more than {LONGEST} characters", "ask less at once"
@@ -299,7 +296,6 @@ def _shown(tree: Node) -> str:
 
 
 def _answer(tree: Node, where: Condition | None = None) -> Answer:
-    exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _answer(tree.this, where)
     if where is None and isinstance(tree, exp.Filter):
@@ -319,7 +315,6 @@ def _answer(tree: Node, where: Condition | None = None) -> Answer:
 
 
 def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
-    exp = _sqlglot().exp
     name = (tree.name if isinstance(tree, exp.Anonymous) else tree.sql_name()).lower()
     name = _ALSO.get(name, name)
     if name in ("max", "min"):
@@ -372,13 +367,12 @@ def _aggregate(tree: Node, where: Condition | None) -> Aggregate:
 
 def _alone(tree: Node) -> Column:
     """Return a column that stands by itself."""
-    if not isinstance(tree, _sqlglot().exp.Column):
+    if not isinstance(tree, exp.Column):
         raise _wrong("not-a-column", tree, "is no column", "name a column, such as independent(smoker, sex)")
     return _column(tree)
 
 
 def _number_or_condition(tree: Node) -> Number | Condition:
-    exp = _sqlglot().exp
     asks = (exp.Predicate, exp.Connector, exp.Not)
     return _condition(tree) if isinstance(tree.unnest(), asks) else _number(tree)
 
@@ -417,14 +411,12 @@ def _fitted(tree: Node, given: list[Node]) -> list[Literals]:
 
 
 def _sign(tree: Node) -> Sign | None:
-    exp = _sqlglot().exp
     signs: dict[Any, Sign] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
     return signs.get(type(tree))
 
 
 def _number(tree: Node) -> Number:
     """Return a number of each record: a column, or columns and numbers with signs between."""
-    exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _number(tree.this)
     if isinstance(tree, exp.Column):
@@ -454,12 +446,10 @@ def _column(tree: Node) -> Column:
 
 
 def _group(tree: Node) -> Column | Condition:
-    exp = _sqlglot().exp
     return _column(tree) if isinstance(tree, exp.Column) else _condition(tree)
 
 
 def _condition(tree: Node) -> Condition:
-    exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _condition(tree.this)
     if isinstance(tree, exp.Not):
@@ -488,7 +478,6 @@ def _condition(tree: Node) -> Condition:
 
 
 def _comparison(tree: Node) -> Condition:
-    exp = _sqlglot().exp
     column, value, kind = tree.this, tree.expression, type(tree)
     if not isinstance(column, exp.Column):  # the value stands first
         turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
@@ -504,13 +493,12 @@ def _comparison(tree: Node) -> Condition:
 
 
 def _asked(tree: Node) -> Column:
-    if not isinstance(tree.this, _sqlglot().exp.Column):
+    if not isinstance(tree.this, exp.Column):
         raise _wrong("comparison-without-a-column", tree, "is not asked of a column", "name a column first")
     return _column(tree.this)
 
 
 def _constant(tree: Node) -> Literals | None:
-    exp = _sqlglot().exp
     if isinstance(tree, exp.Paren):
         return _constant(tree.this)
     if isinstance(tree, exp.Neg):

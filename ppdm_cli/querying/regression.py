@@ -28,7 +28,7 @@ from ppdm_cli.domain import unit
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import RefusedError, UsageError, quoted
 from ppdm_cli.estimating import check_work
-from ppdm_cli.querying.delta_method import SURE
+from ppdm_cli.querying.functions import SURE
 from ppdm_cli.querying.question import Aggregate, Column, Condition, columns_in
 from ppdm_cli.querying.scope import Scope, nulls, numeric
 from ppdm_cli.releases import Exposure, Grouped, Strata, never_together

@@ -28,8 +28,7 @@ from ppdm_cli.errors import RefusedError, UsageError, argument, listed, quoted, 
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
 from ppdm_cli.joint import CELLS, class_of, learn, read, usable
-from ppdm_cli.reconstructing.dealer import Dealer, DealtBatch, Drawer
-from ppdm_cli.reconstructing.planner import Planner
+from ppdm_cli.reconstructing.dealer import Dealer, DealtBatch, Drawer, Planner
 from ppdm_cli.releases import Strata, axis_of, open_releases, opened, spooled
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
 from ppdm_cli.tables import commit

@@ -24,7 +24,7 @@ from ppdm_cli.releases import open_data
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, PendingFile, Table, TableLike, commit, is_stream
 from ppdm_cli.trees.comparing import Compared, TreeLike, as_tree, compare, compared
-from ppdm_cli.trees.exporting import TreeExport
+from ppdm_cli.trees.exporting import TreeExport, outlined, rules_of, shortened
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
 from ppdm_cli.trees.growing import Options, packed
 from ppdm_cli.trees.predicting import (
@@ -39,7 +39,6 @@ from ppdm_cli.trees.predicting import (
 from ppdm_cli.trees.pruning import c45
 from ppdm_cli.trees.records import CodedRecords, at_edges, coded_records
 from ppdm_cli.trees.storing import check_suffix, encode_tree, load_tree
-from ppdm_cli.trees.text import outlined, rules_of, shortened
 from ppdm_cli.trees.tree import AccuracyFigures, Measured, Tree, importance, majority
 
 if TYPE_CHECKING:

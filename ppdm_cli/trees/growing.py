@@ -16,9 +16,8 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.engine import ordered, workers
 from ppdm_cli.errors import UsageError, unknown
-from ppdm_cli.trees.histograms import Entries, LevelCounter, OpenLevel, Task
+from ppdm_cli.trees.histograms import TINY, BestTests, Entries, LevelCounter, OpenLevel, Task, best_tests
 from ppdm_cli.trees.records import CodedRecords
-from ppdm_cli.trees.splitting import TINY, BestTests, best_tests
 from ppdm_cli.trees.tree import Tree, majority, spans
 
 

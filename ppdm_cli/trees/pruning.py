@@ -19,9 +19,8 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.trees.growing import Grown, Options, class_counts, descended, grow, send_down
-from ppdm_cli.trees.histograms import Entries
+from ppdm_cli.trees.histograms import TINY, Entries
 from ppdm_cli.trees.records import CodedRecords
-from ppdm_cli.trees.splitting import TINY
 from ppdm_cli.trees.tree import majority, spans
 
 FEWEST_TRIED = 512

@@ -20,7 +20,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import by_line, explained
-from ppdm_cli.trees.text import exact_cut
+from ppdm_cli.trees.exporting import exact_cut
 from ppdm_cli.trees.tree import Feature, StoredText, StoredValue, Tree
 
 TREE_FORMAT, TREE_VERSION = "ppdm-tree", 1

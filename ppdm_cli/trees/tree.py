@@ -82,7 +82,7 @@ class Tree(Displayed):
         return [f"of {quoted(self.class_name)}", *grown]
 
     def _body(self) -> list[str]:
-        from ppdm_cli.trees.text import outlined  # it words trees, so it knows them
+        from ppdm_cli.trees.exporting import outlined  # it words trees, so it knows them
 
         lines = [line for _, line in islice(outlined(self), MOST_SHOWN)]
         return [*lines, *["..."] * (self.size > MOST_SHOWN)]

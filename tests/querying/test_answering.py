@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ppdm_cli import Release, perturb, query
 from ppdm_cli.arrays import clopper_pearson
 from ppdm_cli.querying import Answers
-from ppdm_cli.querying.delta_method import Figure
+from ppdm_cli.querying.functions import Figure
 from ppdm_cli.releases import opened
 from tests.experiments.testing import Simulated, independent, of_kinds
 from tests.experiments.testing import released as made

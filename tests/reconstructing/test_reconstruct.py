@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli import Release, engine, estimate, perturb, reconstruct, running
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.estimating import largest_remainder
-from ppdm_cli.reconstructing import planner
+from ppdm_cli.reconstructing import dealer
 from ppdm_cli.repeatable import Deal
 from ppdm_cli.tables import base
 from tests.vocabulary import generated
@@ -119,7 +119,7 @@ def within_a_value(shared: bool, monkeypatch: pytest.MonkeyPatch) -> float:
     release = perturb(pl.DataFrame({"a": rare[0], "b": rare[1]}), gamma=2, seed=3)
     if shared:  # one random order for all attributes
         wrong = SimpleNamespace(of=lambda parts, stairs, size, purpose: Deal.of(parts, stairs, size, "x"))
-        monkeypatch.setattr(planner, "Deal", wrong)
+        monkeypatch.setattr(dealer, "Deal", wrong)
     frame = release.frame.with_columns(b="a")
     done = reconstruct(frame, sidecar=release.sidecar).frame.filter(frame["a"])
     assert 1_000 < done["a"].sum() < done.height - 1_000

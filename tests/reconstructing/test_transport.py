@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from ppdm_cli import perturb, reconstruct, repeatable
-from ppdm_cli.reconstructing.planner import monotone
+from ppdm_cli.reconstructing.dealer import monotone
 from ppdm_cli.repeatable import Deal, Permutations, Staircase
 from tests.chances import LEVEL, chi_square, independent
 

@@ -18,9 +18,9 @@ from ppdm_cli import perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import DataError, UsageError
 from ppdm_cli.tables import open_table
 from ppdm_cli.trees import Options
+from ppdm_cli.trees.exporting import as_text
 from ppdm_cli.trees.growing import grow
 from ppdm_cli.trees.records import coded_records
-from ppdm_cli.trees.text import as_text
 from tests.c45_reference import Learner, Node
 from tests.trees.test_exporting import in_duckdb, in_sqlite
 from tests.trees.test_pruning import drawn
