@@ -355,7 +355,7 @@ def _test(feature: Feature, threshold: float, branch: int) -> str:
     if not feature.numeric:
         return f"{name} = {_quoted(feature.categories[branch])}"
     if feature.dtype == "double":  # a bin ends before a round number
-        above = exact_cut(feature, float(np.nextafter(threshold, np.inf)))
+        above = exact_cut(feature, nextafter(threshold, inf))
         if len(repr(above)) + 4 < len(repr(threshold)):
             return f"{name} {('<', '>=')[branch]} {above}"
     return f"{name} {('<=', '>')[branch]} {_cut(feature, threshold)}"
