@@ -138,4 +138,4 @@ def test_pairs_that_were_never_published_together_are_refused() -> None:
     with raises("never-published-together"):
         estimate(release.frame, sidecar=release.sidecar, joint=["age", "town"])
     shown = estimate(release.frame, sidecar=release.sidecar, attributes=["town"])
-    assert shown.tables[0].all_records == 500 and shown.frame["records"].max() < 250  # type: ignore[operator]
+    assert shown.sidecar.records == 500 and shown.frame["records"].max() < 250  # type: ignore[operator]
