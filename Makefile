@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # The tests on a cluster are run where there is Java, and say so where there is none.
 WITHOUT_SPARK := $(if $(shell command -v java),,/the tests on a cluster/,$$d)
 
-.PHONY: demo test long bench faults fuzz papers peers docs clean
+.PHONY: demo test long bench faults fuzz papers peers docs man clean
 
 demo: $(INSTALLED)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh sample_data/demo.sh
@@ -59,6 +59,9 @@ peers: $(READY)
 docs: $(READY)
 	$(BIN)/python -m tests.docs
 	$(BIN)/python -m tests.tour
+
+man: $(READY)
+	$(BIN)/python -m tests.man build/man
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
