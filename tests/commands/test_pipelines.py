@@ -8,7 +8,6 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -61,18 +60,6 @@ def test_an_output_that_is_no_path_is_one_clean_error(tree: Any, folder: Path) -
         ):
             with pytest.raises(UsageError, match=f"{type(output).__name__} is not the name of a file"):
                 call(output)
-
-
-def test_predictions_go_to_an_output_as_the_command_writes_them(tree: Any, tmp_path: Path) -> None:
-    people(200).write_parquet(tmp_path / "d.parquet")
-    assert ppdm_cli.predict(tree, tmp_path / "d.parquet", tmp_path / "one.csv") is None
-    found, frame = pl.read_csv(tmp_path / "one.csv"), ppdm_cli.predict(tree, people(200))
-    assert found["predicted"].to_list() == frame["predicted"].to_list()
-    assert np.allclose(found["confidence"], frame["confidence"])
-    with pytest.raises(UsageError, match="exists"):
-        ppdm_cli.predict(tree, people(200), tmp_path / "one.csv")
-    ppdm_cli.predict(tree, people(100), tmp_path / "one.csv", force=True)
-    assert len(pl.read_csv(tmp_path / "one.csv")) == 100
 
 
 def test_a_wrong_call_names_the_function() -> None:

@@ -70,18 +70,7 @@ def test_nothing_that_a_name_holds_reaches_the_terminal(folder: Path, ppdm: Run)
         ("predict", tree, data, "-o", f"{out}4.csv"),
         ("entropy", release),
         ("attack", release, "--truth", data),
-        (
-            "train-bayes",
-            release,
-            "--network",
-            "net.json",
-            "-o",
-            f"{out}6.bif",
-            "-o",
-            f"{out}6.csv",
-            "--export",
-            f"{out}6.svg",
-        ),
+        ("train-bayes", release, "--network", "net.json", "-o", f"{out}6.bif", "-o", f"{out}6.csv"),
         ("generate", "--function", "1", "--records", "10", "-o", f"{out}5.csv"),
     ]
     nodes = [{"name": CLASS, "states": []}, {"name": NAME, "states": [], "parents": [CLASS]}]
@@ -158,13 +147,11 @@ def test_no_label_leaves_the_script_or_the_text_of_a_picture(folder: Path, ppdm:
         folder / "p.parquet"
     )
     ppdm("perturb", "p.parquet", "-o", "r.parquet", "--gamma", "9", "--class", attack)
-    for call in ("estimate", "attack", "entropy"):
+    for call in ("estimate", "attack"):
         ppdm(call, "r.parquet", "--plot", f"{call}.{suffix}")
-    if suffix == "svg":
-        ppdm("train-tree", "p.parquet", "-o", "t.json", "--class", attack, "--export", "tree.txt")
     for path in folder.glob(f"*.{suffix}"):
         shown = path.read_text()
-        assert "PWNED" in shown or path.name == "tree.txt", "the label is there"
+        assert "PWNED" in shown, "the label is there"
         if suffix == "svg":
             tags = {e.tag.rpartition("}")[2] for e in ElementTree.fromstring(shown).iter()}
             assert not tags & {"script", "b", "foreignObject"}, path
@@ -218,26 +205,10 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("several", [False, True])
-def test_a_part_whose_path_holds_cells_goes_by_number(
-    tmp_path: Path, ppdm: Run, damage: str, several: bool
-) -> None:
+def test_a_part_whose_path_holds_cells_goes_by_number(tmp_path: Path, ppdm: Run, damage: str) -> None:
     hive(tmp_path, DAMAGES[damage])
-    folders = ["hv"]
-    if several:
-        (tmp_path / "more").mkdir()
-        pq.write_table(pa.table({"age": [1], "word": ["a"]}), tmp_path / "more" / "q.parquet")
-        folders.append("more")
-    options = (
-        "--gamma",
-        "5",
-        "--domain",
-        "age=0:300",
-        "--rare",
-        "publish",
-        *([] if several else ["--drop", "patient"]),
-    )
-    said = ppdm("perturb", *folders, "-o", "r.parquet", *options, code=1).stderr.decode()
+    options = ("--gamma", "5", "--domain", "age=0:300", "--rare", "publish", "--drop", "patient")
+    said = ppdm("perturb", "hv", "-o", "r.parquet", *options, code=1).stderr.decode()
     assert "part 2" in said and "SECRET" not in said, said
 
 

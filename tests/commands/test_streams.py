@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ppdm_cli import UsageError, perturb
+from ppdm_cli import perturb
 from tests.vocabulary import Run, listing, people
 
 ROWS = 9_000
@@ -48,11 +47,8 @@ def shell(tmp_path: Path) -> Shell:
 
 DATA = {
     "perturb": "ppdm perturb in.csv -o - --to csv --sidecar s.json --gamma 9",
-    "predict": "ppdm predict t.json in.csv -o - --to csv",
     "estimate": "ppdm estimate r.parquet --joint age,income,since -o - --to csv",
-    "generate": "ppdm generate --function 1 --records 9000 -o - --to csv",
 }
-TREE = "ppdm train-tree few.parquet --class group -o t.json > /dev/null"
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -60,8 +56,6 @@ def test_data_on_standard_output_are_whole_or_the_run_has_failed(
     name: str, shell: Shell, tmp_path: Path
 ) -> None:
     """In unbuffered Python, too, where a file that can take a part takes it without a word."""
-    if name == "predict":
-        shell(TREE)
     before = listing(tmp_path)
     line = DATA[name]
     assert shell(f"{line} 2> log | true", code=1).stderr == b"" and (tmp_path / "log").read_bytes() == b""
@@ -199,8 +193,6 @@ def test_a_uri_is_called_one_by_every_command(uri: str, tmp_path: Path, ppdm: Ru
     for command in given:
         said = ppdm(*command, code=2).stderr.decode()
         assert f"'{uri}' is a URI" in said and "use Spark" in said and said.count("\n") == 1
-    with pytest.raises(UsageError, match=f"'{re.escape(uri)}' is a URI"):
-        perturb(people(99), uri, gamma=9)
     said = ppdm("estimate", f"file://{tmp_path}/d.csv", code=2).stderr.decode()
     assert f"name the file by its path: {tmp_path}/d.csv" in said
 
