@@ -193,29 +193,6 @@ def test_nan_is_null_and_in_the_domain(tmp_path: Path) -> None:
     assert not release.frame["x"].is_nan().any()
 
 
-def test_a_call_that_cannot_be_meant_is_refused_before_any_work(tmp_path: Path, ppdm: Run) -> None:
-    FRAME.write_csv(tmp_path / "x.csv")
-    (tmp_path / "old.csv").write_text("mine")
-    before = listing(tmp_path)
-    for args, code, said in (
-        ("x.csv -o x.csv --gamma 9", 2, "also the input"),
-        ("x.csv -o x.csv --gamma 9 --force", 2, "also the input"),
-        ("x.csv -o old.csv --gamma 9", 2, "--force"),
-        ("x.csv -o r.xls --gamma 9", 2, "names no format"),
-        ("x.csv -o - --to csv --gamma 9", 2, "--sidecar"),
-        ("x.csv -o - --json --gamma 9", 2, "both write to standard output"),
-        ("x.csv -o r.csv", 2, "no gamma is given"),
-        ("x.csv --gamma 9", 2, "--output"),
-        ("-o r.csv --gamma 9", 2, "DATA"),
-        ("nosuch.csv -o r.csv --gamma 9", 1, "does not exist"),
-        ("x.csv -o nosuch/r.csv --gamma 9", 1, "does not exist"),
-        ("x.csv -o x.csv/r.csv --gamma 9", 1, "does not exist"),
-    ):
-        done = ppdm("perturb", *args.split(), code=code)
-        assert said in done.stderr.decode() and done.stdout == b"", (args, done.stderr)
-        assert listing(tmp_path) == before, args
-
-
 def test_standard_input_needs_every_domain_declared(tmp_path: Path, ppdm: Run) -> None:
     text = FRAME.select("age", "region").write_csv().encode()
     args = ("perturb", "-", "--from", "csv", "-o", "r.csv", "--gamma", "9", "--domain", "age=0:120")

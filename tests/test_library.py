@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 import ppdm_cli
 from ppdm_cli import Plan, Release, perturb
-from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
+from ppdm_cli.errors import DataError, MismatchError, PpdmError, UsageError
 from ppdm_cli.releases import open_release
 from tests.vocabulary import Run, people
 
@@ -101,16 +101,6 @@ def test_an_earlier_sidecar_is_a_plan_for_the_next_frame() -> None:
         perturb(people(), like=first.sidecar, gamma=3)
 
 
-def test_errors_have_the_exit_codes_of_the_command() -> None:
-    with pytest.raises(RefusedError) as refused:
-        perturb(people(), gamma=1)
-    assert refused.value.exit_code == 4 and refused.value.next_step
-    with pytest.raises(UsageError, match="type dict is not a table"):
-        perturb({"a": [1]}, gamma=9)
-    with pytest.raises(UsageError, match="no gamma is given"):
-        perturb(people())
-
-
 def errors() -> list[Any]:
     """Return every exception class of the package, once all of its modules are loaded."""
     for module in walk_packages(ppdm_cli.__path__, "ppdm_cli."):
@@ -160,12 +150,6 @@ def test_errors_are_copied_whole() -> None:
         error = one_of(kind)
         for again in (copy(error), deepcopy(error), pickle.loads(pickle.dumps(error))):
             assert type(again) is kind and vars(again) == vars(error) and str(again) == str(error)
-
-
-def test_the_front_door_shows_its_names_and_no_others() -> None:
-    assert {"perturb", "Release"} <= set(ppdm_cli.__all__)
-    with pytest.raises(AttributeError, match="nosuch"):
-        ppdm_cli.nosuch  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from ppdm_cli.coins import Coins
 from ppdm_cli.estimating import maximum_likelihood
 from tests.experiments.bench_trees import LEARNERS
 
-PPDM = [sys.executable, "-m", "ppdm_cli"]
 ROWS, MANY = 10_000_000, 50_000_000
 CSV_ROWS = 2_000_000
 REPEATS = 5
@@ -71,55 +70,46 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def compare(
-    ours: Sequence[object], theirs: Sequence[object], repeats: int = REPEATS
-) -> tuple[float, float, float]:
+def ppdm(*arguments: object) -> list[object]:
+    return [sys.executable, "-m", "ppdm_cli", *arguments]
+
+
+def compare(ours: Sequence[object], theirs: Sequence[object], repeats: int = REPEATS) -> tuple[float, ...]:
     """The median ratio of our seconds to theirs, run alternately, and both medians."""
     run(ours), run(theirs)
     pairs = [(run(ours)[0], run(theirs)[0]) for _ in range(repeats)]
-    return (
-        statistics.median(a / b for a, b in pairs),
-        statistics.median(a for a, _ in pairs),
-        statistics.median(b for _, b in pairs),
-    )
+    return tuple(statistics.median(x) for x in ([a / b for a, b in pairs], *zip(*pairs, strict=True)))
 
 
 def line(what: str, bound: str, measured: str) -> None:
     print(f"| {what} | {bound} | {measured} |", flush=True)
 
 
+def ratio(what: str, bound: str, ours: Sequence[object], theirs: Sequence[object]) -> None:
+    """Print a line of the table: how long our process takes to another."""
+    found, mine, other = compare(ours, theirs)
+    line(what, bound, f"{found:.2f} ({mine:.2f} s to {other:.2f} s)")
+
+
+def generate(path: Path, records: int, seed: int, function: int = 2) -> None:
+    run(ppdm("generate", "--function", function, "--records", records, "--seed", seed, "-o", path, "--force"))
+
+
 def parquet(folder: Path) -> None:
-    data, plan = folder / "f2.parquet", folder / "plan.toml"
+    data, plan, release = folder / "f2.parquet", folder / "plan.toml", folder / "release.parquet"
     plan.write_text(PLAN)
-    run([*PPDM, "generate", "--function", 2, "--records", ROWS, "--seed", 7, "-o", data])
-    perturb = [*PPDM, "perturb", data, "-o", folder / "release.parquet", "--plan", plan, "--force"]
+    generate(data, ROWS, 7)
     # the class is declared by nobody: --like makes it one pass, as a plan with everything in it does
-    run(perturb)
-    like = [
-        *PPDM,
-        "perturb",
-        data,
-        "-o",
-        folder / "next.parquet",
-        "--like",
-        folder / "release.parquet",
-        "--force",
-    ]
-    copy = python(
-        f"import polars; polars.scan_parquet({str(data)!r}).sink_parquet({str(folder / 'copy.parquet')!r})"
-    )
-    ratio, ours, theirs = compare(like, copy)
-    line(
-        f"`perturb` {ROWS // 10**6}M x 10 Parquet, plan given, to polars' copy",
-        "1 (aim 0.7)",
-        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
-    )
+    run(ppdm("perturb", data, "-o", release, "--plan", plan, "--force"))
+    next_ = ("-o", folder / "next.parquet", "--like", release, "--force")
+    like = ppdm("perturb", data, *next_)
+    copy = folder / "copy.parquet"
+    copied = python(f"import polars; polars.scan_parquet({str(data)!r}).sink_parquet({str(copy)!r})")
+    ratio(f"`perturb` {ROWS // 10**6}M x 10 Parquet, plan given, to polars' copy", "1 (aim 0.7)", like, copied)
     line(f"... peak memory at {ROWS // 10**6}M rows", "1,024 MiB", f"{run(like)[1]:.0f} MiB")
     many = folder / "many.parquet"
-    run([*PPDM, "generate", "--function", 2, "--records", MANY, "--seed", 8, "-o", many])
-    seconds, memory = run(
-        [*PPDM, "perturb", many, "-o", folder / "next.parquet", "--like", folder / "release.parquet", "--force"]
-    )
+    generate(many, MANY, 8)
+    seconds, memory = run(ppdm("perturb", many, *next_))
     line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
     many.unlink()
     miner(folder, like)
@@ -130,72 +120,45 @@ def whole_records(folder: Path, data: Path, perturb: Sequence[object]) -> None:
     """Two attributes a record by one coin, and what a miner's tree takes to be learnt from it."""
     plan, release = folder / "records.toml", folder / "records.parquet"
     plan.write_text(PLAN.replace("gamma = 9", "record_epsilon = 2\npublish = 2"))
-    run([*PPDM, "perturb", data, "-o", release, "--plan", plan, "--force"])
-    like = [*PPDM, "perturb", data, "-o", folder / "next.parquet", "--like", release, "--force"]
-    ratio, ours, theirs = compare(like, perturb)
-    line(
-        f"`perturb --publish 2` {ROWS // 10**6}M x 10 Parquet to `perturb`",
-        "1",
-        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
-    )
+    run(ppdm("perturb", data, "-o", release, "--plan", plan, "--force"))
+    like = ppdm("perturb", data, "-o", folder / "next.parquet", "--like", release, "--force")
+    ratio(f"`perturb --publish 2` {ROWS // 10**6}M x 10 Parquet to `perturb`", "1", like, perturb)
+    some, tree = folder / "some.parquet", folder / "tree.json"
     for records, bound in ((100_000, "2"), (1_000_000, "5")):
-        some, tree = folder / "some.parquet", folder / "tree.json"
-        for way in (["--publish", "2"], ["--rounds", "3"]):
+        for recipes, way in (("publish = 2", "--publish 2"), ("rounds = 3", "--rounds 3")):
+            plan.write_text(PLAN.replace("gamma = 9", f"record_epsilon = 4\n{recipes}").replace("20\n", "24\n", 1))
             seconds = 0.0
             for function in (2, 4):
-                generate = ["generate", "--function", function, "--records", records, "--seed", 7, "--force"]
-                run([*PPDM, *generate, "-o", some])
-                domains = [o for row in PLAN.splitlines() if ".domain" in row for o in _domain(row)]
-                asked = ["--record-epsilon", 4, *way, "--class", "group", "--keep", "group", "--bins", 24]
-                run([*PPDM, "perturb", some, "-o", release, *asked, *domains, "--force"])
-                train = [*PPDM, "train-tree", release, "-o", tree, "--force"]
+                generate(some, records, 7, function)
+                run(ppdm("perturb", some, "-o", release, "--plan", plan, "--force"))
+                train = ppdm("train-tree", release, "-o", tree, "--force")
                 seconds = max(seconds, statistics.median(run(train)[0] for _ in range(3)))
-            line(
-                f"`train-tree RELEASE` of {records:,} records, {' '.join(way)}, F2 and F4",
-                f"{bound} s",
-                f"{seconds:.2f} s at most, with the command's start",
-            )
-
-
-def _domain(row: str) -> list[str]:
-    """Return an option from a line of the plan."""
-    name, values = row.split(".domain = ")
-    return ["--domain", f"{name}={values.strip('[]').replace(', ', ':')}"]
+            what = f"`train-tree RELEASE` of {records:,} records, {way}, F2 and F4"
+            line(what, f"{bound} s", f"{seconds:.2f} s at most, with the command's start")
 
 
 def miner(folder: Path, perturb: Sequence[object]) -> None:
     """The miner's half, on the release and on a large one."""
-    release, large = folder / "release.parquet", folder / "next.parquet"
-    names = [line.split(".")[0] for line in PLAN.splitlines() if ".domain" in line]
+    release, large, usable = (folder / f"{name}.parquet" for name in ("release", "next", "usable"))
+    names = [row.split(".")[0] for row in PLAN.splitlines() if ".domain" in row]
     counts = python(
         f"import polars; lazy = polars.scan_parquet({str(release)!r})\n"
         f"polars.collect_all([lazy.group_by(n).len() for n in {names!r}])"
     )
-    estimate = [*PPDM, "estimate", release, "-o", folder / "estimates.csv", "--force"]
-    ratio, ours, theirs = compare(estimate, counts)
-    line(
-        f"`estimate` {ROWS // 10**6}M x {len(names)} Parquet to polars' group_by counts",
-        "2",
-        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
-    )
+    estimate = ppdm("estimate", release, "-o", folder / "estimates.csv", "--force")
+    what = f"`estimate` {ROWS // 10**6}M x {len(names)} Parquet to polars' group_by counts"
+    ratio(what, "2", estimate, counts)
     answers(release, large)
-    many_reconstruct = [*PPDM, "reconstruct", large, "-o", folder / "usable.parquet", "--force"]
-    seconds, memory = run(many_reconstruct)
-    line(
-        f"`reconstruct` {MANY // 10**6}M rows: peak memory ({seconds:.1f} s)", "1,024 MiB", f"{memory:.0f} MiB"
-    )
-    reconstruct = [*PPDM, "reconstruct", release, "-o", folder / "usable.parquet", "--force"]
+    seconds, memory = run(ppdm("reconstruct", large, "-o", usable, "--force"))
+    what = f"`reconstruct` {MANY // 10**6}M rows: peak memory ({seconds:.1f} s)"
+    line(what, "1,024 MiB", f"{memory:.0f} MiB")
     for how, bound in (("by-class", "2"), ("joint", "-")):
-        ratio, ours, theirs = compare([*reconstruct, "--method", how], perturb)
-        line(
-            f"`reconstruct --method {how}` {ROWS // 10**6}M x 10 Parquet to `perturb`, plan given",
-            bound,
-            f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
-        )
+        what = f"`reconstruct --method {how}` {ROWS // 10**6}M x 10 Parquet to `perturb`, plan given"
+        ratio(what, bound, ppdm("reconstruct", release, "-o", usable, "--force", "--method", how), perturb)
 
 
 def answers(release: Path, large: Path) -> None:
-    """A mean by group: as a command, and in a session that has begun, as polars' is."""
+    """A mean by group: in a session that has begun, as polars' is, and as a command."""
     import polars as pl
 
     from ppdm_cli import query
@@ -209,48 +172,24 @@ def answers(release: Path, large: Path) -> None:
         middle = time.perf_counter()
         lazy.collect()
         pairs.append((middle - began, time.perf_counter() - middle))
-    ratio = statistics.median(a / b for a, b in pairs[REPEATS:])
-    ours, theirs = (statistics.median(p[i] for p in pairs[REPEATS:]) for i in (0, 1))
-    line(
-        f"`query()`, a mean by group over {ROWS // 10**6}M rows, to polars' group_by",
-        "2",
-        f"{ratio:.2f} ({ours:.3f} s to {theirs:.3f} s)",
-    )
+    found = statistics.median(a / b for a, b in pairs[REPEATS:])
+    line(f"`query()`, a mean by group over {ROWS // 10**6}M rows, to polars' group_by", "2", f"{found:.2f}")
     grouped = python(
         f"import polars; lazy = polars.scan_parquet({str(release)!r})\n"
         "lazy.group_by('group').agg(polars.col('salary').mean()).collect()"
     )
-    command = [*PPDM, "query", release, question, "-q"]
-    ratio, ours, theirs = compare(command, grouped)
-    line(
-        "... as a command, start included",
-        "-",
-        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s); {run(command)[1]:.0f} MiB",
-    )
-    seconds, memory = run([*PPDM, "query", large, question, "-q"])
+    ratio("... as a command, start included", "-", ppdm("query", release, question, "-q"), grouped)
+    seconds, memory = run(ppdm("query", large, question, "-q"))
     line(f"... peak memory at {MANY // 10**6}M rows ({seconds:.1f} s)", "the same", f"{memory:.0f} MiB")
 
 
 def csv(folder: Path) -> None:
-    data = folder / "f2.csv"
-    run([*PPDM, "generate", "--function", 2, "--records", CSV_ROWS, "--seed", 7, "-o", data])
-    perturb = [
-        *PPDM,
-        "perturb",
-        data,
-        "-o",
-        folder / "release.csv",
-        "--like",
-        folder / "release.parquet",
-        "--force",
-    ]
-    copy = python(f"import polars; polars.read_csv({str(data)!r}).write_csv({str(folder / 'copy.csv')!r})")
-    ratio, ours, theirs = compare(perturb, copy)
-    line(
-        f"`perturb` {CSV_ROWS // 10**6}M x 10 CSV, plan given, to polars' read and write",
-        "1.5",
-        f"{ratio:.2f} ({ours:.2f} s to {theirs:.2f} s)",
-    )
+    data, copy = folder / "f2.csv", folder / "copy.csv"
+    generate(data, CSV_ROWS, 7)
+    like = ("--like", folder / "release.parquet", "--force")
+    copied = python(f"import polars; polars.read_csv({str(data)!r}).write_csv({str(copy)!r})")
+    what = f"`perturb` {CSV_ROWS // 10**6}M x 10 CSV, plan given, to polars' read and write"
+    ratio(what, "1.5", ppdm("perturb", data, "-o", folder / "release.csv", *like), copied)
 
 
 def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
@@ -259,19 +198,11 @@ def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
         for function in (2, 4):
             train, test = folder / "train.parquet", folder / "test.parquet"
             for path, records, seed in ((train, n, 7), (test, 20_000, 8)):
-                generate = ["generate", "--function", function, "--records", records, "--seed", seed]
-                run([*PPDM, *generate, "-o", path, "--force"])
+                generate(path, records, seed, function)
             found: dict[str, list[dict[str, Any]]] = {name: [] for name in LEARNERS}
             for _ in range(3):
                 for name, runs in found.items():
-                    command = [
-                        sys.executable,
-                        "-m",
-                        "tests.experiments.bench_trees",
-                        name,
-                        str(train),
-                        str(test),
-                    ]
+                    command = [sys.executable, "-m", "tests.experiments.bench_trees", name, str(train), str(test)]
                     runs.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
             cold = {k: statistics.median(r["times"][0] for r in v) for k, v in found.items()}
             best = {k: min(t for r in v for t in r["times"][1:]) for k, v in found.items()}
@@ -288,7 +219,7 @@ def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
 
 def startup() -> None:
     for arguments in (["--help"], ["perturb", "--help"]):
-        _, ours, theirs = compare([*PPDM, *arguments], python("import click"), 15)
+        _, ours, theirs = compare(ppdm(*arguments), python("import click"), 15)
         line(f"`ppdm {' '.join(arguments)}` over `import click`", "150 ms", f"{1000 * (ours - theirs):.0f} ms")
 
 

@@ -54,16 +54,9 @@ def run_cases(first: int, count: int, echo: bool = False) -> Iterator[Found]:
     while case < end:
         began = case
         with tempfile.TemporaryDirectory() as folder:
+            last = str(min(end, case + TOGETHER))
             worker = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "tests.experiments.fuzz",
-                    "work",
-                    str(case),
-                    str(min(end, case + TOGETHER)),
-                    folder,
-                ],
+                [sys.executable, "-m", "tests.experiments.fuzz", "work", str(case), last, folder],
                 stdout=subprocess.PIPE,
                 stdin=subprocess.DEVNULL,
                 stderr=None if echo else subprocess.DEVNULL,

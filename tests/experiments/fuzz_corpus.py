@@ -8,15 +8,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ppdm_cli import perturb, train_tree
 from ppdm_cli.trees.storing import encode_tree
+from tests import vocabulary
+from tests.vocabulary import NUMBER, WORD
 
-WORD, NUMBER = "CANARY-7f3a", 918273645
 CANARY = re.compile(rb"CANARY|918[,.]?273[,.]?645")
 
 _PERTURB = "perturb {} -o out.{} --gamma 9"
@@ -62,10 +62,7 @@ COMMANDS: dict[str, list[str]] = {
     "kinds": [c.format("k.csv") for c in _RELEASE] + ["inspect k.csv.ppdm.json --json"],
     "copies": [
         *("estimate c.1.csv c.2.csv", "reconstruct c.1.csv c.2.csv -o out.csv", "attack c.1.csv"),
-        *(
-            "train-tree c.1.csv c.2.csv --class group -o t.json",
-            "estimate c.2.csv c.1.csv --joint region,group",
-        ),
+        *("train-tree c.1.csv c.2.csv --class group -o t.json", "estimate c.2.csv c.1.csv --joint region,group"),
     ],
     "table": [
         "perturb d.csv -o out.csv --gamma 9 --drop word --attribute region:matrix=dense,table=table.csv",
@@ -91,37 +88,17 @@ DAMAGED = {
     "hive": "h/patient=CANARY-7f3a/p.parquet",
 }  # fmt: skip
 _BESIDE = {
-    "r.csv",
-    "r.csv.ppdm.json",
-    "d.csv",
-    "d.parquet",
-    "tree.json",
-    "r.parquet",
-    "r.arrow",
-    "h",
-    "n.csv",
-} | {
+    *("r.csv", "r.csv.ppdm.json", "r.parquet", "r.arrow", "d.csv", "d.parquet", "tree.json", "h", "n.csv"),
     *("k.csv", "k.csv.ppdm.json", "c.1.csv", "c.1.csv.ppdm.json", "c.2.csv", "c.2.csv.ppdm.json"),
     *("table.csv", "whole.toml"),
 }
 
 
 def people(rows: int = 120) -> pl.DataFrame:
-    rng = np.random.default_rng(7)
-    frame = pl.DataFrame(
-        {
-            "age": rng.integers(18, 90, rows),
-            "income": rng.gamma(3, 12_000, rows).round(2),
-            "region": rng.choice(["north", "south", "east"], rows).tolist(),
-            "member": rng.random(rows) < 0.4,
-            "since": pl.Series(rng.integers(0, 900, rows).astype("int32")).cast(pl.Date),
-            "group": rng.choice(["A", "B"], rows).tolist(),
-            "word": [f"{WORD} {i}" for i in range(rows)],
-        }
-    )
-    return frame.with_columns(
-        pl.when(pl.int_range(pl.len()) == 50).then(float(NUMBER)).otherwise(pl.col("income")).alias("income")
-    )
+    """Make records with a canary in each cell of a column, and one among the incomes."""
+    words = pl.Series("word", [f"{WORD} {i}" for i in range(rows)])
+    outlier = pl.when(pl.int_range(pl.len()) == 50).then(float(NUMBER)).otherwise(pl.col("income"))
+    return vocabulary.people(rows).with_columns(words, income=outlier)
 
 
 PLAN = """gamma = 9
