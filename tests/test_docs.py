@@ -5,6 +5,7 @@ What a page states as a number or a name is held against the code that decides i
 
 from __future__ import annotations
 
+import copy
 import doctest
 import json
 import re
@@ -24,6 +25,7 @@ from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import LARGEST_SIDECAR, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
 from tests.docs_pictures import FOLDER, accuracy, measured, pictures
+from tests.tour import TOUR, executed, same, told
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -219,3 +221,15 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
 
 def test_the_changelog_names_this_version() -> None:
     assert text_of("CHANGELOG.md").startswith(f"# Changelog\n\n## {version('ppdm-cli')} ")
+
+
+def test_the_tour_runs_and_shows_what_it_has(tmp_path: Path) -> None:
+    notebook = json.loads(TOUR.read_text("utf-8"))
+    assert notebook["nbformat"] == 4 and len({c["id"] for c in notebook["cells"]}) == len(notebook["cells"])
+    today = executed(notebook, tmp_path)
+    assert same(today, notebook), "say `make docs`, and read what it changed"
+    assert sum("image/png" in o["data"] for c in today["cells"] for o in c.get("outputs", [])) == 1
+    wrong = copy.deepcopy(notebook)
+    first = next(c for c in wrong["cells"] if c.get("outputs"))["outputs"][0]["data"]
+    first["text/plain"] = [line.replace("Female", "Male") for line in first["text/plain"]]
+    assert not same(today, wrong) and len(told(today)) > 10, "the test of the test"

@@ -103,17 +103,13 @@ def data(folder: Path, name: str) -> str:
         ("ids", "--key-file k --id id", 4, "with an earlier record's identifier"),
         ("null_ids", "--key-file k --id id", 1, "identifier 'id' is null in row 7"),
         ("ids", "--key-file k", 2, "--key-file and --id go together"),
-        ("ids", "--id id", 2, "--key-file and --id go together"),
         ("ids", "--key-file k --id id --seed 1", 2, "contradict"),
         ("ids", "--key-file open.key --id id", 4, "can be read by others"),
         ("ids", "--key-file wrong.key --id id", 2, "64 hex digits"),
         ("release", "", 4, "is already a release"),
         ("good", "--gamma 1", 4, "gamma must be above 1"),
-        ("good", "--gamma 0", 4, "gamma must be above 1"),
-        ("good", "--gamma=-3", 4, "gamma must be above 1"),
         ("good", "--gamma inf", 4, "gamma is infinite"),
         ("good", "--gamma nan", 2, "not a number"),
-        ("good", "--gamma nine", 2, "is not a number"),
         ("good", "--gamma 1.2345678", 2, "significant digits"),
         ("good", "--gamma 1e300", 2, "2^30"),
         ("good", "--rho1 0.5 --rho2 0.1", 2, "rho1 < rho2"),
@@ -122,7 +118,6 @@ def data(folder: Path, name: str) -> str:
         ("good", "--record-epsilon 0.00001 --publish all", 4, "gamma of about 1"),
         ("good", "--record-epsilon 2 --attribute age:gamma=50", 4, "use up the record's epsilon"),
         ("good", "--bins 1", 2, "number of bins"),
-        ("good", "--bins 100000", 2, "number of bins"),
         ("good", "--keep nosuch", 2, "columns: 'age', 'income'"),
         ("good", "--keep age --drop age", 2, "both kept and dropped"),
         ("good", "--keep age --attribute age:bins=5", 2, "settings are given for 'age'"),
@@ -131,14 +126,12 @@ def data(folder: Path, name: str) -> str:
         ("good", "--domain age", 2, "NAME=VALUE"),
         ("good", "--domain age=5:3", 2, "does not go from low to high"),
         ("good", "--domain age=a:b", 2, "does not fit its type"),
-        ("good", "--domain age=7", 2, "neither an interval nor a list"),
         ("good", "--domain region=@nosuch", 1, "cannot be read"),
         ("good", "--domain region=0:5", 2, "has no interval"),
         ("good", "--domain age=0:50", 1, "values outside its domain, first in row"),
         ("good", "--domain since=1970-13-01:1971-01-01", 2, "does not fit its type"),
         ("good", "--type age=nosuch", 2, "unknown type"),
         ("good", "--delimiter ab", 2, "one ASCII character"),
-        ("good", "--plan nosuch.toml", 1, "cannot be read"),
         ("good", "--like nosuch.parquet", 1, "does not exist"),
     ],
 )
@@ -153,14 +146,8 @@ def test_a_fault_is_one_line_and_leaves_everything_as_it_was(
     perturb(FRAME, tmp_path / "r.parquet", gamma=9)
     source = data(tmp_path, name)
     before = listing(tmp_path)
-    gamma = (
-        []
-        if {"--gamma", "--gamma=-3", "--rho1", "--record-epsilon", "--like"} & set(options.split())
-        else [
-            "--gamma",
-            "9",
-        ]
-    )
+    given = {"--gamma", "--rho1", "--record-epsilon", "--like"} & set(options.split())
+    gamma = [] if given else ["--gamma", "9"]
     done = ppdm("perturb", source, "-o", "r.parquet", "--force", *gamma, *options.split(), code=code)
     message = done.stderr.decode()
     assert said in message and message.count("\n") == 1 and done.stdout == b"", message

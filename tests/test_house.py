@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from grimp import ImportGraph
+
+from tests.front_doors import FrontDoors
 
 ROOT = Path(__file__).parent.parent
 MOST_LINES, MOST_FUNCTION_LINES, MOST_PARAMETERS = 600, 80, 8
@@ -95,3 +98,20 @@ def test_what_a_library_warns_of_stops_nobody(kind: type[Warning], module: str) 
     with warnings.catch_warnings(record=True) as said:
         warnings.warn_explicit("will go", kind, "f.py", 1, module)
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "kept"),
+    [
+        ("p.attacks.order", "p.perturbing", True),
+        ("p.attacks.order", "p.attacks.law", True),
+        ("p.attacks.order", "p.errors", True),
+        ("p.attacks.order", "p.perturbing.order", False),
+        ("p.pictures", "p.tables.atomic", False),
+    ],
+)
+def test_only_an_import_past_a_front_door_breaks_the_contract(importer: str, imported: str, kept: bool) -> None:
+    graph = ImportGraph()
+    graph.add_import(importer=importer, imported=imported)
+    contract = FrontDoors("front doors", session_options={}, contract_options={})
+    assert contract.check(graph, verbose=False).kept is kept

@@ -69,7 +69,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "query release.csv.ppdm.json 'select count()'": (2, "it is a sidecar's; name the data file: 'release.csv'"),
     "perturb semicolons.csv -o new.csv --gamma 9": (1, "add --delimiter ';', and --decimal , if"),
     "perturb semicolons.csv -o new.csv --gamma 9 --drop patient": (1, "add --delimiter ';'"),
-    "perturb tabs.csv -o new.csv --gamma 9": (1, "add --delimiter"),
+    "perturb tabs.csv -o new.csv --gamma 9": (1, "add --delimiter '\\t'"),
     "train-tree bars.csv -o tree.json --class sex": (1, "add --delimiter '|'"),
     "perturb ragged.csv -o new.csv --gamma 9": (1, "it has 1 cells where the header has 2; fix"),
     # columns
