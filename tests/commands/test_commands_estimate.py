@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -63,14 +62,6 @@ def test_every_format_of_a_release_gives_the_same(release: Path, ppdm: Run) -> N
         json.loads(ppdm("estimate", f"r.{s}", "--json").stdout)["rows"] for s in ("parquet", "csv", "arrow")
     ]
     assert rows[0] == rows[1] == rows[2]
-
-
-def test_a_long_table_is_cut_on_the_terminal_and_whole_elsewhere(tmp_path: Path, ppdm: Run) -> None:
-    frame = pl.DataFrame({"code": np.random.default_rng(1).integers(0, 100, 50_000)})
-    perturb(frame, tmp_path / "r.parquet", gamma=9, bins=100)
-    shown = ppdm("estimate", "r.parquet").stdout.decode()
-    assert "... and 60 more; -o FILE or --json has all." in shown
-    assert len(json.loads(ppdm("estimate", "r.parquet", "--json").stdout)["rows"]) == 100
 
 
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "arrow"])

@@ -99,21 +99,3 @@ def test_processes_are_piped_and_arrow_carries_its_sidecar(tmp_path: Path, ppdm:
     said = json.loads(done.stdout)
     assert said["record"]["perturbed_gamma"] == 81 and said["records"] is None
     assert b"Published unchanged" in done.stderr, "the report of the first process is on stderr"
-    args = ("perturb", "-", "--from", "csv", "-o", "-", "--to", "csv", "--gamma", "9", "--drop", "income")
-    more = (
-        "--domain",
-        "age=0:120",
-        "--keep",
-        "region",
-        "--keep",
-        "member",
-        "--keep",
-        "since",
-        "--keep",
-        "group",
-    )
-    done = ppdm(*args, *more, "--sidecar", "s.json", stdin=(tmp_path / "data.csv").read_bytes())
-    (tmp_path / "piped.csv").write_bytes(done.stdout)
-    ppdm("inspect", "piped.csv", "--sidecar", "s.json")
-    again = ppdm(*args, *more, "--sidecar", "s.json", stdin=(tmp_path / "data.csv").read_bytes(), code=2)
-    assert b"--force" in again.stderr and again.stdout == b""

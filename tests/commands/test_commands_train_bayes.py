@@ -200,18 +200,9 @@ def test_what_is_wrong_is_told_in_a_line(troubles: Path, ppdm: Run) -> None:
 def test_a_singular_matrix_is_refused_unless_em_is_asked_for(tmp_path: Path, ppdm: Run) -> None:
     rng = np.random.default_rng(1)
     original = pl.DataFrame({"x": rng.normal(50, 10, 3000), "y": rng.integers(0, 2, 3000)})
-    settings: Any = {
-        "x": {"domain": [0, 100], "bins": 50, "sd": "40%"},
-        "y": {"categories": [0, 1], "sd": "1%"},
-    }
-    perturb(
-        original,
-        tmp_path / "r.parquet",
-        scheme="additive",
-        noise="normal",
-        attributes=settings,
-        keep_order=True,
-    )
+    wide, narrow = {"domain": [0, 100], "bins": 50, "sd": "40%"}, {"categories": [0, 1], "sd": "1%"}
+    asked: Any = {"scheme": "additive", "noise": "normal", "attributes": {"x": wide, "y": narrow}}
+    perturb(original, tmp_path / "r.parquet", keep_order=True, **asked)
     (tmp_path / "net.json").write_text(structure("y -> x"))
     done = ppdm("train-bayes", "r.parquet", "--network", "net.json", "-o", "l.bif", code=4)
     assert b"the matrix of 'x' is as good as singular" in done.stderr and b"--estimator em" in done.stderr

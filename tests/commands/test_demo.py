@@ -34,10 +34,6 @@ def contents() -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in SAMPLES.iterdir()}
 
 
-def test_the_script_is_sound() -> None:
-    assert subprocess.run(["sh", "-n", str(SAMPLES / "demo.sh")], check=False).returncode == 0
-
-
 def test_the_demo_runs_and_leaves_nothing_behind(tmp_path: Path) -> None:
     before = contents()
     done = demo(tmp_path, Path(sys.executable).parent)
