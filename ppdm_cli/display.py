@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from ppdm_cli.errors import PpdmError, UsageError, argument, one_line, quoted
 
@@ -93,40 +93,11 @@ def decimal(value: object) -> Decimal:
         ) from None
 
 
-def real(value: object) -> float:
-    number = float(decimal(value))
-    if number != number or abs(number) == float("inf"):
-        raise UsageError("not-finite", f"{quoted(value)} is not a finite number", "give one such as 9 or 4.5")
-    return number
-
-
 def whole(value: object) -> int:
     number = decimal(value)
     if not number.is_finite() or number.adjusted() > 15 or number != number.to_integral_value():
         raise UsageError("not-a-whole-number", f"{quoted(value)} is not a whole number", "give one such as 20")
     return int(number)
-
-
-def whole_or_auto(value: object) -> int | Literal["auto"]:
-    if value == "auto":
-        return "auto"
-    try:
-        return whole(value)
-    except UsageError:
-        raise UsageError(
-            "neither-number-nor-auto", f"{quoted(value)} is not a whole number", "give one such as 20, or auto"
-        ) from None
-
-
-def truth(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    known = {"true": True, "yes": True, "false": False, "no": False}
-    if str(value).lower() not in known:
-        raise UsageError(
-            "neither-true-nor-false", f"{quoted(value)} is neither true nor false", "use true or false"
-        )
-    return known[str(value).lower()]
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
