@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,6 +22,7 @@ from ppdm_cli.files import one_run
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
 from ppdm_cli.releases import in_rounds, open_release, opened, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, Sidecar
+from ppdm_cli.tables import TableLike
 
 if TYPE_CHECKING:
     import polars as pl
@@ -119,7 +120,9 @@ class Inspected(Displayed):
 
 
 @one_run()
-def inspect(data: Any, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR) -> Inspected:
+def inspect(
+    data: TableLike | Sidecar, sidecar: Sidecar | str | Path | None = None, *, prior: float = PRIOR
+) -> Inspected:
     """Say what a file, a table in memory or a sidecar promises; the data must fit the sidecar.
 
     Parameters

@@ -39,7 +39,7 @@ from ppdm_cli.estimating.tables import (
 from ppdm_cli.files import one_run
 from ppdm_cli.releases import OWN, open_original, open_releases, other_rows
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import CsvOptions, Groups
+from ppdm_cli.tables import CsvOptions, Groups, TableLike
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,7 +81,7 @@ class Estimate(Displayed):
 
 @one_run()
 def estimate(
-    data: Any,
+    data: TableLike,
     *,
     sidecar: Sidecar | str | Path | None = None,
     attributes: str | Sequence[str] = (),
@@ -92,7 +92,7 @@ def estimate(
     level: float = 0.95,
     simultaneous: bool = False,
     population: bool = False,
-    truth: Any = None,
+    truth: TableLike | None = None,
     csv: CsvOptions | None = None,
     mappings: Sequence[Groups] = (),
     from_: Literal["arrow", "csv"] | None = None,

@@ -175,9 +175,7 @@ def remarks(release: Release) -> list[str]:
     """Return what the release cannot tell or gives away, and what was dropped, moved or merged for it."""
     found = [] if release.noise is None else release.noise.sentences()
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):
-        found.append(
-            "The number of bins was chosen from gamma, the matrix and the number of records."
-        )
+        found.append("The number of bins was chosen from gamma, the matrix and the number of records.")
     if release.unlearnable:
         found.append(
             f"Nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a value's "

@@ -23,6 +23,7 @@ from ppdm_cli.querying.functions import holm
 from ppdm_cli.querying.question import Aggregate, Column, Question, parts, read_question
 from ppdm_cli.releases import open_releases
 from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.tables import TableLike
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,11 +87,11 @@ class Answers(Displayed):
 
 @one_run()
 def answers(
-    data: Any,
+    data: TableLike,
     text: str,
     *,
     sidecar: Sidecar | str | Path | None = None,
-    against: Any = None,
+    against: TableLike | Query | None = None,
     bins: int | None = None,
     level: float = 0.95,
     population: bool = False,
@@ -102,9 +103,9 @@ def answers(
     """
     if against is not None:
         beside = against.settings["sidecar"] if isinstance(against, Query) else None
-        against = against.data if isinstance(against, Query) else against
+        other_data = against.data if isinstance(against, Query) else against
         ask = partial(answers, bins=bins, level=level, population=population, from_=from_)
-        own, other = ask(data, text, sidecar=sidecar), ask(against, text, sidecar=beside)
+        own, other = ask(data, text, sidecar=sidecar), ask(other_data, text, sidecar=beside)
         return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
     question = read_question(text)
     coverage = Coverage(level, False, population)
@@ -118,7 +119,7 @@ def answers(
 class Query(Displayed):
     """A release that can be asked: `query(release).mean("age", by="sex", where="smoker = 'yes'")`."""
 
-    data: Any
+    data: TableLike
     settings: dict[str, Any]
 
     def select(self, text: str) -> Answers:
@@ -165,10 +166,10 @@ class Query(Displayed):
 
 
 def query(
-    data: Any,
+    data: TableLike,
     *,
     sidecar: Sidecar | str | Path | None = None,
-    against: Any = None,
+    against: TableLike | Query | None = None,
     bins: int | None = None,
     level: float = 0.95,
     population: bool = False,

@@ -31,7 +31,7 @@ from ppdm_cli.joint import CELLS, class_of, learn, read, usable
 from ppdm_cli.reconstructing.dealer import Dealer, DealtBatch, Drawer, Planner
 from ppdm_cli.releases import Strata, axis_of, open_releases, opened, spooled
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import commit
+from ppdm_cli.tables import TableLike, commit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -69,7 +69,7 @@ class Reconstructed(Displayed):
 
 @one_run()
 def reconstruct(
-    data: Any,
+    data: TableLike,
     output: str | Path | None = None,
     *,
     method: Method | None = None,
