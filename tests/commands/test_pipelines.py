@@ -16,7 +16,7 @@ from ppdm_cli import UsageError, estimate, perturb
 from ppdm_cli.engine import ON_SPARK
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import COLUMN
-from tests.perturbing.test_recipes import DOMAINS, table
+from tests.perturbing.test_recipe_choice import DOMAINS, table
 from tests.test_front_door import FUNCTIONS, folder, results, tree
 from tests.vocabulary import people
 

@@ -15,7 +15,7 @@ from ppdm_cli.errors import PpdmError
 from ppdm_cli.estimating import StratumLaw, check_work
 from ppdm_cli.releases import Exposure, Stratum, Unchanged, opened
 from ppdm_cli.sidecar import COLUMN
-from tests.perturbing.test_recipes import RELEASE
+from tests.perturbing.test_recipe_choice import RELEASE
 from tests.vocabulary import raises
 
 

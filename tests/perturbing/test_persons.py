@@ -13,7 +13,7 @@ from ppdm_cli import inspection, perturb
 from ppdm_cli.domain import OTHER
 from ppdm_cli.errors import RefusedError, UsageError
 from tests.chances import LEVEL, chi_square
-from tests.perturbing.test_recipes import DOMAINS, table
+from tests.perturbing.test_recipe_choice import DOMAINS, table
 
 
 def test_a_person_is_promised_all_of_their_rows(tmp_path: Path) -> None:
