@@ -26,11 +26,9 @@ from hypothesis import strategies as st
 from ppdm_cli import perturb, running
 from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, key_from_file, uniform
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.releases import decode
 from ppdm_cli.tables import base
 from tests.chances import LEVEL, chi_square, independent
 from tests.strategies import texts
-from tests.vocabulary import read_table
 
 KEY = bytes(range(32))
 PLAN: dict[str, Any] = {
@@ -175,21 +173,6 @@ def test_threads_and_partitions_do_not_show(monkeypatch: pytest.MonkeyPatch, shu
                 again = perturb(source, **asked)
             assert again.frame.equals(whole.frame)
             assert again.sidecar.encode() == whole.sidecar.encode()
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "csv.gz", "arrow"])
-def test_the_same_key_gives_the_same_cells(tmp_path: Path, suffix: str) -> None:
-    """Only the release's id is fresh each time."""
-    data = people(5_000)
-    key_file, ids, releases = tmp_path / "key", set(), []
-    for number, (threads, source) in enumerate(((1, data), (2, pieces(data, 700)), (3, pieces(data, 1_999)))):
-        out = tmp_path / f"out{number}.{suffix}"
-        with running(threads=threads):
-            perturb(source, out, key_file=key_file, id="id", **PLAN)
-        sidecar = decode((tmp_path / f"{out.name}.ppdm.json").read_bytes(), "it")
-        ids.add(sidecar.release)
-        releases.append((read_table(out), sidecar.attributes, sidecar.privacy))
-    assert len(ids) == 3 and all(again == releases[0] for again in releases)
 
 
 def test_with_identifiers_the_order_and_newcomers_change_nobodys_answer(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import inspection, perturb
+from ppdm_cli import perturb
 from ppdm_cli.domain import OTHER
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.errors import RefusedError
 from tests.chances import LEVEL, chi_square
 from tests.perturbing.test_recipe_choice import DOMAINS, table
+from tests.vocabulary import raises
 
 
 def test_a_person_is_promised_all_of_their_rows(tmp_path: Path) -> None:
@@ -26,23 +27,16 @@ def test_a_person_is_promised_all_of_their_rows(tmp_path: Path) -> None:
         2, abs=1e-4
     )
     assert "who" not in release.frame.columns
-    said = " ".join(inspection.sentences(release.sidecar))
-    assert "the 2 records of a person" in said and "unless --person" not in said
-    plain = " ".join(inspection.sentences(perturb(frame.drop("who"), keep_order=True, **asked).sidecar))
-    assert "The promise is for a record" in plain
     kept = perturb(frame, person="who", rows_per_person=2, seed=1, **asked | {"keep": ["ill", "who"]})
     assert kept.frame["who"].value_counts()["count"].max() == 2
     shuffled = frame.sample(fraction=1, shuffle=True, seed=2)
     other = perturb(shuffled, person="who", rows_per_person=2, keep_order=True, seed=1, **asked)
     assert other.frame.height == 1400
-    with pytest.raises(UsageError, match="go together"):
+    with raises("person-without-rows"):
         perturb(frame, person="who", **asked)
-
-
-@pytest.mark.parametrize("rows", [0, -1, 65_537])
-def test_the_rows_of_a_person_are_from_1_to_65536(rows: int) -> None:
-    with pytest.raises(UsageError, match="the rows of a person must be from 1 to 65,536"):
-        perturb(pl.DataFrame({"p": [1, 2], "a": [0, 1]}), gamma=9, person="p", rows_per_person=rows)
+    for rows in (0, -1, 65_537):
+        with raises("bad-rows-per-person"):
+            perturb(frame, person="who", rows_per_person=rows, **asked)
 
 
 def test_which_rows_of_a_person_stay_is_chance(tmp_path: Path) -> None:

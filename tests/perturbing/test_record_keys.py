@@ -101,13 +101,6 @@ def test_a_key_that_cannot_be_written_says_what_to_add(
     assert lines(folder) == [HEX, found[1]]
 
 
-def test_a_key_from_a_pipe_says_so_too(folder: Path) -> None:
-    shell = f"{sys.executable} -m ppdm_cli {CALL.format('r', '<(cat k)', 2)}"
-    done = subprocess.run(["bash", "-c", f"umask 077; {shell}"], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 2 and "add the line yourself" in done.stderr, done.stderr
-    assert not (folder / "r.csv").exists()
-
-
 MANY = pytest.mark.parametrize("many", [2, pytest.param(6, marks=pytest.mark.long)])
 
 
@@ -195,13 +188,3 @@ def test_releases_of_one_key_are_not_read_together(folder: Path, monkeypatch: py
         stated = np.mean([f.frame.filter(pl.col("label") == "a")["std_error"].to_numpy() for f in found])
         ratio = np.sqrt(counts.var(axis=0, ddof=1).mean()) / stated
         assert ratio == pytest.approx(factor, rel=0.24) and (ratio > 1.2) == one_key
-
-
-def test_other_releases_go_together_as_before(folder: Path) -> None:
-    for name in "ab":
-        perturb(table(300, 1), folder / f"s{name}.csv", gamma=4, drop=["who"], shuffle=True)
-    assert estimate([folder / "sa.csv", folder / "sb.csv"]).sidecar.records == 600
-    assert estimate(two(folder, False, 0)).sidecar.records == 2_000
-    asked = {"key_file": folder / "k", "id": "who", "shuffle": True}
-    perturb(table(300, 1), folder / "c.csv", gamma=4, copies=2, **asked)
-    assert estimate([folder / "c.1.csv", folder / "c.2.csv"]).tables[0].observed.sum() == 300

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from ppdm_cli import perturb
 from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.record_design import Design, Setting, recommended
+from ppdm_cli.perturbing.record_design import Design, Setting, in_rounds, recommended
 from ppdm_cli.releases import opened
-from tests.vocabulary import Run
+from tests.vocabulary import Run, raises, table
 
 NINE = ((16, True),) * 7 + ((5, False), (9, False))
 
@@ -27,15 +25,6 @@ NINE = ((16, True),) * 7 + ((5, False), (9, False))
 def test_as_many_are_published_as_trees_were_best_with(epsilon: float, labels: int, k: int) -> None:
     """The best number of attributes in one pass, of the prototypes on nine attributes and 100,000 records."""
     assert recommended(Setting(epsilon, 100_000, NINE, labels)).k == k
-
-
-def test_where_nothing_can_be_had_of_pairs_single_ones_are_published_and_it_is_said() -> None:
-    few = record_designs(record_epsilon=0.5, records=5000, attributes="9x16")
-    assert few.rows[0]["publish"] == "1" and any("Main effects" in s for s in few.sentences)
-    none = record_designs(record_epsilon=1, records=300, attributes="9x16")
-    assert any("Nothing can be learnt" in s for s in none.sentences)
-    many = record_designs(record_epsilon=4, records=100_000, attributes="9x16")
-    assert not any("Main effects" in s for s in many.sentences)
 
 
 def test_what_is_told_of_a_pair_is_what_the_formula_says() -> None:
@@ -77,30 +66,36 @@ def test_what_is_no_list_of_attributes_is_refused(text: str) -> None:
         record_designs(record_epsilon=2, records=1000, attributes=text)
 
 
+def test_rounds_are_among_the_designs_and_recommended_where_a_class_is_what_matters() -> None:
+    nine = ((16, True),) * 9
+    for epsilon, for_class, rounds in ((1.0, True, 3), (2.0, True, 3), (6.0, True, 2), (2.0, False, 1)):
+        assert recommended(Setting(epsilon, 100_000, nine, 0, for_class)).rounds == rounds
+    few, many = Setting(1.0, 1000, nine, 0, True), Setting(8.0, 10_000_000, nine, 0, True)
+    assert recommended(few).rounds == recommended(many).rounds == 1, "nothing to find, or nothing to gain"
+    setting = Setting(2.0, 100_000, nine)
+    several, one = in_rounds(setting), Design(setting, 3)
+    assert several is not None and several.k == 3
+    # 60 % of the records show the best three together, of which one pass shows a twelfth
+    assert several.of_pair == pytest.approx(0.6 * 12 * one.of_pair)
+    assert several.published == pytest.approx((0.15 * 1 + 0.25 * 2 + 0.6 * 3) / 9)
+    assert in_rounds(Setting(2.0, 1000, nine[:2])) is None
+
+
 def test_the_recommended_design_is_a_plan_that_perturb_takes(ppdm: Run, tmp_path: Path) -> None:
     asked = ("entropy", "--record-epsilon", 4, "--records", 50_000)
     shown = json.loads(ppdm(*asked, "--attributes", "4x10", "-o", "plan.toml", "--json").stdout)
     assert shown["rows"][0]["publish"] == "2" and "publish = 2" in (tmp_path / "plan.toml").read_text()
-    rng = np.random.default_rng(2)
-    frame = pl.DataFrame(
-        {n: rng.integers(0, 100, 400) for n in "abcd"} | {"ill": rng.choice(["no", "yes"], 400)}
-    )
+    frame = table(400, ill=["no", "yes"], **{n: range(100) for n in "abcd"})
     release = perturb(frame, plan=tmp_path / "plan.toml", keep=["ill"], keep_order=True, clip=True)
     assert {len(d.attributes) for d in opened(release.sidecar).recipes} == {2}
     assert release.sidecar.by_name["a"].N <= 10 + 1
-    own = 'gamma = 9\nclass = "ill"\nkeep = ["ill"]\n' + "".join(
-        f"[attributes.{n}]\ndomain = [0, 99]\n" for n in "abcd"
-    )
+    own = 'record_epsilon = 1\nclass = "ill"\nkeep = ["ill"]\nrounds = 2\n'
+    own += "".join(f"[attributes.{n}]\ndomain = [0, 99]\n" for n in "abcd")
     (tmp_path / "own.toml").write_text(own)
-    told = ppdm(*asked, "--plan", "own.toml", "-o", "new.toml").stdout.decode()
-    assert "The first design is the one to take" in " ".join(told.split())
-    new = (tmp_path / "new.toml").read_text()
-    assert "gamma" not in new and new.count("[attributes.") == 4 and "record_epsilon = 4" in new
-    assert opened(perturb(frame, plan=tmp_path / "new.toml", keep_order=True).sidecar).withholding
-    ppdm(*asked, "--attributes", "4x10", "--plot", "p.svg", "-o", "t.csv")
-    assert (tmp_path / "p.svg").stat().st_size > 1000 and pl.read_csv(tmp_path / "t.csv").height >= 5
-    for strange in (("--gamma", 9), ("--error", 0.1)):
-        ppdm(*asked, "--attributes", "4x10", *strange, code=2)
-    settings: dict[str, Any] = {"record_epsilon": 2, "records": 100}
-    with pytest.raises(UsageError, match="does not declare"):
-        record_designs(plan={"attributes": {"a": {"bins": 3}}}, **settings)
+    rows = json.loads(ppdm(*asked, "--plan", "own.toml", "-o", "new.toml", "--json").stdout)["rows"]
+    new, rounds = (tmp_path / "new.toml").read_text(), rows[0]["rounds"]
+    assert "record_epsilon = 4" in new and f"rounds = {rounds}" in new and new.count("[attributes.") == 4
+    made = opened(perturb(frame, plan=tmp_path / "new.toml", keep_order=True).sidecar)
+    assert {d.round for d in made.recipes} == {*range(1, rounds + 1)}
+    with raises("sizes-not-declared"):
+        record_designs(plan={"attributes": {"a": {"bins": 3}}}, record_epsilon=2, records=100)
