@@ -153,8 +153,8 @@ def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
 def _check_roles(earlier: Sidecar, asked: Plan) -> None:
     """Check what is asked of columns by name, and of values outside their domains."""
     named = {*asked.attributes, *(n for several in asked.together for n in several)}
-    riding = [str(earlier.class_)] * bool(asked.class_in_budget)
-    roles = {"kept": asked.keep, "dropped": asked.drop, "perturbed": [*sorted(named), *riding]}
+    in_budget = [str(earlier.class_)] * bool(asked.class_in_budget)
+    roles = {"kept": asked.keep, "dropped": asked.drop, "perturbed": [*sorted(named), *in_budget]}
     for role, names in roles.items():
         for name in names:
             was = earlier.by_name[name].role if name in earlier.by_name else "dropped"

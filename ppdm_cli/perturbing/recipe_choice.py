@@ -61,7 +61,7 @@ class RecipeMaker:
         return [n for n in self.known if n != self.class_]
 
     @property
-    def riding(self) -> list[str]:
+    def always_published(self) -> list[str]:
         """Return the class, where every record publishes it."""
         return [n for n in self.known if n == self.class_]
 
@@ -85,14 +85,14 @@ class RecipeMaker:
         return number
 
     def _best(self, records: int) -> int:
-        names, riding = self.names, self.riding
+        names, always_published = self.names, self.always_published
         sizes = tuple((self.known[n][0].size, self.known[n][1]) for n in names)
-        labels = self.known[riding[0]][0].size if riding else 0
+        labels = self.known[always_published[0]][0].size if always_published else 0
         return chosen_number(Setting(self.epsilon, records, sizes, labels))
 
     def recipes(self, sets: Sequence[Sequence[str]]) -> list[Recipe]:
         """Return recipes of one weight: a family, where the sets are all of some attributes and alike."""
-        specs = [self._box([*chosen, *self.riding]) for chosen in sets]
+        specs = [self._box([*chosen, *self.always_published]) for chosen in sets]
         widths: dict[str, set[int]] = {}
         for spec in specs:
             for name, b in zip(spec.attributes, spec.half_width, strict=True):
@@ -100,16 +100,16 @@ class RecipeMaker:
         names, k = [n for n in widths if n != self.class_], len(sets[0])
         alike = len({s.gamma for s in specs}) == 1 and all(len(w) == 1 for w in widths.values())
         if len(specs) > 1 and alike and [*sets] == [*combinations(names, k)]:
-            every = [*names, *self.riding]
+            every = [*names, *self.always_published]
             half_width = [widths[n].pop() for n in every]
             channel: dict[str, Any] = {"kind": BoxSpec.kind, "gamma": specs[0].gamma, "half_width": half_width}
-            return [Recipe(weight=1, choose=k, of=names, with_=self.riding or UNSET, channel=channel)]
+            return [Recipe(weight=1, choose=k, of=names, with_=self.always_published or UNSET, channel=channel)]
         return [Recipe([s], weight=1 if len(specs) > 1 else UNSET) for s in specs]
 
     def _box(self, names: Sequence[str]) -> BoxSpec:
         domains, ordered = zip(*(self.known[n] for n in names), strict=True)
         gamma = exp(min(self.epsilon, 700.0))
-        return BoxSpec.of(names, domains, ordered, gamma, always_published=len(self.riding))
+        return BoxSpec.of(names, domains, ordered, gamma, always_published=len(self.always_published))
 
     def beyond(self, recipes: Sequence[Recipe]) -> dict[str, Beyond | UnsetType]:
         """Return what each attribute publishes beyond its domain, in any of the recipes."""

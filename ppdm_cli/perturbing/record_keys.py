@@ -149,7 +149,7 @@ class KeyFile:
         """
         if self.path is None:
             return []
-        path, design = self.path, plan.digest if plan.withholds else ""
+        path, design = self.path, plan.design
         if self.design and self.design != design:
             raise RefusedError(
                 "other-design",

@@ -292,7 +292,7 @@ def sidecars_of(
     plan: ResolvedPlan, asked: Plan, key: Key, identifier: str | None, copies: int, rows: int | None
 ) -> list[Sidecar]:
     """Return the sidecar of each copy, of so many rows."""
-    if plan.withholds and copies > 1:
+    if plan.design and copies > 1:
         raise UsageError(
             "copies-of-recipes",
             "copies of a release with several recipes are not made",
@@ -351,14 +351,8 @@ def release_id(key: Key, plan: ResolvedPlan, number: int = 1) -> str:
     """Return a random UUID; of a seeded release one that follows from the seed, so that bytes repeat."""
     if key.origin != "seeded":
         return str(uuid.uuid4())
-    return str(
-        uuid.UUID(
-            bytes=key.derive(
-                "release", plan.attributes, *[number][: number > 1], *[plan.digest] * plan.withholds
-            )[:16],
-            version=4,
-        )
-    )
+    which = ([number] if number > 1 else []) + ([plan.design] if plan.design else [])
+    return str(uuid.UUID(bytes=key.derive("release", plan.attributes, *which)[:16], version=4))
 
 
 @files.one_run()
@@ -408,7 +402,7 @@ def describe(
                 f"the plan drops {quoted(settled.dropped[0])}, which the table has",
                 "describe every column of it",
             )
-        if settled.withholds:
+        if settled.design:
             raise UsageError(
                 "described-recipes",
                 "a plan by which each record publishes a few attributes describes no file of another tool: "

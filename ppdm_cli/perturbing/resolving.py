@@ -65,11 +65,6 @@ class ResolvedPlan:
     def columns(self) -> list[str]:
         return [a.name for a in self.attributes]
 
-    @property
-    def withholds(self) -> bool:
-        """Return whether records differ in their recipes, and withhold what theirs leaves out."""
-        return sum(r.members for r in self.recipes) > 1
-
     @cached_property
     def in_use(self) -> tuple[RecipeInUse, ...]:
         return recipes_in_use(self.recipes, self.attributes)
@@ -90,9 +85,10 @@ class ResolvedPlan:
         return [attribute_facts(a) for a in self.attributes if a.role == "perturbed"]
 
     @cached_property
-    def digest(self) -> str:
-        """Return what tells this design from any other: its recipes and the domains that they are for."""
-        return digested(self.recipes, self.facts)
+    def design(self) -> str:
+        """Return the digest of the recipes and their domains; empty where all records have one recipe."""
+        several = sum(r.members for r in self.recipes) > 1
+        return digested(self.recipes, self.facts) if several else ""
 
     @cached_property
     def shares(self) -> list[int]:

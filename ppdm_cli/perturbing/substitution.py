@@ -159,12 +159,12 @@ class Substituter(OwnersTask):
         self._outside = {a.name: a.outside for a in plan.attributes}
         self._binned = {a.name for a in plan.attributes if a.domain_from == "data" and a.type == "continuous"}
         self._left_out = left_out
-        self._recipes = Withholder(plan, key) if plan.withholds else AllPublished(plan, key)
+        self._recipes = (Withholder if plan.design else AllPublished)(plan, key)
         self.schema = pa.schema(
             [pa.field(a.name, a.kind) if a.role == "kept" else self._recipes.field(a) for a in plan.attributes]
         )
-        if plan.withholds:
-            self.schema = self.schema.append(pa.field(COLUMN, pa.uint16(), False))
+        for beside in self._recipes.beside:
+            self.schema = self.schema.append(beside)
 
     def report(self, _: Checks) -> None:
         """Say nothing of what was done beyond what every release says."""
@@ -289,10 +289,10 @@ UNDECIDED = np.iinfo(np.uint16).max
 
 
 @dataclass(frozen=True, eq=False)
-class Lot:
-    """A draw of one of several things by their weights, for each record.
+class WeightedDraw:
+    """A draw of one of several numbers by their weights, for each record.
 
-    It hangs on the weights' ratios alone: those of a round are scaled when another round is added, and its
+    It depends on the weights' ratios alone: those of a round are scaled when another round is added, and its
     records must get the recipe by which they answered when that round was chosen.
     """
 
@@ -306,11 +306,11 @@ class Lot:
 
     @cached_property
     def _bounds(self) -> np.ndarray:
-        """Return where the numbers of each thing end, below the sum of the weights."""
+        """Return where the draws of each number end, below the sum of the weights."""
         return np.cumsum(np.array(self._ratios, np.uint64), dtype=np.uint64)
 
     def drawn(self, addresses: Addresses) -> np.ndarray:
-        """Return which thing each of up to `CELLS` records gets."""
+        """Return which number each of up to `CELLS` records gets."""
         coins = Coins(self.coin)
 
         def blocks(retry: int, rows: np.ndarray | None = None) -> np.ndarray:
@@ -324,6 +324,8 @@ class Lot:
 
 class AllPublished:
     """Publishes by the one recipe of all records, channel by channel."""
+
+    beside: tuple[pa.Field, ...] = ()
 
     def __init__(self, plan: ResolvedPlan, key: Key) -> None:
         known = {a.name: a for a in plan.attributes}
@@ -347,19 +349,24 @@ class AllPublished:
 class Withholder:
     """Publishes by each record's own recipe, which a coin chooses, and withholds what that leaves out."""
 
+    beside = (pa.field(COLUMN, pa.uint16(), False),)
+    """The column of recipes."""
+
     def __init__(self, plan: ResolvedPlan, key: Key) -> None:
         rounds = in_rounds(plan.in_use)
         self._firsts = [r[0].number for r in rounds]
-        self._rounds, coins = None, [key.derive("recipe", plan.digest)]
+        self._rounds, coins = None, [key.derive("recipe", plan.design)]
         if len(plan.shares) > 1:
-            self._rounds = Lot(key.derive("round", plan.shares, plan.facts), plan.shares)
+            self._rounds = WeightedDraw(key.derive("round", plan.shares, plan.facts), plan.shares)
             bare = [msgspec.structs.replace(r, weight=UNSET) for r in plan.recipes]
             own = [[r for r in bare if r.round == n] for n in range(1, len(rounds) + 1)]
             coins = [key.derive("recipe", digested(r, plan.facts)) for r in own]
-        self._lots = [Lot(c, [d.weight for d in r]) for c, r in zip(coins, rounds, strict=True)]
+        self._lots = [WeightedDraw(c, [d.weight for d in r]) for c, r in zip(coins, rounds, strict=True)]
         known = {a.name: a for a in plan.attributes}
         wide = {n: WideColumn(known[n]) for n in plan.through}
-        self._ready = [[(prepared(c, known, key), _places(c, wide)) for c in d.channels] for d in plan.in_use]
+        self._ready = [
+            [(prepared(c, known, key), _column_codes(c, wide)) for c in d.channels] for d in plan.in_use
+        ]
         self._columns = {
             n: (w.domain, key.derive("representative", *attribute_facts(w.attribute))) for n, w in wide.items()
         }
@@ -387,8 +394,8 @@ class Withholder:
         out = {n: np.full(len(numbers), d.null_code, code_type(d.size)) for n, (d, _) in self._columns.items()}
         for number, ready in enumerate(self._ready):
             rows = order[ends[number] : ends[number + 1]]
-            for one, places in ready if len(rows) else []:
-                _publish(one, places, rows, codes, addresses, out)
+            for one, shown in ready if len(rows) else []:
+                _publish(one, shown, rows, codes, addresses, out)
         columns = {n: self._decoded(d, key, out[n], addresses) for n, (d, key) in self._columns.items()}
         return columns | {COLUMN: pa.array(numbers)}
 
@@ -399,7 +406,7 @@ class Withholder:
         return domain.column(codes, within)
 
 
-def _places(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray]:
+def _column_codes(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray]:
     """Return for each attribute the code of its column that shows each code of the channel."""
     own = [wide[n] for n in channel.attributes]
     return [w.codes_of(channel).astype(code_type(w.domain.size)) for w in own]
@@ -407,7 +414,7 @@ def _places(channel: Channel, wide: Mapping[str, WideColumn]) -> list[np.ndarray
 
 def _publish(
     ready: KeyedChannel,
-    places: Sequence[np.ndarray],
+    shown: Sequence[np.ndarray],
     rows: np.ndarray,
     codes: Mapping[str, Codes],
     addresses: Addresses,
@@ -417,8 +424,8 @@ def _publish(
     channel = ready.channel
     true = channel.domain.joined([codes[n][rows] for n in channel.attributes])
     drawn = channel.published.split(channel.drawn(true, Coins(ready.keys["perturb"]), addresses[rows]))
-    for name, own, shown in zip(channel.attributes, drawn, places, strict=True):
-        out[name][rows] = shown.take(own)
+    for name, own, to in zip(channel.attributes, drawn, shown, strict=True):
+        out[name][rows] = to.take(own)
 
 
 @dataclass(frozen=True)

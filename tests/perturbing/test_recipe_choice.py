@@ -29,7 +29,7 @@ from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.next_batch import like
 from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
 from ppdm_cli.perturbing.record_design import ChooseBy, Round, scheduled
-from ppdm_cli.perturbing.substitution import UNDECIDED, Lot, Withholder
+from ppdm_cli.perturbing.substitution import UNDECIDED, WeightedDraw, Withholder
 from ppdm_cli.releases import (
     RecipeInUse,
     axis_of,
@@ -612,6 +612,7 @@ def test_who_chose_a_design_is_published_as_it_was_chosen_by(
 def test_a_draw_is_of_the_ratios_of_weights_and_a_scaled_one_the_same() -> None:
     addresses = np.arange(4000, dtype=np.uint64)
     for weights in ([3] * 5, [1, 2, 4]):
-        one, scaled = Lot(b"k" * 32, weights).drawn(addresses), Lot(b"k" * 32, [21 * w for w in weights])
-        assert (one == scaled.drawn(addresses)).all()
+        both = (WeightedDraw(b"k" * 32, [factor * w for w in weights]) for factor in (1, 21))
+        one, scaled = (draw.drawn(addresses) for draw in both)
+        assert (one == scaled).all()
         assert chi_square(np.bincount(one), np.array(weights, float)) > LEVEL
