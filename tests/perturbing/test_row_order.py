@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ppdm_cli import perturb
-from ppdm_cli.perturbing import input_checks, row_order
+from ppdm_cli.perturbing import row_order
 from ppdm_cli.perturbing.row_order import RowBlocks, _judged, _Sums, _Test, telling
 from tests.vocabulary import raises
 
@@ -235,46 +234,6 @@ def test_a_weak_order_of_many_rows_passes() -> None:
 
 
 # -- through the library and the command
-
-
-def pieces(table: pa.Table, how: str, folder: Path) -> Any:
-    """The same rows as one file, or in pieces of one row."""
-    path, frame = folder / how, pl.DataFrame(table)
-    if how == "parts.csv":
-        path.mkdir()
-        for i in range(table.num_rows):
-            frame[i : i + 1].write_csv(path / f"{i:05d}.csv")
-        return sorted(path.iterdir())
-    if how == "one.csv":
-        frame.write_csv(path)
-    elif how == "groups.parquet":
-        pq.write_table(table, path, row_group_size=1)
-    elif how == "batches.arrow":
-        with pa.ipc.new_file(path, table.schema) as writer:
-            writer.write_table(table, max_chunksize=1)
-    else:
-        return pa.concat_tables([table.slice(i, 1) for i in range(table.num_rows)])
-    return path
-
-
-CUTS = ["one.csv", "parts.csv", "groups.parquet", "batches.arrow", "chunks"]
-
-
-def test_every_cut_gets_the_same_verdict_and_the_same_figures(tmp_path: Path, monkeypatch: Any) -> None:
-    rng = np.random.default_rng(0)
-    table = pa.table({"diag": np.sort(rng.integers(0, 8, 300)), "age": rng.integers(0, 100, 300)})
-    asked = {"diag": {"domain": [0, 7]}, "age": {"domain": [0, 99]}}
-    figures: list[Any] = []
-    monkeypatch.setattr(input_checks, "telling", lambda s, *n: figures.append(s.columns()) or telling(s, *n))
-    for how in CUTS:
-        with raises("order-reveals"):
-            perturb(pieces(table, how, tmp_path), gamma=2, attributes=asked)
-    for places, columns in figures:
-        assert places.tolist() == list(range(300))
-        test = _Test(places, None, 2)
-        for name in asked:
-            assert test.measured(columns[name]) == _Test(np.arange(300), None, 2).measured(figures[0][1][name])
-    assert len(figures) == len(CUTS)
 
 
 def test_a_sorted_file_is_refused_unless_shuffled_or_said_to_stay() -> None:

@@ -333,7 +333,7 @@ def test_a_reconstruction_has_the_estimated_totals_and_the_original_types(
     release: str, request: pytest.FixtureRequest
 ) -> None:
     made, original = request.getfixturevalue(release), noisy() if release == "noise" else ordered()
-    done = reconstruct(made.frame, sidecar=made.sidecar)
+    done = reconstruct(made.frame, sidecar=made.sidecar, method="by-class")
     assert done.frame.schema == original.schema and done.how.method == "by-class"
     for table in estimate(made.frame, sidecar=made.sidecar, by="group").tables:
         domain = made.sidecar.by_name[table.name].domain
@@ -348,7 +348,7 @@ def test_a_class_that_is_a_number_is_reconstructed_first(asked: dict[str, Any]) 
     data = noisy(4000).select("age", "children")
     own = {"age": {"domain": [0, 100]}, "children": {"domain": [0, 9]}}
     hidden = perturb(data, **asked, class_="children", attributes=own, seed=1)
-    done = reconstruct(hidden.frame, sidecar=hidden.sidecar)
+    done = reconstruct(hidden.frame, sidecar=hidden.sidecar, method="by-class")
     labels = estimate(hidden.frame, sidecar=hidden.sidecar, attributes=["children"]).tables[0]
     assert done.totals["children"] == largest_remainder(labels.estimate, 4000).tolist()
     assert done.frame.schema == data.schema and len(done.frame) == 4000
