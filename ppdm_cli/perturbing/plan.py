@@ -272,6 +272,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         SharedSettings.__post_init__(self)
+        if both := sorted({*self.keep} & {*self.drop}):
+            raise UsageError("kept-and-dropped", f"{listed(both)} both kept and dropped", "say one of them")
         if self.keeps_tree:
             return  # `NoisePlan` says what goes with it
         self._check_scheme()
@@ -337,8 +339,6 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
 
     def _check_columns(self) -> None:
         """Check that no column is asked for in two ways."""
-        if both := sorted({*self.keep} & {*self.drop}):
-            raise UsageError("kept-and-dropped", f"{listed(both)} both kept and dropped", "say one of them")
         if doubly := sorted({*self.keep, *self.drop} & {*self.attributes}):
             raise UsageError(
                 "settings-of-column-aside",

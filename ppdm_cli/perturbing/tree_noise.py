@@ -261,10 +261,6 @@ class NoisePlan:
             raise UsageError(
                 "tree-needs-column", f"{listed(lost)} cannot be dropped: the tree needs them", "keep them"
             )
-        if twice := sorted({*self.keep} & {*self.drop}):
-            raise UsageError(
-                "kept-and-dropped-for-tree", f"{listed(twice)} both kept and dropped", "say one of them"
-            )
         if self.class_scheme and tree.class_name in self.keep:
             raise UsageError(
                 "altered-class-kept",

@@ -16,6 +16,8 @@ from ppdm_cli.errors import PpdmError
 from ppdm_cli.perturbing import AttributePlan, Plan
 
 WIDER = {
+    "keep": "str | Sequence[str]",
+    "drop": "str | Sequence[str]",
     "gamma": "Decimal | float | str | None",
     "attributes": "Mapping[str, AttributePlan | Mapping[str, object]] | None",
     "together": "Sequence[Sequence[str] | Mapping[str, object]] | None",

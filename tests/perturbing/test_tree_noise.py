@@ -215,7 +215,7 @@ def test_only_what_a_leaf_does_not_need_is_altered(original: pl.DataFrame, train
         ({"innocent": "tia"}, "innocent-noise-alone"),
         ({"drop": "age"}, "tree-needs-column"),
         ({"keep": "group"}, "altered-class-kept"),
-        ({"scheme": "innocent", "keep": "member", "drop": "member"}, "kept-and-dropped-for-tree"),
+        ({"scheme": "innocent", "keep": "member", "drop": "member"}, "kept-and-dropped"),
         ({"scheme": "innocent", "sd_percent": 0}, "bad-sd-percent"),
         ({"scheme": None, "gamma": 9}, "tree-noise-setting-alone"),
         ({"copies": 2}, "tree-noise-again"),
