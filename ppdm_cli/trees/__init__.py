@@ -351,7 +351,8 @@ def train(
 
 def _note(done: Fitted | FromRelease) -> str:
     """Return what an export for other programs does with missing values, and how many records that changes."""
-    says = "A missing value or an unseen category follows the heaviest branch, as `ppdm predict` can have it"
+    alike = argument("heaviest", True)
+    says = f"A missing value or an unseen category follows the heaviest branch, as predict has it with {alike}"
     short = [f"{f.name} by {f.prefix}" for f in done.tree.features if f.prefix]
     if short:
         says += f". Text is compared by its first characters: {', '.join(short)}"
