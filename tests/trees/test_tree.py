@@ -5,21 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import binomtest
 
-from ppdm_cli.arrays import wilson
 from ppdm_cli.trees.tree import Measured, Tree, importance
 from tests.tree_strategies import chain, trees
-
-
-@given(st.integers(1, 5000), st.data())
-def test_the_interval_is_wilsons(records: int, data: st.DataObject) -> None:
-    right = data.draw(st.integers(0, records))
-    low, high = wilson(right, records)
-    expected = binomtest(right, records).proportion_ci(method="wilson")
-    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-9)
-    assert 0 <= low <= right / records <= high <= 1
 
 
 def test_counts_add_up() -> None:
