@@ -14,10 +14,9 @@ from typing import Literal
 
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.audit import TESTED, Audit
-from ppdm_cli.attacks.known import Known
 from ppdm_cli.attacks.linear import BayesLinear, Pca, Spectral
 from ppdm_cli.attacks.pairing import Paired
-from ppdm_cli.attacks.posterior import Posterior
+from ppdm_cli.attacks.posterior import Known, Posterior
 from ppdm_cli.attacks.repeat import Repeat
 from ppdm_cli.attacks.report import (
     Attacked,

@@ -202,6 +202,7 @@ def _moments(
 class Linear(Attack):
     """One such attack on all attributes that are numbers."""
 
+    needs_every_attribute = True
     least = 2
     """Of so many attributes at least."""
 
@@ -213,10 +214,6 @@ class Linear(Attack):
     def estimator(scored: Scored) -> Floats:
         """Return B."""
         raise NotImplementedError
-
-    @classmethod
-    def why_not(cls, adversary: Adversary) -> str | None:
-        return None if adversary.separate else "most cells are withheld"
 
     @classmethod
     def learn(cls, adversary: Adversary) -> Self | None:

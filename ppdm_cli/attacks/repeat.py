@@ -8,7 +8,6 @@ so a band cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from ppdm_cli.arrays import Addresses, Codes, code_type, wilson
 from ppdm_cli.attacks.adversary import Adversary, Records
 from ppdm_cli.attacks.report import Attacked, RepeatFigures
-from ppdm_cli.attacks.run import Attack
+from ppdm_cli.attacks.run import Attack, SumsByAttribute
 from ppdm_cli.channels import Substitution
 from ppdm_cli.errors import listed
 from ppdm_cli.repeatable import hashed, mixed
@@ -24,30 +23,17 @@ from ppdm_cli.repeatable import hashed, mixed
 TIMES = 8
 
 
-@dataclass(frozen=True, eq=False)
-class UnchangedCounts:
-    """By attribute how many records there are, and how many are unchanged after t = 1..T times."""
-
-    counts: dict[str, np.ndarray]
-
-    def __add__(self, other: UnchangedCounts) -> UnchangedCounts:
-        return UnchangedCounts({n: c + other.counts[n] for n, c in self.counts.items()})
-
-
 class Repeat(Attack):
     """Every attribute of a file that can be perturbed again, t = 1..T times."""
 
     name = "repeat"
     about = "Perturbing again and again, which leads to noise."
+    needs_every_attribute = True
 
     def __init__(self, adversary: Adversary) -> None:
         targets = adversary.targets.values()
         self._matrices = {t.name: t.channel.again for t in targets if t.channel.again is not None}
         self._release, self.closed = adversary.sidecar.release, [*adversary.targets]
-
-    @classmethod
-    def why_not(cls, adversary: Adversary) -> str | None:
-        return None if adversary.separate else "most cells are withheld"
 
     @classmethod
     def learn(cls, adversary: Adversary) -> Self:
@@ -59,8 +45,8 @@ class Repeat(Attack):
             )
         return found
 
-    def counted(self, records: Records) -> UnchangedCounts:
-        """Count the unchanged values; with the original, the release is t = 1."""
+    def counted(self, records: Records) -> SumsByAttribute:
+        """Count records and those unchanged after t = 1..T times; with the original, the release is t = 1."""
         found = {}
         for name, matrix in self._matrices.items():
             published, original = records.codes[name], records.truths
@@ -72,12 +58,12 @@ class Repeat(Attack):
                     now = _again(matrix, now, records.addresses, [self._release, "repeat", name, t])
                 counts.append(int(np.count_nonzero(now == start)))
             found[name] = np.array(counts)
-        return UnchangedCounts(found)
+        return SumsByAttribute(found)
 
     def conclude(self, counted: object, done: Attacked) -> None:
-        assert isinstance(counted, UnchangedCounts)
+        assert isinstance(counted, SumsByAttribute)
         for name, matrix in self._matrices.items():
-            n, *stayed = counted.counts[name].tolist()
+            n, *stayed = counted.sums[name].tolist()
             for row, hits in zip(matrix.repeated(TIMES), stayed, strict=True):
                 share, (low, high) = hits / n if n else None, wilson(hits, n)
                 done.repeat.append(

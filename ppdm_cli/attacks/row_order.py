@@ -18,7 +18,7 @@ from ppdm_cli.arrays import Codes, Floats, chi_square_tail
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
 from ppdm_cli.attacks.posterior import answers
 from ppdm_cli.attacks.report import Attacked, OrderFigures
-from ppdm_cli.attacks.run import Attack
+from ppdm_cli.attacks.run import Attack, SumsByAttribute
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.estimating import maximum_likelihood
 from ppdm_cli.perturbing import RowBlocks, telling
@@ -40,16 +40,6 @@ def blocks(rows: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockDrift:
-    """By attribute the statistic, degrees of freedom and variance of the blocks' counts."""
-
-    sums: dict[str, Floats]
-
-    def __add__(self, other: BlockDrift) -> BlockDrift:
-        return BlockDrift({n: s + other.sums[n] for n, s in self.sums.items()})
-
-
-@dataclass(frozen=True, eq=False)
 class Neighbours:
     """By attribute how alike neighbouring rows are; merged in the order of the rows."""
 
@@ -66,6 +56,7 @@ class Order(Attack):
 
     name = "order"
     about = "The order of the rows."
+    needs_every_attribute = True
 
     def __init__(self, adversary: Adversary) -> None:
         self._targets = adversary.targets
@@ -76,23 +67,20 @@ class Order(Attack):
         """By attribute the p-value of the blocks' counts."""
 
     @classmethod
-    def why_not(cls, adversary: Adversary) -> str | None:
-        return None if adversary.separate else "most cells are withheld"
-
-    @classmethod
     def learn(cls, adversary: Adversary) -> Self:
         """Compare blocks of rows with the whole file, in one pass."""
         found = cls(adversary)
         counted = fold(
-            adversary.released, found._drifting, BlockDrift.__add__, doing="comparing blocks of rows"
+            adversary.released, found._drifting, SumsByAttribute.__add__, doing="comparing blocks of rows"
         )
         assert counted is not None
         found.p = {n: drift_p(sums) for n, sums in counted.sums.items()}
         return found
 
-    def _drifting(self, batch: Batch) -> BlockDrift:
+    def _drifting(self, batch: Batch) -> SumsByAttribute:
+        """Return the statistic, degrees of freedom and variance of the blocks' counts."""
         codes = self._reader.published(batch).codes
-        return BlockDrift({n: drift(*self._columns[n], codes[n]) for n in self._targets})
+        return SumsByAttribute({n: drift(*self._columns[n], codes[n]) for n in self._targets})
 
     @property
     def revealed(self) -> list[str]:

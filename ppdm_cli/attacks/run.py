@@ -33,6 +33,16 @@ class Addable(Protocol):
     def __add__(self, other: Self, /) -> Self: ...
 
 
+@dataclass(frozen=True, eq=False)
+class SumsByAttribute:
+    """Some sums of each attribute; adds up over partitions."""
+
+    sums: dict[str, np.ndarray]
+
+    def __add__(self, other: SumsByAttribute) -> SumsByAttribute:
+        return SumsByAttribute({n: s + other.sums[n] for n, s in self.sums.items()})
+
+
 class Attack(Protocol):
     """An adversary. A class needs `name`, `about`, `learn` and, if it names values, `guesses`."""
 
@@ -40,6 +50,8 @@ class Attack(Protocol):
     about: ClassVar[str]
     """What the command's help says of it: a sentence."""
     needs_original: ClassVar[bool] = False
+    needs_every_attribute: ClassVar[bool] = False
+    """Whether every record has to publish every attribute, separately from the others."""
     strength: int = 0
     """The guesses of the strongest attack that ran are written; of 0 none are."""
     closed: Collection[str] = ()
@@ -48,7 +60,7 @@ class Attack(Protocol):
     @classmethod
     def why_not(cls, adversary: Adversary) -> str | None:
         """Return why it does not apply to such a release; None where it does."""
-        return None
+        return "most cells are withheld" if cls.needs_every_attribute and not adversary.separate else None
 
     @classmethod
     def learn(cls, adversary: Adversary) -> Self | None:

@@ -33,7 +33,7 @@ def row(
 ) -> dict[str, Any]:
     """Return the figures of one channel.
 
-    `information` is what one answer tells of the value under the prior: H(y) - H(M), in bits.
+    `information` is what one answer reveals of the value under the prior: H(y) - H(M), in bits.
     `expected_error` is sqrt(E||Xhat - X||^2)/n, of a band under the prior, else whatever X is;
     `kang_bound` bounds sigma/||X||, and there is none for a band.
     """
@@ -95,16 +95,16 @@ def of_grid(
         matrix = spec.matrix(domain)
         return Channel("value", domain, spec.published(domain, matrix, beyond), spec, matrix)
 
-    return _told([row(channel(g, n), rho1, records, shares) for g in gammas for n in sizes])
+    return _without_empty([row(channel(g, n), rho1, records, shares) for g in gammas for n in sizes])
 
 
 def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[dict[str, Any]]:
     """Return a row for every perturbed attribute, under the prior estimated from the release itself.
 
-    Of several recipes a row for each way in which an attribute is published.
+    Of several recipes a row for each exposure of an attribute.
     """
     if opened(sidecar).withholding:
-        return _told(list(_of_several(table, sidecar, rho1)))
+        return _without_empty(list(_by_exposure(table, sidecar, rho1)))
     if any(c.noise is not None for c in opened(sidecar).channels):
         raise UsageError(
             "noise-has-no-entropy",
@@ -119,10 +119,10 @@ def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[di
         own = row(channel, rho1, n, prior)
         own["rho2"] = believed_after(sidecar.times * own["epsilon"], rho1)
         rows.append({"attribute": channel.name} | own)
-    return _told(rows)
+    return _without_empty(rows)
 
 
-def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[str, Any]]:
+def _by_exposure(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[str, Any]]:
     """Yield the rows; gamma is of all attributes that share a coin, and rho2 of the whole record."""
     names = [a.name for a in sidecar.perturbed]
     whole = believed_after(sidecar.times * max(d.epsilon for d in opened(sidecar).recipes), rho1)
@@ -130,22 +130,22 @@ def _of_several(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[st
     total = sum(d.weight for d in opened(sidecar).recipes)
     for name, found in zip(names, done, strict=True):
         prior = np.maximum(found.estimate, 0) + 1e-12
-        ways: dict[tuple[Matrix, float], tuple[Channel, int]] = {}
+        exposures: dict[tuple[Matrix, float], tuple[Channel, int]] = {}
         for recipe in (d for d in opened(sidecar).recipes if name in d.through):
             if (axis := recipe.marginal([name])) is not None:
-                way = (axis.matrix, recipe.through[name].matrix.amplification)
-                ways[way] = (axis, ways.get(way, (axis, 0))[1] + recipe.weight)
-        for (_, gamma), (axis, weight) in ways.items():
+                key = (axis.matrix, recipe.through[name].matrix.amplification)
+                exposures[key] = (axis, exposures.get(key, (axis, 0))[1] + recipe.weight)
+        for (_, gamma), (axis, weight) in exposures.items():
             n = records * weight / total
             own = row(axis, rho1, n, prior / prior.sum())
             own |= {"gamma": gamma, "epsilon": epsilon(gamma), "rho2": whole}
             yield {"attribute": name, "published": weight / total} | own
 
 
-def _told(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_empty(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows without the figures that none of them has."""
-    told = {k for r in rows for k, v in r.items() if v is not None}
-    return [{k: v for k, v in r.items() if k in told} for r in rows]
+    filled = {k for r in rows for k, v in r.items() if v is not None}
+    return [{k: v for k, v in r.items() if k in filled} for r in rows]
 
 
 def checked_prior(prior: Sequence[float]) -> Floats:
