@@ -29,7 +29,6 @@ from ppdm_cli.attacks.report import (
     RepeatFigures,
     Unseen,
     fill,
-    sentences,
 )
 from ppdm_cli.attacks.row_order import Order
 from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register
@@ -45,7 +44,7 @@ from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, TableLike, is_s
 __all__ = [
     "ATTACKS", "TESTED", "Adversary", "Attack", "Attacked", "AttackedAttribute", "Belief", "Beliefs",
     "ClassFigures", "CoinVerdict", "Guess", "GuessFigures", "LawVerdict", "Measures", "OrderFigures", "Records",
-    "RepeatFigures", "Unseen", "attack", "expected", "fill", "register", "sentences",
+    "RepeatFigures", "Unseen", "attack", "expected", "fill", "register",
 ]  # fmt: skip
 
 for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, Known, Repeat, Order, Audit):

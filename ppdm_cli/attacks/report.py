@@ -192,8 +192,12 @@ class Attacked(Displayed):
 
     @property
     def sentences(self) -> list[str]:
-        """Return what was learnt beyond the prior, and from which attack, in plain words."""
-        return sentences(self)
+        """Return the audit's verdict, what the order reveals, and last what was learnt beyond the prior."""
+        found = audited(self) if self.audit else []
+        order = [r.attribute for r in self.order if r.published_tells or r.neighbours_tell]
+        if order:
+            found.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
+        return [*found, learnt(self)]
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -236,15 +240,6 @@ def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:
 def fill(done: Attacked, output: Output) -> None:
     """Write the rows of all guessing attacks."""
     output.fill_frame(done.frame, evaluated(done.sidecar, len(done.rows)))
-
-
-def sentences(done: Attacked) -> list[str]:
-    """Return the audit's verdict, what the order reveals, and last what was learnt beyond the prior."""
-    found = audited(done) if done.audit else []
-    order = [r.attribute for r in done.order if r.published_tells or r.neighbours_tell]
-    if order:
-        found.append(f"The order of the rows reveals values of {', '.join(order)}: shuffle it.")
-    return [*found, learnt(done)]
 
 
 _DEPEND = {

@@ -272,32 +272,30 @@ def test_a_release_on_standard_input(files: Path, ppdm: Run) -> None:
     assert (files / "-.json").read_bytes() == (files / "f.json").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("args", "code", "said"),
-    [
-        ("train-tree r.parquet -o x.json --no-prune", 2, "--no-prune is for data, and this is a release"),
-        ("train-tree r.parquet -o x.json --max-depth 3", 2, "--max-depth is for data"),
-        ("train-tree new.parquet -o x.json --class group --cells 1000", 2, "--cells is for releases"),
-        ("train-tree r.parquet -o x.json --class nobody", 2, "nobody"),
-        ("train-tree r.parquet -o x.json --class car", 2, "'car'"),
-        ("train-tree r.parquet -o x.json --predicted p.csv", 2, "they are perturbed"),
-        ("train-tree r.parquet -o x.json --cells 3", 2, "--cells"),
-        ("train-tree short.parquet -o x.json", 3, "short.parquet"),
-        ("train-tree alone.parquet -o x.json", 2, "--class"),
-        ("reconstruct alone.parquet -o x.csv --method joint", 2, "the sidecar names no class"),
-    ],
-)
-def test_bad_input(args: str, code: int, said: str, files: Path, ppdm: Run) -> None:
+BAD = {
+    "train-tree r.parquet -o x.json --no-prune": 2,
+    "train-tree r.parquet -o x.json --max-depth 3": 2,
+    "train-tree new.parquet -o x.json --class group --cells 1000": 2,
+    "train-tree r.parquet -o x.json --class nobody": 2,
+    "train-tree r.parquet -o x.json --class car": 2,
+    "train-tree r.parquet -o x.json --predicted p.csv": 2,
+    "train-tree r.parquet -o x.json --cells 3": 2,
+    "train-tree short.parquet -o x.json": 3,
+    "train-tree alone.parquet -o x.json": 2,
+    "reconstruct alone.parquet -o x.csv --method joint": 2,
+}
+
+
+@pytest.mark.parametrize("args", BAD)
+def test_a_call_that_cannot_be_meant_is_refused(args: str, files: Path, ppdm: Run) -> None:
     perturb(generated(500), files / "alone.parquet", gamma=9, seed=1)
-    short = pl.read_parquet(files / "r.parquet").head(-1)
-    short.write_parquet(files / "short.parquet")
+    pl.read_parquet(files / "r.parquet").head(-1).write_parquet(files / "short.parquet")
     (files / "short.parquet.ppdm.json").write_bytes((files / "r.parquet.ppdm.json").read_bytes())
     before = listing(files)
-    done = ppdm(*args.split(), code=code)
+    done = ppdm(*args.split(), code=BAD[args])
     message = done.stderr.decode()
-    assert said in message and done.stdout == b"" and listing(files) == before
+    assert done.stdout == b"" and listing(files) == before and not seen(done.stderr)
     assert message.startswith("Usage") or message.count("\n") == 1
-    assert not seen(done.stderr)
 
 
 def test_damaged_releases_are_one_line_and_tell_no_value(tmp_path: Path, ppdm: Run) -> None:

@@ -158,22 +158,6 @@ def test_equal_columns_and_equal_cuts() -> None:
 DATA = Path(__file__).parents[1] / "data"
 
 
-@pytest.mark.parametrize(
-    ("name", "class_", "expected"), [("breast_cancer", "class", 0.95), ("boston_class", "medv_top20", 0.929)]
-)
-def test_ten_folds_reach_j48(name: str, class_: str, expected: float) -> None:
-    data = pl.read_csv(DATA / f"{name}.csv", null_values="?")
-    data = data.drop("id") if "id" in data.columns else data
-    right = []
-    for seed in range(3):
-        fold = np.random.default_rng(seed).permutation(data.height) % 10
-        for k in range(10):
-            fitted = train_tree(data.filter(fold != k), class_)
-            test = data.filter(fold == k)
-            right.extend((predict(fitted, test)["predicted"] == test[class_]).to_list())
-    assert np.mean(right) == pytest.approx(expected, abs=0.012)
-
-
 def test_spambase_and_pruning() -> None:
     train, test = (pl.read_parquet(DATA / f"spambase_{w}.parquet") for w in ("train", "test"))
     pruned, whole = train_tree(train, "class"), train_tree(train, "class", prune=False)
@@ -183,9 +167,6 @@ def test_spambase_and_pruning() -> None:
 
 
 JAR = Path("/usr/share/java/weka.jar")
-DATA = Path(__file__).parents[1] / "data"
-
-
 J48 = pytest.mark.skipif(
     not (shutil.which("java") and JAR.exists()), reason=f"J48 needs java and {JAR} (apt install weka)"
 )
