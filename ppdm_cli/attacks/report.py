@@ -196,7 +196,7 @@ class Attacked(Displayed):
         found = audited(self) if self.audit else []
         order = [r.attribute for r in self.order if r.published_tells or r.neighbours_tell]
         if order:
-            found.append(f"The order of the rows reveals values of {', '.join(order)}: use perturb --shuffle.")
+            found.append(f"The order of the rows reveals values of {', '.join(order)}: shuffle it.")
         return [*found, learnt(self)]
 
     @property
