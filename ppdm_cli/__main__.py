@@ -22,7 +22,7 @@ def main() -> None:
     """Run the command line; Spark alone needs pandas."""
     if not any("spark" in argument for argument in sys.argv):
         sys.meta_path.insert(0, _WithoutPandas())
-    commands.main()
+    commands.run_command_line()
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def places_of(coins: Coins, addresses: Addresses) -> Addresses:
     return places
 
 
-def uniform(coins: Coins, addresses: Addresses, codes: Codes, retry: Codes | int = 0) -> np.ndarray:
+def uniform_cells(coins: Coins, addresses: Addresses, codes: Codes, retry: Codes | int = 0) -> np.ndarray:
     """Return one number in [0, 1) per cell, with 53 random bits; another one for another `retry`."""
     result, rest = np.empty(len(addresses)), np.broadcast_to(np.asarray(retry), len(addresses))
     for start in range(0, len(addresses), CELLS):

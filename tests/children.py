@@ -23,11 +23,11 @@ _ALLOWED = 6 << 30
 """Bytes of addresses that a child may have, so that no test takes the machine with it."""
 _MAIN = """
 import re, sys
-from ppdm_cli.commands import main
+from ppdm_cli.commands import run_command_line
 told = sys.argv[1]
 sys.argv = ["ppdm", *sys.argv[2:]]
 try:
-    main()
+    run_command_line()
 finally:
     status = open("/proc/self/status").read()
     open(told, "w").write(re.search(r"VmHWM:\\s*(\\d+)", status)[1])

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from ppdm_cli.coins import Coins
-from ppdm_cli.commands import main
+from ppdm_cli.commands import run_command_line
 from tests.vocabulary import Run, run
 
 settings.register_profile("ours", deadline=None)  # how long an example takes says what else the machine does
@@ -46,7 +46,7 @@ def process(tmp_path: Path) -> Run:
 def ppdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
     """Drive the command line in a folder of its own: `ppdm("inspect", "x.parquet", code=0)`.
 
-    Its `main()` runs within this process, which takes a tenth of the time of a process of its own.
+    It runs within this process, which takes a tenth of the time of a process of its own.
     """
 
     def run(*args: object, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
@@ -55,7 +55,7 @@ def ppdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Ca
             patch.setattr(sys, "argv", ["ppdm", *map(str, args)])
             patch.setattr(sys, "stdin", stream)
             with pytest.raises(SystemExit) as left:
-                main()
+                run_command_line()
         sys.stdout.flush()
         out, err = capfdbinary.readouterr()
         assert left.value.code == code, (args, left.value.code, err.decode())

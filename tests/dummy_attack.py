@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 
-from ppdm_cli.attacks import Adversary, Attack, Beliefs, Guess, Measures, Records, expected, register
+from ppdm_cli.attacks import Adversary, Attack, Beliefs, Guess, Measures, Records, expected, register_attack
 
 
 class Copying(Attack):
@@ -47,7 +47,7 @@ class Copying(Attack):
 
 
 if __name__ == "__main__":
-    from ppdm_cli.commands import main
+    from ppdm_cli.commands import run_command_line
 
-    register(Copying)
-    main()
+    register_attack(Copying)
+    run_command_line()

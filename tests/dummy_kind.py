@@ -22,7 +22,7 @@ from ppdm_cli.channels import (
     Substitution,
     applied,
     json_gamma,
-    register,
+    register_kind,
     rounded_down,
     uniform_below,
 )
@@ -117,7 +117,7 @@ class LeaningSpec(GammaSpec, frozen=True, tag="leaning", tag_field="kind", kw_on
 
 
 if __name__ == "__main__":
-    from ppdm_cli.commands import main
+    from ppdm_cli.commands import run_command_line
 
-    register(LeaningSpec)
-    main()
+    register_kind(LeaningSpec)
+    run_command_line()

@@ -20,15 +20,15 @@ import pyte
 _CHILD = """
 import fcntl, json, os, signal, sys, termios, time
 fcntl.ioctl(2, termios.TIOCSCTTY, 0)  # so that ^C is a signal
-from ppdm_cli.commands import main, show
+from ppdm_cli.commands import run_command_line, show
 show._PATIENCE = {patience}
 if {stuck}:
-    show.Steps.advance = lambda *_: time.sleep(60)
+    show.PassProgress.advance = lambda *_: time.sleep(60)
 for call in json.loads(sys.argv[1]):
     sys.argv = ["ppdm", *call]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a run that was interrupted lets no second one in
     try:
-        main()
+        run_command_line()
     except SystemExit as left:
         sys.stdout.flush()
         os.write(2, b"\\0" + str(left.code).encode() + b"\\0")

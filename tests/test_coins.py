@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppdm_cli import perturb, running
-from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, key_from_file, uniform
+from ppdm_cli.coins import CELLS, Coins, Key, identifier_addresses, key_from_file, uniform_cells
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.tables import base
 from tests.chances import LEVEL, chi_square, independent
@@ -88,7 +88,7 @@ def test_a_long_column_is_drawn_as_its_cells_are() -> None:
     rows = 2 * CELLS + 5
     codes = (np.arange(rows) % 7).astype(np.uint8)
     addresses = np.arange(rows, dtype=np.uint64)
-    drawn = uniform(Coins(KEY), addresses, codes)
+    drawn = uniform_cells(Coins(KEY), addresses, codes)
     for i in (0, CELLS - 1, CELLS, 2 * CELLS, rows - 1):
         first = struct.unpack("<Q", aes(KEY, struct.pack("<QII", i, i % 7, 0))[:8])[0]
         assert drawn[i] == (first >> 11) / 2**53

@@ -24,7 +24,7 @@ import pytest
 import ppdm_cli
 from ppdm_cli import CsvOptions, MismatchError, Plan, PpdmError, RefusedError, Release, Sidecar, UsageError
 from ppdm_cli.display import MOST_CHARACTERS, Displayed
-from ppdm_cli.estimating import fill
+from ppdm_cli.estimating import fill_estimated
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.sidecar import CopiesSidecar
 from ppdm_cli.tables import Output, commit
@@ -185,7 +185,7 @@ def test_a_reconstruction_is_data_with_its_edges_and_results_are_not(folder: Pat
 
     with ExitStack() as stack:
         results = Output(stack, tmp_path / "e.parquet")
-        fill(ppdm_cli.estimate(folder / "r.parquet"), results)
+        fill_estimated(ppdm_cli.estimate(folder / "r.parquet"), results)
         commit(results)
     for call in (ppdm_cli.train_tree, lambda d: ppdm_cli.predict(by_file, d), ppdm_cli.estimate):
         with pytest.raises(MismatchError, match="is at stage 'estimated'"):

@@ -16,7 +16,7 @@ from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Reco
 from ppdm_cli.attacks.audit import TESTED, Audit
 from ppdm_cli.attacks.linear import BayesLinear, Pca, Spectral
 from ppdm_cli.attacks.pairing import Paired
-from ppdm_cli.attacks.posterior import Known, Posterior
+from ppdm_cli.attacks.posterior import KnownAttribute, Posterior
 from ppdm_cli.attacks.repeat import Repeat
 from ppdm_cli.attacks.report import (
     Attacked,
@@ -28,10 +28,10 @@ from ppdm_cli.attacks.report import (
     OrderFigures,
     RepeatFigures,
     Unseen,
-    fill,
+    fill_attacked,
 )
 from ppdm_cli.attacks.row_order import Order
-from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register
+from ppdm_cli.attacks.run import ATTACKS, Attack, AttackRun, register_attack
 from ppdm_cli.attacks.scoring import Beliefs, Measures, expected
 from ppdm_cli.attacks.whole_record import Record
 from ppdm_cli.display import names
@@ -44,11 +44,11 @@ from ppdm_cli.tables import OPENING, CsvOptions, Groups, Output, TableLike, is_s
 __all__ = [
     "ATTACKS", "TESTED", "Adversary", "Attack", "Attacked", "AttackedAttribute", "Belief", "Beliefs",
     "ClassFigures", "CoinVerdict", "Guess", "GuessFigures", "LawVerdict", "Measures", "OrderFigures", "Records",
-    "RepeatFigures", "Unseen", "attack", "expected", "fill", "register",
+    "RepeatFigures", "Unseen", "attack", "expected", "fill_attacked", "register_attack",
 ]  # fmt: skip
 
-for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, Known, Repeat, Order, Audit):
-    register(_attack)
+for _attack in (Spectral, Pca, BayesLinear, Posterior, Record, KnownAttribute, Repeat, Order, Audit):
+    register_attack(_attack)
 
 
 @one_run()

@@ -26,8 +26,7 @@ from ppdm_cli.attacks.adversary import AttackedAttribute, Records
 from ppdm_cli.attacks.evidence import Level, Numbers
 from ppdm_cli.attacks.report import LawVerdict
 from ppdm_cli.channels import Channel, Matrix, Noisy, blended
-from ppdm_cli.coins import Coins
-from ppdm_cli.coins import uniform as drawn_uniform
+from ppdm_cli.coins import Coins, uniform_cells
 from ppdm_cli.domain import Domain
 from ppdm_cli.releases import Exposure, Strata
 from ppdm_cli.repeatable import hashed, uniform
@@ -130,7 +129,7 @@ class SeparateLaw:
     def positions(self, records: Records) -> tuple[Floats, int]:
         """Return each record's position, and how many lie where the law never is."""
         published, original = records.codes[self._target.name], records.known[self._target.name]
-        within = drawn_uniform(Coins(self._key), records.addresses, np.zeros(len(published), np.uint8))
+        within = uniform_cells(Coins(self._key), records.addresses, np.zeros(len(published), np.uint8))
         if self._noise is not None:
             return self._of_noise(self._noise, records.noisy[self._target.name], original.numbers, within)
         group = self._group[published] + 1

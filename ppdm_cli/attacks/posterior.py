@@ -22,7 +22,7 @@ from ppdm_cli.privacy import worst_posterior
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class BestGuesses:
     """The best guesses for each published code of an attribute, and what they are worth."""
 
     target: AttackedAttribute
@@ -50,7 +50,7 @@ class Answers:
         return expected(self.target, self.exact, self.near, self.error if self.target.ordered else None)
 
 
-def answers(target: AttackedAttribute, prior: Floats | None = None) -> Answers:
+def best_guesses(target: AttackedAttribute, prior: Floats | None = None) -> BestGuesses:
     """Apply Bayes' rule to every published code."""
     p = target.prior if prior is None else prior
     diagonal = target.matrix.diagonal
@@ -60,7 +60,8 @@ def answers(target: AttackedAttribute, prior: Floats | None = None) -> Answers:
     top = int(belief.argmax())
     before = float(p[guess.exact[top]])
     share = float(p[: target.ordered].sum())
-    return Answers(target, guess, exact, near_, error / share if share else np.nan, float(belief[top]), before)
+    error = error / share if share else np.nan
+    return BestGuesses(target, guess, exact, near_, error, float(belief[top]), before)
 
 
 def _of_rows(target: AttackedAttribute, p: Floats) -> tuple[Guess, Floats, Floats]:
@@ -122,7 +123,7 @@ class Posterior(Attack):
 
     def __init__(self, adversary: Adversary) -> None:
         self._targets, self._counts = adversary.targets, adversary.counts
-        self.answers = {n: answers(t) for n, t in adversary.targets.items() if n in adversary.counts}
+        self.answers = {n: best_guesses(t) for n, t in adversary.targets.items() if n in adversary.counts}
         self.closed = [*self.answers]
         self.strength = 1 if adversary.noisy else 6
         self._expected = dict[str, Measures]()
@@ -164,13 +165,13 @@ def learn_kept(adversary: Adversary) -> None:
             n = float(own.sum())
             prior = maximum_likelihood(own, [target.matrix]) / n
             by_class += n / total * float(prior.max())
-            both += n / total * answers(target, prior).exact
+            both += n / total * best_guesses(target, prior).exact
         assert adversary.label is not None
-        figures = float(target.prior.max()), by_class, answers(target).exact, both
+        figures = float(target.prior.max()), by_class, best_guesses(target).exact, both
         adversary.class_figures.append(ClassFigures(name, adversary.label.name, *figures))
 
 
-class Known(Attack):
+class KnownAttribute(Attack):
     """An adversary who knows one of the attributes that a record publishes together with others (maths 11).
 
     By it they see how likely the record's values were revealed, and are not noise; then they apply Bayes' rule

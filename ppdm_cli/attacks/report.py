@@ -237,7 +237,7 @@ def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:
     )
 
 
-def fill(done: Attacked, output: Output) -> None:
+def fill_attacked(done: Attacked, output: Output) -> None:
     """Write the rows of all guessing attacks."""
     output.fill_frame(done.frame, evaluated(done.sidecar, len(done.rows)))
 

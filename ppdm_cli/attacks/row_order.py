@@ -16,7 +16,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, chi_square_tail
 from ppdm_cli.attacks.adversary import Adversary, AttackedAttribute, Guess, Records
-from ppdm_cli.attacks.posterior import answers
+from ppdm_cli.attacks.posterior import best_guesses
 from ppdm_cli.attacks.report import Attacked, OrderFigures
 from ppdm_cli.attacks.run import Attack, SumsByAttribute
 from ppdm_cli.engine import Batch, fold
@@ -109,7 +109,7 @@ class Order(Attack):
             own = codes[part]
             counts = np.bincount(own, minlength=target.matrix.outputs).astype(np.float64)
             local = maximum_likelihood(counts, [target.matrix]) / max(len(own), 1)
-            parts.append(answers(target, local).guesses(own)._replace(belief=None))
+            parts.append(best_guesses(target, local).guesses(own)._replace(belief=None))
         return Guess.joined(parts)
 
 

@@ -99,7 +99,7 @@ ATTACKS: dict[str, type[Attack]] = {}
 """All attacks, in the order in which they are shown."""
 
 
-def register(attack: type[Attack]) -> None:
+def register_attack(attack: type[Attack]) -> None:
     """Register an attack: the command offers it, and runs it where no other is named."""
     ATTACKS[attack.name] = attack
 

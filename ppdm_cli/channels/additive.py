@@ -21,7 +21,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, Floats, Words
-from ppdm_cli.channels.base import Beyond, CellCoins, Channel, Request, Spec, register
+from ppdm_cli.channels.base import Beyond, CellCoins, Channel, Request, Spec, register_kind
 from ppdm_cli.channels.matrix import Explicit, Matrix, Noisy
 from ppdm_cli.coins import CELLS, Coins
 from ppdm_cli.domain import Bins, Categories, Domain, Extents
@@ -213,7 +213,7 @@ def read_law(value: Any) -> Noise:
     return law
 
 
-@register
+@register_kind
 class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=True):
     """What a sidecar says of additive noise: its law, and the type of the published column."""
 

@@ -26,7 +26,7 @@ from ppdm_cli.channels.base import (
     Spec,
     continued,
     json_gamma,
-    register,
+    register_kind,
     within,
 )
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
@@ -155,7 +155,7 @@ def read_half_width(value: Any) -> int:
     return number
 
 
-@register
+@register_kind
 class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=True):
     """What a sidecar says of a band: gamma, and how many codes on either side it is for."""
 

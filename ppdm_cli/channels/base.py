@@ -24,7 +24,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels.exact_draw import checked_gamma
 from ppdm_cli.channels.matrix import Matrix, Noisy, Substitution
-from ppdm_cli.coins import CELLS, Coins, uniform
+from ppdm_cli.coins import CELLS, Coins, uniform_cells
 from ppdm_cli.domain import MOST_VALUES, Domain, Product
 from ppdm_cli.errors import RefusedError, unknown
 
@@ -61,7 +61,7 @@ class Recorded:
     __slots__ = ()
 
 
-_OPEN = "every kind answers this: `register` takes none that does not"
+_OPEN = "every kind answers this: `register_kind` takes none that does not"
 
 
 class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", kw_only=True):
@@ -133,7 +133,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         within = None
         if any(p.is_random for p in published.parts):
             coins, parts = Coins(cells.key("representative")), len(published.parts)
-            numbers = [uniform(coins, cells.addresses, out, part) for part in range(parts)]
+            numbers = [uniform_cells(coins, cells.addresses, out, part) for part in range(parts)]
             within = np.stack(numbers, axis=1) if parts > 1 else numbers[0]
         return published.column(out, within)
 
@@ -321,7 +321,7 @@ FIGURES = ("half_width", "noise", "sd", "interval", "interval_share", "neighbour
 Kind = TypeVar("Kind", bound=type[Spec])
 
 
-def register(kind: Kind) -> Kind:
+def register_kind(kind: Kind) -> Kind:
     """Make a kind known by its tag, if it answers all that `Spec` leaves open."""
     own = {name for base in kind.__mro__[: kind.__mro__.index(Spec)] for name in vars(base)}
     if missing := {"matrix", "described", "asked"} - own:
@@ -352,7 +352,7 @@ def schemes() -> list[str]:
     return [SUBSTITUTION, *(k for k, spec in KINDS.items() if spec.everywhere)]
 
 
-def kinds() -> list[str]:
+def kind_names() -> list[str]:
     """Return what may be asked for with --matrix, the default first."""
     others = sorted(k for k, s in KINDS.items() if s.by_name and not s.everywhere and k != DEFAULT_KIND)
     return [DEFAULT_KIND, *others]
@@ -360,8 +360,8 @@ def kinds() -> list[str]:
 
 def checked_kind(matrix: str) -> str:
     """Return the name of a kind, if it is one."""
-    if matrix not in kinds():
-        raise unknown("kind of matrix", matrix, kinds())
+    if matrix not in kind_names():
+        raise unknown("kind of matrix", matrix, kind_names())
     return matrix
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.channels.base import Beyond, Request, Spec, register
+from ppdm_cli.channels.base import Beyond, Request, Spec, register_kind
 from ppdm_cli.channels.dense import Weights, WeightsSpec, scaled_columns
 from ppdm_cli.display import decimal
 from ppdm_cli.domain import Domain
@@ -38,7 +38,7 @@ def read_flips(value: Any) -> list[float]:
     return [read_chance(p) for p in parts]
 
 
-@register
+@register_kind
 class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_only=True):
     """What a sidecar says of a binary channel: the chance of each value to become the other."""
 

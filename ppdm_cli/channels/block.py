@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import Beyond, Channel, GammaSpec, Request, Spec, json_gamma, register
+from ppdm_cli.channels.base import Beyond, Channel, GammaSpec, Request, Spec, json_gamma, register_kind
 from ppdm_cli.channels.dense import MOST_DENSE_CODES
 from ppdm_cli.channels.exact_draw import rounded_down
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
@@ -109,7 +109,7 @@ def read_blocks(value: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(str(v) for v in block) for block in value)
 
 
-@register
+@register_kind
 class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=True):
     """What a sidecar says of blocks: gamma inside them, and the codes of each."""
 

@@ -35,7 +35,7 @@ from ppdm_cli.channels.base import (
     Spec,
     continued,
     json_gamma,
-    register,
+    register_kind,
     within,
 )
 from ppdm_cli.channels.exact_draw import LARGEST_WIDE_RANGE, rounded_down, uniform_below_wide
@@ -113,7 +113,7 @@ def _divided(numbers: np.ndarray, by: int) -> tuple[np.ndarray, np.ndarray]:
     return quotients, numbers - quotients * numbers.dtype.type(by)
 
 
-@register
+@register_kind
 class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True):
     """What a sidecar says of a box: gamma over all its attributes, and the half-width of each."""
 

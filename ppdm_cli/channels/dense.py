@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import UNSET, Meta, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import Beyond, Channel, Request, Spec, register
+from ppdm_cli.channels.base import Beyond, Channel, Request, Spec, register_kind
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, uniform_below
 from ppdm_cli.channels.matrix import Blocks, Explicit, Substitution, codes_of
 from ppdm_cli.domain import Domain
@@ -198,7 +198,7 @@ def _rounded(column: Floats, scale: int) -> list[int]:
     return whole
 
 
-@register
+@register_kind
 class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only=True):
     """What a sidecar says of a matrix given whole: its columns, as whole numbers over one scale."""
 

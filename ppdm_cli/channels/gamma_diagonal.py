@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.channels.base import Beyond, GammaSpec, Request, Spec, json_gamma, register
+from ppdm_cli.channels.base import Beyond, GammaSpec, Request, Spec, json_gamma, register_kind
 from ppdm_cli.channels.exact_draw import LARGEST_RANGE, rounded_down, uniform_below
 from ppdm_cli.channels.matrix import Blocks, Substitution, repeated_row
 from ppdm_cli.channels.mixture import Blur
@@ -204,7 +204,7 @@ class GammaDiagonal(Substitution):
         return self.expected_error(records) * float(np.sqrt(self.N)) / records
 
 
-@register
+@register_kind
 class GammaDiagonalSpec(GammaSpec, frozen=True, tag="gamma-diagonal", tag_field="kind", kw_only=True):
     """What a sidecar says of a gamma-diagonal channel: its gamma."""
 

@@ -8,14 +8,14 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from ppdm_cli.channels.base import Beyond, Request, Spec, register
+from ppdm_cli.channels.base import Beyond, Request, Spec, register_kind
 from ppdm_cli.channels.binary import read_chance
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Domain
 from ppdm_cli.errors import RefusedError, UsageError
 
 
-@register
+@register_kind
 class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_only=True):
     """What a sidecar says of a symmetric channel: the probability of each other value."""
 

@@ -44,7 +44,8 @@ class Subcommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SUBCOMMANDS:
             return None
-        command = import_module(f"ppdm_cli.commands.{cmd_name.replace('-', '_')}").command
+        name = cmd_name.replace("-", "_")
+        command = getattr(import_module(f"ppdm_cli.commands.{name}"), f"{name}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -74,7 +75,7 @@ def cli() -> None:
     """Publish records that can be mined but no longer say what anyone's values were."""
 
 
-def main() -> None:
+def run_command_line() -> None:
     """Run the command line and exit with one of the design's codes."""
     _keep_freed_memory()
     with standard_streams() as out, one_run(command=True) as run:

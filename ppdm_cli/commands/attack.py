@@ -98,7 +98,7 @@ release, a million records at most.""",
     "The table as .csv, .parquet or .arrow.",
     plot="Each attack beside the prior, attribute by attribute: .svg, .png, .pdf or .html.",
 )
-def command(release: tuple[Path, ...], recovered: Path | None, in_file: bool, **settings: Any) -> Report:
+def attack_command(release: tuple[Path, ...], recovered: Path | None, in_file: bool, **settings: Any) -> Report:
     """Show what someone who holds a RELEASE and knows the method could say about a single record.
 
     Each attack is compared with guessing from the estimated distribution alone: the share of values (or bins)
@@ -109,7 +109,7 @@ def command(release: tuple[Path, ...], recovered: Path | None, in_file: bool, **
     options are for --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
-    from ppdm_cli.attacks import attack, fill
+    from ppdm_cli.attacks import attack, fill_attacked
 
     given = click.get_current_context().params
     if "-" in (str(given["output"]), str(recovered)):
@@ -119,8 +119,8 @@ def command(release: tuple[Path, ...], recovered: Path | None, in_file: bool, **
     return Report(
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
-        fill=(lambda table: fill(done, table)) if done.rows else None,
-        draw=(lambda picture: pictures.attacks(done.rows, picture)) if done.rows else None,
+        fill=(lambda table: fill_attacked(done, table)) if done.rows else None,
+        draw=(lambda picture: pictures.draw_attacks(done.rows, picture)) if done.rows else None,
         error=None if done.honest is not False else _rejected(),
     )
 

@@ -52,7 +52,7 @@ that means nothing. Memory: constant.""",
 @click.option(
     "--matrix",
     metavar="KIND",
-    shell_complete=options.kinds,
+    shell_complete=options.complete_kinds,
     help="The kind of matrix, gamma-diagonal or band; a band has the half-width that perturb chooses.  "
     "[default: gamma-diagonal]",
 )
@@ -108,7 +108,7 @@ that means nothing. Memory: constant.""",
     "N (at most six); without: H(M) over N for each gamma.",
     plan=True,
 )
-def command(
+def entropy_command(
     release: Path | None,
     gamma: str | None,
     bins: str | None,
@@ -162,8 +162,8 @@ def command(
     return Report(
         figures=lambda: {"rows": done.rows},
         show=lambda: None if in_file else _show(done.rows),
-        fill=lambda table: entropies.fill(done.rows, done.sidecar, table),
-        draw=lambda picture: pictures.entropy(done.rows, picture),
+        fill=lambda table: entropies.fill_entropies(done.rows, done.sidecar, table),
+        draw=lambda picture: pictures.draw_entropy(done.rows, picture),
     )
 
 
@@ -210,7 +210,7 @@ def _for_record(asked: dict[str, Any]) -> Report:
         if _is_plan(click.get_current_context().params["output"]):
             file.put(done.plan.encode())
         else:
-            entropies.fill(done.rows, None, file)
+            entropies.fill_entropies(done.rows, None, file)
 
     def print_designs() -> None:
         out = show.console()
@@ -222,5 +222,5 @@ def _for_record(asked: dict[str, Any]) -> Report:
         figures=lambda: {"rows": done.rows, "plan": done.plan, "sentences": done.sentences},
         show=print_designs,
         fill=fill,
-        draw=lambda picture: pictures.designs(done.curve, picture),
+        draw=lambda picture: pictures.draw_designs(done.curve, picture),
     )

@@ -86,7 +86,7 @@ nearest possible counts (0.142). ml: the most likely counts (0.142), the default
     plot="Observed, estimated and true counts, one panel per attribute: .svg, .png, .pdf or .html.",
     to=True,
 )
-def command(release: tuple[Path, ...], joint: str | None, in_file: bool, **settings: Any) -> Report:
+def estimate_command(release: tuple[Path, ...], joint: str | None, in_file: bool, **settings: Any) -> Report:
     """Estimate the original distributions from a RELEASE and its sidecar.
 
     Counts the published values in one pass and inverts the matrices. Each count has a standard error and a
@@ -96,7 +96,7 @@ def command(release: tuple[Path, ...], joint: str | None, in_file: bool, **setti
     --truth; the sidecar says how to read a release.
     """
     from ppdm_cli import pictures
-    from ppdm_cli.estimating import estimate, fill
+    from ppdm_cli.estimating import estimate, fill_estimated
 
     if joint and click.get_current_context().params["plot"] is not None:
         raise UsageError(
@@ -108,8 +108,8 @@ def command(release: tuple[Path, ...], joint: str | None, in_file: bool, **setti
     return Report(
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),
-        fill=lambda table: fill(done, table),
-        draw=lambda picture: pictures.distributions(done.frame, picture, done.coverage.level, by),
+        fill=lambda table: fill_estimated(done, table),
+        draw=lambda picture: pictures.draw_distributions(done.frame, picture, done.coverage.level, by),
     )
 
 

@@ -37,7 +37,7 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Me
 @output_option("The table")
 @to_option
 @formulas_option
-def command(
+def generate_command(
     function: int | None, network: Path | None, records: int, seed: int | None, balanced: bool, output: Path,
     to: Any, force: bool,
 ) -> Report:  # fmt: skip

@@ -52,7 +52,7 @@ Memory: constant.""",
 @file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
 @click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
 @sidecar_option
-def command(
+def inspect_command(
     file: Path,
     prior: float,
     describe: Path | None,

@@ -129,11 +129,11 @@ def output_option(what: str) -> Callable[..., Any]:
 _OF_TREES = ("class-random", "class-probabilistic", "class-all-leaves", "innocent")
 
 
-def kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_kinds(_: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the name of a kind of matrix, or of a scheme; kinds are loaded only then."""
     from ppdm_cli import channels
 
-    known = [*channels.schemes(), *_OF_TREES] if param.name == "scheme" else channels.kinds()
+    known = [*channels.schemes(), *_OF_TREES] if param.name == "scheme" else channels.kind_names()
     return [k for k in known if k.startswith(incomplete)]
 
 

@@ -11,11 +11,11 @@ from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.commands.options import (
     attribute_settings,
     cluster_options,
+    complete_kinds,
     csv_options,
     file_option,
     files_argument,
     from_option,
-    kinds,
     output_option,
     pair,
     to_option,
@@ -147,14 +147,14 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @click.option(
     "--matrix",
     metavar="KIND",
-    shell_complete=kinds,
+    shell_complete=complete_kinds,
     help="gamma-diagonal, or band, which preserves the neighbourhood of bins of numbers and times rather than "
     "the exact bin and serves ranges and trees better at the same gamma.  [default: gamma-diagonal]",
 )
 @click.option(
     "--scheme",
     metavar="SCHEME",
-    shell_complete=kinds,
+    shell_complete=complete_kinds,
     help="substitution; additive: noise of one law is added to every number, the old baseline for comparison; "
     "or noise that keeps a decision tree: class-random, class-probabilistic or class-all-leaves alter the "
     "class, innocent (alone, or after a comma) attributes that a leaf does not need. Only substitution "
@@ -252,7 +252,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @csv_options
 @from_option
 @to_option
-def command(
+def perturb_command(
     data: tuple[Path, ...],
     output: Path,
     attributes: tuple[str, ...],

@@ -32,7 +32,7 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 @click.option("--rho2", type=float, metavar="P", help="See --rho1.")
 @click.option("--record-epsilon", type=float, metavar="E", help="Instead of gamma: a budget for the record.")
 @csv_options
-def command(data: tuple[Path, ...], output: Path, **settings: Any) -> Report:
+def plan_command(data: tuple[Path, ...], output: Path, **settings: Any) -> Report:
     """Look at DATA, list all its problems at once, and write a plan that ppdm perturb runs.
 
     Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading

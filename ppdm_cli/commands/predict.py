@@ -37,7 +37,7 @@ which must be reconstructed first. Memory: constant.""",
 @options.from_option
 @options.to_option
 @options.formulas_option
-def command(
+def predict_command(
     tree: Path,
     data: Path,
     output: Path,

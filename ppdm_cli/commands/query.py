@@ -60,7 +60,7 @@ values that an answer touches, not to the records.""",
 @options.from_option
 @options.formulas_option
 @results("The answers as .csv, .parquet or .arrow; - is standard output, where CSV has no sidecar.", to=True)
-def command(
+def query_command(
     release: tuple[Path, ...], question: str, against: Path | None, in_file: bool, **settings: Any
 ) -> Report:
     """Answer a question about the originals from a RELEASE and its sidecar, without a reconstruction.
@@ -74,12 +74,14 @@ def command(
     covariances in them, and with the number of records that would make it as certain if they were
     originals. Intervals are about these records unless --population asks for more.
     """
-    from ppdm_cli.querying import answers, fill
+    from ppdm_cli.querying import answers, fill_estimated
 
     _check_order(release, question)
     done = answers([str(r) for r in release], question, against=against, **settings)
     return Report(
-        figures=lambda: _figures(done), show=lambda: _show(done, in_file), fill=lambda table: fill(done, table)
+        figures=lambda: _figures(done),
+        show=lambda: _show(done, in_file),
+        fill=lambda table: fill_estimated(done, table),
     )
 
 

@@ -57,7 +57,7 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 @options.from_option
 @options.to_option
 @options.formulas_option
-def command(release: tuple[Path, ...], output: Path, **settings: Any) -> Report:
+def reconstruct_command(release: tuple[Path, ...], output: Path, **settings: Any) -> Report:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 
     Where the release shows how attributes and class depend on each other, each record's values are drawn from

@@ -67,7 +67,7 @@ def for_programs() -> bool:
     return "--json" in sys.argv[1:]
 
 
-def say(text: str) -> None:
+def say_line(text: str) -> None:
     """Say one line to people."""
     click.echo(f"ppdm: {text}", err=True)
 
@@ -79,7 +79,7 @@ def fail(kind: str, what: str, next_step: str, code: int, id: str = "") -> int:
         error = {**named, "exit_code": int(code)}
         click.echo(json.dumps({"error": error}), err=True)
     else:
-        say(": ".join([kind, "; ".join(filter(None, [what, next_step]))]))
+        say_line(": ".join([kind, "; ".join(filter(None, [what, next_step]))]))
     return int(code)
 
 

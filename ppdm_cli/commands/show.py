@@ -169,7 +169,7 @@ def _figures(rate: bool) -> Any:
     return Figures()
 
 
-class Steps:
+class PassProgress:
     """Show progress, pass after pass, once the run takes over a second; each line goes with its pass."""
 
     def __init__(self, out: Console) -> None:
@@ -219,7 +219,7 @@ def progress() -> Iterator[None]:
     """Show the progress of what is called inside, if stderr is a terminal that can redraw a line."""
     out = console(stderr=True)
     shown = sys.stderr.isatty() and not out.is_dumb_terminal and not is_quiet()
-    steps = Steps(out) if shown else None
+    steps = PassProgress(out) if shown else None
     try:
         with running(progress=steps):
             yield

@@ -63,7 +63,7 @@ without an inverse. Memory: the largest table of a node and its parents.""",
 )
 @csv_options
 @formulas_option
-def command(
+def train_bayes_command(
     data: tuple[Path, ...],
     network: Path | None,
     outputs: tuple[Path, ...],

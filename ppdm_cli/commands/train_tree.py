@@ -89,7 +89,7 @@ some numbers per record; for a release, the codes of a million records and the j
 @options.csv_options
 @options.from_option
 @options.formulas_option
-def command(
+def train_tree_command(
     data: tuple[Path, ...],
     class_: str | None,
     output: Path,

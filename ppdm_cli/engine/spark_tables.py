@@ -68,7 +68,7 @@ HERE: list[pa.Table] = []
 """On an executor: the rows of the partition that is worked on, as Spark brought them."""
 
 
-class Part(NamedTuple):
+class PartFile(NamedTuple):
     """A file of a table: under its root, by its full name, and by the name that Spark gives with each row."""
 
     under: PurePosixPath
@@ -90,7 +90,7 @@ class Source(NamedTuple):
     named: str
     root: str
     folder: bool
-    parts: list[Part]
+    parts: list[PartFile]
     whole: bool = True
     """Whether these are all Parquet files in it."""
 
@@ -145,7 +145,7 @@ class Store:
             found.append(Source(root, root, folder, sorted(parts), whole))
         return found
 
-    def _listed(self, uri: str) -> tuple[str, bool, list[Part]]:
+    def _listed(self, uri: str) -> tuple[str, bool, list[PartFile]]:
         """Return the full name of a file or folder, whether it is a folder, and all files in it."""
         system, path = self.at(uri)
         root = _name(path)
@@ -153,7 +153,7 @@ class Store:
             status = system.getFileStatus(path)
             if status.isFile():
                 return root, False, [_part(status, root.rpartition("/")[0])]
-            found, there = list[Part](), system.listFiles(path, True)
+            found, there = list[PartFile](), system.listFiles(path, True)
             while there.hasNext():
                 found.append(_part(there.next(), root))
         return root, True, found
@@ -164,7 +164,7 @@ class Store:
             return {p for p in self._listed(uri)[2] if (_is_part(p) if names is None else p.name in names)}
         return None
 
-    def _check_plain(self, uri: str, root: str, parts: Sequence[Part], every: Sequence[Part]) -> None:
+    def _check_plain(self, uri: str, root: str, parts: Sequence[PartFile], every: Sequence[PartFile]) -> None:
         """Refuse the parts of a lakehouse table, whose log is among all files, or above them."""
         system, path = self.at(root)
         if system.getUri().getScheme() == "file":  # where there are links
@@ -177,7 +177,7 @@ class Store:
                 found = system.globStatus(pattern) or ()
                 check_plain((PurePosixPath(str(s.getPath().toUri().getPath())) for s in found), uri)
 
-    def footer(self, part: Part, label: str) -> Footer:
+    def footer(self, part: PartFile, label: str) -> Footer:
         system, path = self.at(part.name)
         with understood(label):
             stream = system.open(path)
@@ -219,15 +219,15 @@ def _name(path: Any) -> str:
     return str(path.toString()).rstrip("/")
 
 
-def _part(status: Any, base: str) -> Part:
+def _part(status: Any, base: str) -> PartFile:
     """Return a file from its status, under a folder."""
     path = status.getPath()
     name, uri = _name(path), str(path.toUri().toString())
     under = PurePosixPath(name[len(base) :].lstrip("/"))
-    return Part(under, name, uri, status.getLen(), status.getModificationTime())
+    return PartFile(under, name, uri, status.getLen(), status.getModificationTime())
 
 
-def _is_part(part: Part) -> bool:
+def _is_part(part: PartFile) -> bool:
     """Return whether a file is one of its folder's table: hidden ones are not."""
     hidden = any(p.startswith((".", "_")) for p in part.under.parts)
     return part.under.name.endswith(PARQUET.suffixes) and not hidden
@@ -474,7 +474,7 @@ def _loaded(
     return pa.RecordBatch.from_arrays([*batch.columns, *own], names=[*names, *keys])
 
 
-def _label(source: str, number: int, part: Part | None) -> str:
+def _label(source: str, number: int, part: PartFile | None) -> str:
     """Return how messages call a file: by its number where the names of its folders may be cells."""
     if part is None:
         return source

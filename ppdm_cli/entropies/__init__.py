@@ -13,7 +13,7 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT_KIND, checked_kind
 from ppdm_cli.display import Displayed
 from ppdm_cli.entropies.surfaces import of_grid, of_release, reaching
-from ppdm_cli.entropies.whole_records import curve, plan_text, remarks, rows_of, setting_of
+from ppdm_cli.entropies.whole_records import curve, design_remarks, design_rows, plan_text, setting_of
 from ppdm_cli.errors import UsageError, argument, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.perturbing import Plan, Setting, read_toml, without_questions
@@ -24,7 +24,7 @@ from ppdm_cli.tables import Output, TableLike
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BINS", "GAMMAS", "Entropy", "designs", "entropy", "fill", "record_designs"]
+__all__ = ["BINS", "GAMMAS", "Entropy", "designs", "entropy", "fill_entropies", "record_designs"]
 
 GAMMAS, BINS = tuple(range(2, 22)), (5, 10, 15, 20, *range(30, 101, 10))
 Number = int | float | str | Decimal
@@ -62,7 +62,7 @@ class RecordDesigns(Entropy):
 
     @property
     def sentences(self) -> list[str]:
-        return remarks(self.rows)
+        return design_remarks(self.rows)
 
     @property
     def curve(self) -> list[dict[str, Any]]:
@@ -194,11 +194,11 @@ def record_designs(
     read = plan if source is None else read_toml(source)
     asked = None if read is None else Plan.of(without_questions(read) if isinstance(read, Mapping) else read)
     setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
-    rows = rows_of(setting)
+    rows = design_rows(setting)
     return RecordDesigns(rows, None, setting, plan_text(rows[0], setting, source))
 
 
-def fill(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:
+def fill_entropies(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:
     """Write the rows, and a sidecar at stage "evaluated"."""
     import polars as pl
 

@@ -86,7 +86,7 @@ def _size(own: AttributePlan, plan: Plan) -> tuple[int, bool]:
     return (own.bins or plan.bins_for_all) + own.nulls, True
 
 
-def rows_of(setting: Setting) -> list[dict[str, Any]]:
+def design_rows(setting: Setting) -> list[dict[str, Any]]:
     """Return a row for each design, the recommended one first, then it at other budgets and sizes."""
     rows = [_row(d) for d in ranked(setting)]
     for budget, size in OTHERS:
@@ -114,7 +114,7 @@ def _row(design: Design) -> dict[str, Any]:
     }
 
 
-def remarks(rows: list[dict[str, Any]]) -> list[str]:
+def design_remarks(rows: list[dict[str, Any]]) -> list[str]:
     """Return what the figures mean, and what cannot be had."""
     first = rows[0]
     lines = [

@@ -25,7 +25,7 @@ from ppdm_cli.estimating.estimators import (
 from ppdm_cli.estimating.intervals import FEWEST, Coverage, Interval
 from ppdm_cli.estimating.laws import MOST_WEIGHED, PooledLaw, StratumLaw, by_attribute, check_work
 from ppdm_cli.estimating.questions import check_names, groups_of, with_kept
-from ppdm_cli.estimating.results import against_truth, as_frame, fill, remarks
+from ppdm_cli.estimating.results import against_truth, as_frame, fill_estimated, table_remarks
 from ppdm_cli.estimating.tables import (
     MOST_CELLS,
     EstimatedTable,
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "Coverage", "Estimate",
     "EstimatedTable", "Group", "Interval", "Part", "PooledLaw", "Steps", "Stop", "StratumLaw", "Tables",
-    "as_frame", "by_attribute", "check_work", "columns_of", "count", "estimate", "estimated_tables", "fill",
-    "forward", "joint_codes", "largest_remainder", "maximum_likelihood", "project", "shares", "tabulated",
-    "with_kept",
+    "as_frame", "by_attribute", "check_work", "columns_of", "count", "estimate", "estimated_tables",
+    "fill_estimated", "forward", "joint_codes", "largest_remainder", "maximum_likelihood", "project", "shares",
+    "tabulated", "with_kept",
 ]  # fmt: skip
 
 
@@ -152,5 +152,5 @@ def estimate(
             raise other_rows(rows, records)
         each = zip(tables, counts, strict=True)
         tables = [replace(t, truth=by_attribute(c, t.axes, t.names)) for t, c in each]
-    said = [*remarks(tables, estimator), *against_truth(tables, coverage.population)]
+    said = [*table_remarks(tables, estimator), *against_truth(tables, coverage.population)]
     return Estimate(tables, sidecar, estimator, coverage, records, said)

@@ -71,7 +71,7 @@ class Result(Protocol):
     def sidecar(self) -> Sidecar: ...
 
 
-def fill(done: Result, output: Output) -> None:
+def fill_estimated(done: Result, output: Output) -> None:
     """Write the table with a sidecar at stage "estimated", which says what domains and matrices it speaks of.
 
     Its records are the table's rows; how many the release has is in the history.
@@ -92,7 +92,7 @@ def fill(done: Result, output: Output) -> None:
 # -- remarks
 
 
-def remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]:
+def table_remarks(tables: Sequence[EstimatedTable], estimator: str) -> list[str]:
     """Return what is to be said of the tables: where there are no intervals, and where they mislead."""
     remarks = sampled(tables)
     channels = {c.name: c for t in tables for c in t.axes if not c.kept}

@@ -20,7 +20,7 @@ from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.inspection import Fact, facts
 from ppdm_cli.ledger import Account, Entering
-from ppdm_cli.perturbing.count_errors import relative_error, remarks
+from ppdm_cli.perturbing.count_errors import relative_error, release_remarks
 from ppdm_cli.perturbing.input_checks import InputChecks
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml, without_questions
@@ -105,7 +105,7 @@ class Release(Displayed):
     @property
     def facts(self) -> list[Fact]:
         """Return what is to be said of the release, and of the run that made it."""
-        return [*facts(self.sidecar), *(Fact("run", line) for line in remarks(self))]
+        return [*facts(self.sidecar), *(Fact("run", line) for line in release_remarks(self))]
 
     def _words(self) -> list[str]:
         return self.sidecar._words()

@@ -171,7 +171,7 @@ def unchanged(recipes: Sequence[RecipeInUse]) -> list[str]:
     return [n for n, share in shares.items() if share > UNCHANGED]
 
 
-def remarks(release: Release) -> list[str]:
+def release_remarks(release: Release) -> list[str]:
     """Return what the release cannot tell or gives away, and what was dropped, moved or merged for it."""
     found = [] if release.noise is None else release.noise.sentences()
     if release.sized and any(a.type == "continuous" for a in release.sidecar.perturbed):

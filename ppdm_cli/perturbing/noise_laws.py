@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import Addresses, Floats
-from ppdm_cli.coins import Coins, Key, uniform
+from ppdm_cli.coins import Coins, Key, uniform_cells
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.repeatable import Deal, Staircase
 
@@ -48,7 +48,7 @@ class ClassNoise:
             return self.deal(leaf, partition).astype(np.int64)
         row = leaf if self.scheme == "class-probabilistic" else true
         code = (leaf * self.counts.shape[1] + true).astype(np.uint32)
-        coins = uniform(Coins(self.key), addresses, code)
+        coins = uniform_cells(Coins(self.key), addresses, code)
         sums = np.cumsum(self.law, axis=1)
         sums[:, -1] = np.inf
         drawn = np.empty(len(row), np.int64)
@@ -177,7 +177,7 @@ class Noise:
         )
         x, sd = values[rows], sd[rows]
         halves = (x + 0.0).view("<u4").reshape(-1, 2)
-        u = uniform(Coins(key), addresses[rows], halves[:, 0], halves[:, 1]) + 2.0**-54
+        u = uniform_cells(Coins(key), addresses[rows], halves[:, 0], halves[:, 1]) + 2.0**-54
         low, high = self._ends(x, sd)
         noise = sd * ndtri(low + u * (high - low))
         out = carrier.copy()

@@ -216,7 +216,7 @@ def possible(setting: Setting) -> list[Design]:
     return [*found, Design(setting, None)]
 
 
-def in_rounds(setting: Setting) -> Design | None:
+def design_in_rounds(setting: Setting) -> Design | None:
     """Return the design in rounds that serves trees best; None where there is nothing to choose from."""
     if len(setting.sizes) < 3:
         return None
@@ -226,7 +226,7 @@ def in_rounds(setting: Setting) -> Design | None:
 
 def recommended(setting: Setting) -> Design:
     """Return the design that serves best: for one class rounds, where one pass leaves much to be had."""
-    one, several = _of_one_pass(setting), in_rounds(setting) if setting.for_class else None
+    one, several = _of_one_pass(setting), design_in_rounds(setting) if setting.for_class else None
     return several if several is not None and FEW_CLEAN <= one.of_pair < WORTH else one
 
 
@@ -249,6 +249,6 @@ def _of_one_pass(setting: Setting) -> Design:
 def ranked(setting: Setting) -> Sequence[Design]:
     """Return all designs, the recommended one first, the others by what they tell."""
     first = recommended(setting)
-    others = [d for d in (*possible(setting), in_rounds(setting)) if d is not None]
+    others = [d for d in (*possible(setting), design_in_rounds(setting)) if d is not None]
     others = [d for d in others if (d.k, d.rounds) != (first.k, first.rounds)]
     return [first, *sorted(others, key=lambda d: (-d.of_pair, -d.of_one))]

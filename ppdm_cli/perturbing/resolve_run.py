@@ -80,7 +80,7 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
     return like
 
 
-def csv_options(
+def typed_csv_options(
     csv: CsvOptions | None, asked: Plan, earlier: Sidecar | None, identifier: str | None
 ) -> CsvOptions:
     """Return CSV options with an earlier release's types, so that none are inferred in a pass of its own."""
@@ -129,7 +129,7 @@ def asked_of(
         if given.get("person") == "":
             asked = msgspec.structs.replace(asked, person="")  # which an earlier release may contradict
         asked = carried(earlier, for_each_of(asked, copies_of(earlier)), key, copies)
-    return asked, csv_options(read, asked, earlier, identifier)
+    return asked, typed_csv_options(read, asked, earlier, identifier)
 
 
 def _with_tree(asked: Plan, csv: CsvOptions) -> tuple[Plan, CsvOptions]:
@@ -387,7 +387,7 @@ def describe(
         The description, whether or not it was written to a file.
     """
     asked = Plan.of(plan)
-    table = open_table(data, csv=csv_options(csv, asked, None, None))
+    table = open_table(data, csv=typed_csv_options(csv, asked, None, None))
     if table.sidecar is not None:
         raise RefusedError("has-sidecar", f"{quoted(table.name)} carries a sidecar already", "see ppdm inspect")
     if output is not None and isinstance(data, (str, Path)):

@@ -191,7 +191,7 @@ def resolve(
     domains = {n: _domain(schema, n, own, plan, facts) for n, own in perturbed.items()}
     rounds: Rounds | None = None
     if (number := plan.few) is not None:
-        known = {n: (domains[n].domain, in_order(domains[n].domain, w)) for n, w in perturbed.items()}
+        known = {n: (domains[n].domain, neighbours_alike(domains[n].domain, w)) for n, w in perturbed.items()}
         maker = RecipeMaker.of(known, plan.class_, plan.record_epsilon or 0.0)
         if plan.rounds is None:
             recipes = maker.recipes([*combinations(maker.names, maker.number(number, records))])
@@ -403,7 +403,7 @@ def privacy(
     return promise(int(product) if whole else float(product), epsilon)
 
 
-def in_order(domain: Domain, own: AttributePlan) -> bool:
+def neighbours_alike(domain: Domain, own: AttributePlan) -> bool:
     """Return whether neighbours among an attribute's values are alike."""
     return isinstance(domain, Bins) or own.interval is not None
 
@@ -427,7 +427,7 @@ def chosen(
     kind, asked = kind_for(own, plan), request(gamma, own, plan)
     if own.kind is not None or kind.everywhere:
         return kind.asked(name, domain, asked)
-    if not kind.suits(domain, in_order(domain, own)):
+    if not kind.suits(domain, neighbours_alike(domain, own)):
         return KINDS[DEFAULT_KIND].asked(name, domain, asked)
     try:
         return kind.asked(name, domain, asked)

@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from ppdm_cli.arrays import Addresses, Codes, code_type
 from ppdm_cli.channels import CellCoins, Channel, uniform_below_wide
-from ppdm_cli.coins import CELLS, Coins, Key, places_of, uniform
+from ppdm_cli.coins import CELLS, Coins, Key, places_of, uniform_cells
 from ppdm_cli.domain import OTHER, Categories, Domain
 from ppdm_cli.engine import Batch, Made
 from ppdm_cli.perturbing.recipe_choice import digested
@@ -402,7 +402,7 @@ class Withholder:
     def _decoded(self, domain: Domain, key: bytes, codes: Codes, addresses: Addresses) -> pa.Array:
         within = None
         if domain.is_random:
-            within = uniform(Coins(key), addresses, codes)
+            within = uniform_cells(Coins(key), addresses, codes)
         return domain.column(codes, within)
 
 

@@ -1,6 +1,6 @@
 """The charts of `--plot`, each legible at the width of a page, whatever the number of attributes.
 
-`distributions` for estimate, `attacks` for attack; `entropy` and `designs` for entropy.
+`draw_distributions` for estimate, `draw_attacks` for attack; `draw_entropy` and `draw_designs` for entropy.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class CountRow(msgspec.Struct, frozen=True):
         return {n: v for n in names if (v := getattr(self, n)) is not None}
 
 
-def distributions(frame: pl.DataFrame, target: PendingFile, level: float = 0.95, by: str | None = None) -> None:
+def draw_distributions(
+    frame: pl.DataFrame, target: PendingFile, level: float = 0.95, by: str | None = None
+) -> None:
     """Draw observed, estimated (with intervals) and, if known, true counts, one panel per attribute.
 
     Short labels, and bins by their beginnings, stand side by side; others below each other. `by` names the
@@ -225,7 +227,7 @@ class _Guessed:
     high: float | None = None
 
 
-def attacks(rows: Sequence[GuessFigures], target: PendingFile) -> None:
+def draw_attacks(rows: Sequence[GuessFigures], target: PendingFile) -> None:
     """Draw each attack's exact guesses beside the prior's; otherwise the errors."""
     alt = altair()
     exact = any(r.exact is not None for r in rows)
@@ -284,7 +286,7 @@ def _largest(rows: list[_Guessed]) -> tuple[list[_Guessed], list[str]]:
     return found, [f"the {len(taken)} of {len(gains)} attributes of which most is learnt"]
 
 
-def entropy(rows: Curve, target: PendingFile) -> None:
+def draw_entropy(rows: Curve, target: PendingFile) -> None:
     """Draw the paper's Fig. 3, H(M) over N, a line for each gamma; with records, what an owner decides by."""
     alt = altair()
     if "attribute" in rows[0]:
@@ -340,7 +342,7 @@ def _decision(alt: Chart, rows: Curve) -> Chart:
     return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")
 
 
-def designs(rows: Curve, target: PendingFile) -> None:
+def draw_designs(rows: Curve, target: PendingFile) -> None:
     """Draw what designs tell of a pair over a record's epsilon, a line for each way to publish."""
     alt = altair()
     chart = (

@@ -30,11 +30,11 @@ from ppdm_cli.tables import (
     CsvOptions,
     Table,
     dates,
+    first_rows,
     has_clock,
     like_below,
     looks_like_data,
-    opened,
-    rows_of,
+    open_bytes,
 )
 
 _BLOCK = 1 << 22
@@ -82,7 +82,7 @@ def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
     """
     encodings = {encoding_of(p) for p in paths}
     encoding = next((e for e in ("cp1252", "latin-1") if e in encodings), min(encodings))
-    with files.readable(paths[0]), opened(paths[0]) as stream:
+    with files.readable(paths[0]), open_bytes(paths[0]) as stream:
         head = stream.read(LOOKED_AT)
     return dialect_of(head, encoding, said or CsvOptions(), cut=len(head) == LOOKED_AT)
 
@@ -91,7 +91,7 @@ def encoding_of(path: Path) -> str:
     """Return the encoding of a file, which is read to its end or to the first byte that is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     utf8, high = True, False
-    with files.readable(path), opened(path) as stream:
+    with files.readable(path), open_bytes(path) as stream:
         first = stream.read(_BLOCK)
         for mark, name in _MARKS:
             if first.startswith(mark):
@@ -133,7 +133,7 @@ def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) 
     if encoding in ("cp1252", "latin-1") and "encoding" not in said.given:
         added = argument("encoding")
         doubts.append(f"not UTF-8, so it was read as {encoding}: check the accented letters, or add {added}")
-    first, *below = rows_of(text, delimiter if best else ",") or [[]]
+    first, *below = first_rows(text, delimiter if best else ",") or [[]]
     header = bool({*said.types} & {*first}) or not (
         any(looks_like_data(c) for c in first if c) or like_below(first, below)
     )
@@ -145,7 +145,7 @@ def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) 
 
 def _score(text: str, delimiter: str) -> float:
     """Return how much like a table of clean cells text is: 0 where it has one column."""
-    rows = rows_of(text, delimiter)
+    rows = first_rows(text, delimiter)
     widths = Counter(map(len, rows))
     if not widths:
         return 0.0

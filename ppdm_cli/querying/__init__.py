@@ -16,7 +16,7 @@ from ppdm_cli.display import Displayed, names
 from ppdm_cli.domain import Bins, unit
 from ppdm_cli.engine import where_the_data_are
 from ppdm_cli.errors import counted, quoted
-from ppdm_cli.estimating import Coverage, fill
+from ppdm_cli.estimating import Coverage, fill_estimated
 from ppdm_cli.files import one_run
 from ppdm_cli.querying.answering import Row, answers_in, difference
 from ppdm_cli.querying.functions import holm
@@ -28,7 +28,7 @@ from ppdm_cli.tables import TableLike
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Answers", "Query", "answers", "fill", "query"]
+__all__ = ["Answers", "Query", "answers", "fill_estimated", "query"]
 
 _FIGURES = ("value", "std_error", "low", "high", "worth")
 _BESIDE = ("against", "difference", "difference_low", "difference_high")

@@ -24,7 +24,7 @@ from ppdm_cli.tables.base import (
 )
 from ppdm_cli.tables.csv import CSV, FORMULAS, TSV, ComputedTextError, type_of
 from ppdm_cli.tables.csv_options import COMMA, CsvOptions, dates, has_clock
-from ppdm_cli.tables.csv_records import LOOKED_AT, like_below, looks_like_data, opened, rows_of
+from ppdm_cli.tables.csv_records import LOOKED_AT, first_rows, like_below, looks_like_data, open_bytes
 from ppdm_cli.tables.formats import FORMATS, Files, Format, Writer, format_of, stream_format, suffixes
 from ppdm_cli.tables.grouping import GroupedTable, Groups, Mapped, Prefixed, Rule, like_release, read_mapping
 from ppdm_cli.tables.opening import (
@@ -50,8 +50,8 @@ __all__ = [
     "ComputedTextError", "CsvOptions", "Files", "Footer", "Format", "GroupedTable", "Groups", "Mapped",
     "Output", "ParquetTable", "Partition", "PendingFile", "Prefixed", "RowTrouble", "Rule", "Shuffler",
     "Table", "TableLike", "WrappedTable", "Writer", "check_local", "check_plain", "check_text", "commit",
-    "dates", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "like_below", "like_release",
-    "loaded", "logs_above", "logs_among", "looks_like_data", "normal_batch", "normal_schema", "open_table",
-    "opened", "ordered", "parts_of", "read_mapping", "rows_of", "rows_per_partition", "sidecar_path", "spool",
-    "stream_format", "suffixes", "threads", "type_of", "unwritable", "workers", "writing",
+    "dates", "first_rows", "for_spark", "format_of", "from_arrow", "has_clock", "is_stream", "like_below",
+    "like_release", "loaded", "logs_above", "logs_among", "looks_like_data", "normal_batch", "normal_schema",
+    "open_bytes", "open_table", "ordered", "parts_of", "read_mapping", "rows_per_partition", "sidecar_path",
+    "spool", "stream_format", "suffixes", "threads", "type_of", "unwritable", "workers", "writing",
 ]  # fmt: skip

@@ -45,7 +45,7 @@ from ppdm_cli.tables.csv_records import (
     column_names,
     first_record,
     has_padding,
-    opened,
+    open_bytes,
     record_start,
     stray_quote,
     whole_records,
@@ -222,7 +222,7 @@ class CsvTable(Table):
         )
         lines, first, size = 0, True, max(csv_records.BLOCK, len(codecs.BOM_UTF8))
         try:
-            with opened(source) as stream:
+            with open_bytes(source) as stream:
                 while block := stream.read(size):
                     text = decoder.decode(block).encode() if decoder else block
                     yield text.removeprefix(codecs.BOM_UTF8) if first else text

@@ -34,7 +34,7 @@ PAIR_UP = 'close the cell; a quote inside a quoted cell is written twice ("")'
 _LETTERS_OF_NUMBERS = re.compile(r"(?<=\d)[eETZ](?=[-+\d]|$)")
 
 
-def opened(source: Path | IO[bytes]) -> IO[bytes]:
+def open_bytes(source: Path | IO[bytes]) -> IO[bytes]:
     if not isinstance(source, Path):
         return source
     if source.name.lower().endswith(".gz"):
@@ -166,7 +166,7 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
         )
     if options.header is None:
         data = [i for i, c in enumerate(cells) if c not in meant and looks_like_data(c, options.nulls)]
-        alike = [] if data or meant & {*cells} else like_below(cells, rows_of(below, options.separator))
+        alike = [] if data or meant & {*cells} else like_below(cells, first_rows(below, options.separator))
         for found, why in ((data, "a number, a date or the like"), (alike, "like the rows below")):
             if found:
                 raise RefusedError(
@@ -195,7 +195,7 @@ def looks_like_data(cell: str, nulls: Sequence[str] = ()) -> bool:
     return number or cell in nulls or text.lower() in ("true", "false")
 
 
-def rows_of(text: bytes | str, delimiter: str) -> list[list[str]]:
+def first_rows(text: bytes | str, delimiter: str) -> list[list[str]]:
     """Return the first rows of a CSV; a last one that is cut is left out."""
     if isinstance(text, bytes):
         text = text[:LOOKED_AT].decode("utf-8", "replace") + "\n" * (len(text) < LOOKED_AT)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ppdm_cli import perturb
 from ppdm_cli.attacks import attack
 from ppdm_cli.attacks.adversary import AttackedAttribute
-from ppdm_cli.attacks.posterior import _of_diagonal, _of_rows, answers
+from ppdm_cli.attacks.posterior import _of_diagonal, _of_rows, best_guesses
 from ppdm_cli.channels import Channel
 from ppdm_cli.channels.band import Band
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal, GammaDiagonalSpec
@@ -47,7 +47,7 @@ def attribute(settings: dict[str, Any], gamma: float = 3, nulls: bool = False) -
 def test_the_posterior_is_bayes_rule(shape: str, gamma: float, shares: list[int]) -> None:
     prior = np.array(shares) / sum(shares)
     target = attacked(attribute(SHAPES[shape], gamma=gamma), prior)
-    found = answers(target)
+    found = best_guesses(target)
     M, u = target.matrix.dense(), target.values
     exact = near = error = largest = 0.0
     for h in range(M.shape[0]):
@@ -83,14 +83,14 @@ def test_a_gamma_diagonal_reaches_the_bound_and_a_band_where_the_others_are_far(
 ) -> None:
     channel = attribute(SHAPES[shape], gamma=gamma)
     assert isinstance(channel.matrix, Band) == (shape == "a band")
-    found = answers(attacked(channel, np.array(prior)))
+    found = best_guesses(attacked(channel, np.array(prior)))
     assert (found.largest > found.bound(gamma) - 1e-9) == reached
 
 
 def test_null_is_a_value_of_its_own_and_no_number() -> None:
     own = attribute(SHAPES["bins"], nulls=True)
     assert own.domain.nulls and own.domain.size == 7
-    found = answers(attacked(own, np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4])))
+    found = best_guesses(attacked(own, np.array([0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4])))
     assert found.guess.exact[6] == 6 and found.guess.near[6] == 6
     u = np.array([4.5, 14.5, 24.5, 34.5, 44.5, 55])  # bins of whole numbers: 0 to 9, ..., 40 to 49, 50 to 60
     assert found.guess.value[6] == pytest.approx(u.mean())  # those who are no null are spread evenly
@@ -137,7 +137,7 @@ def test_the_closed_form_is_what_rows_give(
 
 
 def test_large_domains_take_no_time() -> None:
-    found = answers(diagonal(False, True, 60_000, 19, np.full(60_001, 1 / 60_001)))
+    found = best_guesses(diagonal(False, True, 60_000, 19, np.full(60_001, 1 / 60_001)))
     assert found.largest == pytest.approx(19 / (19 + 60_000)) and found.exact == pytest.approx(found.largest)
 
 

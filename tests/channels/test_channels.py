@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import ppdm_cli
-from ppdm_cli.channels import DEFAULT_KIND, FIGURES, KINDS, Request, Spec, Substitution, register
+from ppdm_cli.channels import DEFAULT_KIND, FIGURES, KINDS, Request, Spec, Substitution, register_kind
 from ppdm_cli.channels.additive import Sd
 from ppdm_cli.channels.base import GammaSpec
 from ppdm_cli.domain import Bins, Categories, Domain
@@ -73,7 +73,7 @@ def requested(kind: str, domain: Domain, shift: float = 0.0) -> dict[str, Any]:
 @pytest.fixture(autouse=True, scope="module")
 def only_here() -> Iterator[None]:
     """The kind that these tests add is no other test's."""
-    register(LeaningSpec)
+    register_kind(LeaningSpec)
     yield
     del KINDS[LeaningSpec.kind]
 
@@ -238,7 +238,7 @@ def test_a_kind_that_leaves_something_open_is_not_registered() -> None:
         about = "It has no law."
 
     with pytest.raises(TypeError, match="Half lacks asked, described, matrix"):
-        register(Half)
+        register_kind(Half)
     assert "half" not in KINDS
 
 

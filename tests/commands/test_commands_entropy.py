@@ -80,7 +80,7 @@ def test_pictures_are_drawn_and_written_whole_or_not_at_all(tmp_path: Path, ppdm
     grid = rows(ppdm, "--gamma", "2,9", "--bins", "5,10")
     for suffix, begins in magic.items():
         with PendingFile(tmp_path / f"p.{suffix}", force=False) as target:
-            pictures.entropy(grid, target)
+            pictures.draw_entropy(grid, target)
             commit(target)
         assert (tmp_path / f"p.{suffix}").read_bytes().startswith(begins)
     args = ("entropy", "--gamma", "2,9", "--bins", "5,10", "-o", "e.csv", "--plot")

@@ -74,8 +74,8 @@ def hook(event, args):
         if seen == at:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(hook)
-from ppdm_cli.commands import main
-main()
+from ppdm_cli.commands import run_command_line
+run_command_line()
 """
 
 
@@ -152,7 +152,7 @@ def test_a_second_ctrl_c_while_stopping_changes_nothing(tmp_path: Path) -> None:
         "c.fail = lambda *told: (os.kill(os.getpid(), signal.SIGINT), fail(*told))[1]\n"
         "def work(**_): raise KeyboardInterrupt\n"
         "c.cli.main = work\n"
-        "c.main()"
+        "c.run_command_line()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (130, b"ppdm: interrupted: nothing was written\n")

@@ -77,12 +77,12 @@ import ppdm_cli
 for module in pkgutil.walk_packages(ppdm_cli.__path__, "ppdm_cli."):
     if module.name != "ppdm_cli.__main__":
         importlib.import_module(module.name)
-from ppdm_cli.commands import main
+from ppdm_cli.commands import run_command_line
 
 def ppdm(line):
     sys.argv = ["ppdm", *line.split()]
     try:
-        main()
+        run_command_line()
     except SystemExit as left:
         assert not left.code, (line, left.code)
 

@@ -1,4 +1,4 @@
-"""Damaged and hostile files through the real `main()`: `python -m tests.experiments.fuzz CASES [FIRST]`.
+"""Damaged and hostile files through the real command line: `python -m tests.experiments.fuzz CASES [FIRST]`.
 
 Case n is a function of n alone. A worker process runs case after case and says after each what became of
 it; a case fails that ends with another code than those of the table, leaves a stray word or a private
@@ -109,7 +109,7 @@ def work(first: int, end: int, folder: Path) -> None:
 
 def once(case: int, kind: str, args: list[str], named: bool = False) -> Found:
     """Run a case in this folder; where a cell is `named`, damage made it the name of a column."""
-    from ppdm_cli.commands import main
+    from ppdm_cli.commands import run_command_line
 
     Path("/proc/self/clear_refs").write_text("5")  # the peak of memory starts anew
     out = os.open("../said", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -121,7 +121,7 @@ def once(case: int, kind: str, args: list[str], named: bool = False) -> Found:
     sys.argv, began, busy = ["ppdm", *args], time.monotonic(), time.process_time()
     code: int | None = None
     try:
-        main()
+        run_command_line()
     except SystemExit as left:
         code = left.code if isinstance(left.code, int) else None
     gc.collect()  # what is said as objects go away

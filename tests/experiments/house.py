@@ -54,8 +54,8 @@ def classes(trees: dict[str, ast.Module]) -> Counter[str]:
 
 def public_functions(trees: dict[str, ast.Module]) -> Counter[str]:
     """Count the modules that define a function of each public name."""
-    functions = (n for t in trees.values() for n in t.body if isinstance(n, ast.FunctionDef))
-    return Counter(f.name for f in functions if not f.name.startswith("_"))
+    names = ({n.name for n in t.body if isinstance(n, ast.FunctionDef)} for t in trees.values())
+    return Counter(n for own in names for n in own if not n.startswith("_"))
 
 
 def any_types(trees: dict[str, ast.Module]) -> int:

@@ -11,7 +11,7 @@ import pytest
 from ppdm_cli import perturb
 from ppdm_cli.entropies import record_designs
 from ppdm_cli.errors import UsageError
-from ppdm_cli.perturbing.record_design import Design, Setting, in_rounds, recommended
+from ppdm_cli.perturbing.record_design import Design, Setting, design_in_rounds, recommended
 from ppdm_cli.releases import opened
 from tests.vocabulary import Run, raises, table
 
@@ -73,12 +73,12 @@ def test_rounds_are_among_the_designs_and_recommended_where_a_class_is_what_matt
     few, many = Setting(1.0, 1000, nine, 0, True), Setting(8.0, 10_000_000, nine, 0, True)
     assert recommended(few).rounds == recommended(many).rounds == 1, "nothing to find, or nothing to gain"
     setting = Setting(2.0, 100_000, nine)
-    several, one = in_rounds(setting), Design(setting, 3)
+    several, one = design_in_rounds(setting), Design(setting, 3)
     assert several is not None and several.k == 3
     # 60 % of the records show the best three together, of which one pass shows a twelfth
     assert several.of_pair == pytest.approx(0.6 * 12 * one.of_pair)
     assert several.published == pytest.approx((0.15 * 1 + 0.25 * 2 + 0.6 * 3) / 9)
-    assert in_rounds(Setting(2.0, 1000, nine[:2])) is None
+    assert design_in_rounds(Setting(2.0, 1000, nine[:2])) is None
 
 
 def test_the_recommended_design_is_a_plan_that_perturb_takes(ppdm: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import attack, estimate, perturb
-from ppdm_cli.pictures import attacks, charts, distributions
+from ppdm_cli.pictures import charts, draw_attacks, draw_distributions
 from ppdm_cli.tables import PendingFile, commit
 from tests.vocabulary import Run
 
@@ -51,7 +51,7 @@ def wide() -> Any:
 
 def test_fifty_attributes_are_legible_at_the_width_of_a_page(wide: Any, tmp_path: Path) -> None:
     done = attack(wide.frame, sidecar=wide.sidecar, attacks=["posterior"])
-    svg, width, height = drawn(tmp_path, attacks, done.rows)
+    svg, width, height = drawn(tmp_path, draw_attacks, done.rows)
     assert width < PAGE and height < 1200 and not turned(svg)
     assert "the 30 of 50 attributes of which most is learnt" in texts(svg)
     assert "the other 20, on average" in texts(svg) and texts(svg).count("named exactly") == 2, (
@@ -61,7 +61,7 @@ def test_fifty_attributes_are_legible_at_the_width_of_a_page(wide: Any, tmp_path
     largest = sorted(gains, key=lambda n: -gains[n])[:30]
     assert [t for t in texts(svg) if t.startswith("attribute ")] == largest
     rows = estimate(wide.frame, sidecar=wide.sidecar).frame
-    svg, width, height = drawn(tmp_path, distributions, rows)
+    svg, width, height = drawn(tmp_path, draw_distributions, rows)
     assert width < PAGE and height < 4000 and not turned(svg)
     assert len({t for t in texts(svg) if t.startswith("attribute ")}) == 50
 
@@ -71,7 +71,7 @@ def test_of_more_distributions_the_first_are_drawn(
 ) -> None:
     monkeypatch.setattr(charts, "MOST_PANELS", 3)
     rows = estimate(wide.frame, sidecar=wide.sidecar).frame
-    svg, _, _ = drawn(tmp_path, distributions, rows)
+    svg, _, _ = drawn(tmp_path, draw_distributions, rows)
     assert any("The first 3 of 50 distributions" in t for t in texts(svg)) and "attribute 3" not in texts(svg)
 
 
@@ -87,7 +87,7 @@ def test_of_four_thousand_categories_the_thirty_largest_and_the_rest(tmp_path: P
     largest = [f"a code {i:04d}" for i in range(7, 3000, 100)]
     labels = [*(f"a code {i:04d}" for i in range(4000)), "null"]
     every = rows(labels, dict.fromkeys(largest, 100.0) | {"null": 0.5})
-    svg, width, height = drawn(tmp_path, distributions, every)
+    svg, width, height = drawn(tmp_path, draw_distributions, every)
     assert [t for t in texts(svg) if t.startswith("a code ")] == largest and "null" in texts(svg)
     share = 3970 / (3970 + 3000.5)
     assert f"the 30 commonest of 4,000 values; the rest have {100 * share:.3g}%" in texts(svg)
@@ -106,11 +106,12 @@ NUMBERS = [f"[{i}, {i + 10})" for i in range(1000, 3000, 10)]
 def test_bins_show_their_beginnings_upright_and_null_apart(
     bins: list[str], first: str, letters: int, tmp_path: Path
 ) -> None:
-    svg, _, _ = drawn(tmp_path, distributions, rows([*bins, "null"], {}))
+    svg, _, _ = drawn(tmp_path, draw_distributions, rows([*bins, "null"], {}))
     shown = [t for t in texts(svg) if len(t) >= len(first) and any(b.startswith(f"[{t}") for b in bins)]
     assert not turned(svg) and shown[0] == first and 2 <= len(shown) <= 480 // (letters * 6.5)
     few = [str(i) for i in range(1, 7)]
-    assert "1 2 3 4 5 6 null" in " ".join(texts(drawn(tmp_path, distributions, rows([*few, "null"], {}))[0]))
+    numbered, _, _ = drawn(tmp_path, draw_distributions, rows([*few, "null"], {}))
+    assert "1 2 3 4 5 6 null" in " ".join(texts(numbered))
     assert "null" in texts(svg)
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
 from ppdm_cli.perturbing import Plan
-from ppdm_cli.perturbing.resolve_run import csv_options
+from ppdm_cli.perturbing.resolve_run import typed_csv_options
 from ppdm_cli.tables import csv_records, open_table
 from tests.vocabulary import Run, loaded
 
@@ -86,7 +86,7 @@ def test_what_is_said_of_reading_is_in_the_plan(tmp_path_factory: Any, case: Any
     assert {c.column: c.without_value for c in proposal.columns} == {n: len(r) for n, r in gone.items()}
     asked = Plan.of(folder / "p.toml")
     for again in (None, options):
-        table = loaded(open_table(folder / "t.csv", csv=csv_options(again, asked, None, None)))
+        table = loaded(open_table(folder / "t.csv", csv=typed_csv_options(again, asked, None, None)))
         for name in set(types) - set(asked.drop):
             assert table.schema.field(name).type == types[name]
             column = table.column(name)
