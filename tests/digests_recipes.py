@@ -18,8 +18,6 @@ DOMAINS: dict[str, dict[str, Any]] = {
 }
 """Numbers in bins, which go by half-widths, one of them with nulls, and a column of codes."""
 GRADES = {"domain": [1, 10]}
-ATTACKED = {("kept", 2, None), ("kept", 4, 2)}
-"""Of which releases of made records attacks are held: they take longest."""
 PEOPLE = {
     "means": "select count(), mean(age), sum(loan), stddev(salary)",
     "shares": "select share(elevel = 0) as none, share(age >= 50) as old, share(commission is null) as nil",
@@ -60,13 +58,11 @@ def name_of(where: str, epsilon: float, rounds: int | None) -> str:
 def of_people(folder: Path) -> Digests:
     truth, digests = people(), {}
     about: dict[str, Any] = {"pair": ("salary", "age"), "by": "group", "questions": PEOPLE}
-    for where in ("kept", "inside"):
-        for epsilon, rounds in ((2, None), (4, None), (2, 3), (4, 2)):
-            asked = settings(where, epsilon, rounds, "group", "A|B")
-            asked["attributes"] |= DOMAINS
-            attacked = (where, epsilon, rounds) in ATTACKED
-            made = in_file(folder, truth, asked, **about, attacked=attacked)
-            digests |= named(name_of(where, epsilon, rounds), of_every_result(made))
+    for where, epsilon, rounds in (("kept", 2, None), ("kept", 4, 2), ("inside", 4, None), ("inside", 2, 3)):
+        asked = settings(where, epsilon, rounds, "group", "A|B")
+        asked["attributes"] |= DOMAINS
+        made = in_file(folder, truth, asked, **about, attacked=where == "kept")
+        digests |= named(name_of(where, epsilon, rounds), of_every_result(made))
     return digests
 
 

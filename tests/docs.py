@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from ppdm_cli.commands import main as ppdm
+from ppdm_cli.commands import run_command_line
 from tests.docs_pictures import draw
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,7 +158,7 @@ def _in_this_process(
             os.dup2(target, number)
             patch.setattr(sys, kind, stack.enter_context(os.fdopen(os.dup(number), "w", encoding="utf-8")))
         try:
-            ppdm()
+            run_command_line()
         except SystemExit as left:
             return int(left.code or 0)
     raise AssertionError("ppdm ends with an exit code")
