@@ -230,12 +230,11 @@ class Channel:
     published: Domain
     spec: Spec | None = None
     law: Matrix | None = None
-    several: tuple[str, ...] = ()
-    """The attributes, where they are more than the one that `name` is."""
+    attributes: tuple[str, ...] = ()
+    """The attributes, which by default are the one that `name` is."""
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return self.several or (self.name,)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", self.attributes or (self.name,))
 
     def each(self) -> Iterator[tuple[str, Domain]]:
         """Yield its attributes with their domains."""
@@ -247,9 +246,10 @@ class Channel:
 
     def column(self, of: Callable[[str], pa.Array]) -> pa.Array:
         """Return what its domains encode: its attribute's column, or a struct of several."""
-        if not self.several:
-            return of(self.name)
-        return pa.StructArray.from_arrays(list(map(of, self.several)), list(map(str, range(len(self.several)))))
+        columns = [of(n) for n in self.attributes]
+        if len(columns) == 1:
+            return columns[0]
+        return pa.StructArray.from_arrays(columns, [str(i) for i in range(len(columns))])
 
     def marginal(self, names: Sequence[str]) -> Channel | None:
         """Return the axis of some of its attributes, None where these have no law of their own.

@@ -101,30 +101,40 @@ def of_grid(
 def of_release(table: Table, sidecar: Sidecar, *, rho1: float = 0.05) -> list[dict[str, Any]]:
     """Return a row for every perturbed attribute, under the prior estimated from the release itself.
 
-    Of several recipes a row for each exposure of an attribute.
+    One that records publish by different channels, or withhold, has a row for each of its exposures.
     """
-    if opened(sidecar).withholding:
-        return _without_empty(list(_by_exposure(table, sidecar, rho1)))
-    if any(c.noise is not None for c in opened(sidecar).channels):
+    release = opened(sidecar)
+    if any(c.noise is not None for c in release.channels):
         raise UsageError(
             "noise-has-no-entropy",
             "additive noise publishes numbers, not values of a domain: it has no H(M)",
             "inspect says how wide the noise is; entropy is for random substitution",
         )
-    observed = count(table, [(c,) for c in opened(sidecar).channels])
-    rows = []
-    for channel, counts in zip(opened(sidecar).channels, observed, strict=True):
+    channels = [c for c in release.channels if c.attributes[0] in release.alone]
+    names = [a.name for a in sidecar.perturbed if a.name not in release.alone]
+    rows = [*_by_channel(table, sidecar, channels, rho1), *_by_exposure(table, sidecar, names, rho1)]
+    return _without_empty(rows)
+
+
+def _by_channel(
+    table: Table, sidecar: Sidecar, channels: Sequence[Channel], rho1: float
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of channels that every record goes through."""
+    observed = count(table, [(c,) for c in channels]) if channels else []
+    for channel, counts in zip(channels, observed, strict=True):
         n = float(counts.sum())
         prior = maximum_likelihood(counts, [channel.matrix]) / n if n else None
         own = row(channel, rho1, n, prior)
         own["rho2"] = believed_after(sidecar.times * own["epsilon"], rho1)
-        rows.append({"attribute": channel.name} | own)
-    return _without_empty(rows)
+        yield {"attribute": channel.name} | own
 
 
-def _by_exposure(table: Table, sidecar: Sidecar, rho1: float) -> Iterator[dict[str, Any]]:
-    """Yield the rows; gamma is of all attributes that share a coin, and rho2 of the whole record."""
-    names = [a.name for a in sidecar.perturbed]
+def _by_exposure(
+    table: Table, sidecar: Sidecar, names: Sequence[str], rho1: float
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each exposure; gamma is of all that share a coin, and rho2 of the whole record."""
+    if not names:
+        return
     whole = believed_after(sidecar.times * max(d.epsilon for d in opened(sidecar).recipes), rho1)
     done, records = estimated_tables(table, sidecar, [(n,) for n in names], DEFAULT_ESTIMATOR, Coverage())
     total = sum(d.weight for d in opened(sidecar).recipes)

@@ -251,7 +251,7 @@ def _along_axes(w: Wanted, observed: Floats, estimator: str, coverage: Coverage)
     estimate = ESTIMATORS[estimator](observed, matrices)
     likeliest = estimate if estimator == "ml" else maximum_likelihood(observed, matrices)
     laws, counts = matrices, likeliest
-    if any(a.several for a in w.axes):
+    if any(len(a.attributes) > 1 for a in w.axes):
         each = (np.moveaxis(likeliest, i, 0).reshape(a.domain.size, -1) for i, a in enumerate(w.axes))
         laws = [law_of(a, names, t.sum(axis=1)) for a, t in zip(w.axes, each, strict=True)]
         known = [n for a in w.axes for n in a.attributes if n in names]

@@ -124,7 +124,7 @@ class _Counts:
         table, shown = self.observed, self.names if own else self.names[:-1]
         for axis, channel in enumerate(self.family):
             node = self.names[-1] in channel.attributes
-            if channel.several:
+            if len(channel.attributes) > 1:
                 weights = self._weights(channel, own if node else 2)
                 table = np.moveaxis(np.tensordot(weights, table, (1, axis)), 0, axis)
             elif node and own == 0:

@@ -25,7 +25,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.errors import MismatchError, UsageError, argument, listed, quoted
 from ppdm_cli.estimating import with_kept
 from ppdm_cli.networks.network import NetworkSource
-from ppdm_cli.releases import open_data, opened, refuse_recipes
+from ppdm_cli.releases import open_data, opened
 from ppdm_cli.sidecar import Attribute, Past, Recipe, Sidecar
 from ppdm_cli.tables import ArrowTable, CsvOptions, Table, TableLike, is_stream, loaded
 
@@ -63,7 +63,7 @@ def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None) -> list[Part
         source, sidecar = given if isinstance(given, tuple) else (given, None)
         table, sidecar = open_data(source, sidecar, csv)
         if sidecar is not None:
-            refuse_recipes(sidecar)
+            opened(sidecar).refuse_withheld()
         if sidecar is not None and sidecar.stage != "perturbed":
             raise MismatchError(
                 "wrong-stage-of-party",

@@ -14,9 +14,7 @@ from ppdm_cli.releases.opened_release import (
     RecipeInUse,
     WideColumn,
     in_rounds,
-    opened,
     recipes_in_use,
-    refuse_recipes,
 )
 from ppdm_cli.releases.release import OWN, is_promised, open_original, open_release, other_rows
 from ppdm_cli.releases.sidecars import check_same, cut_folder, decode, read_sidecar
@@ -31,11 +29,12 @@ from ppdm_cli.releases.strata import (
     axis_of,
     encoded,
     never_together,
+    opened,
 )
 
 __all__ = [
     "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "RecipeInUse", "Strata", "Stratum",
     "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded",
     "in_rounds", "is_promised", "never_together", "open_data", "open_original", "open_release",
-    "open_releases", "opened", "other_rows", "read_sidecar", "recipes_in_use", "refuse_recipes", "spooled",
+    "open_releases", "opened", "other_rows", "read_sidecar", "recipes_in_use", "spooled",
 ]  # fmt: skip

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes, files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
-from ppdm_cli.releases.opened_release import opened
 from ppdm_cli.releases.paired import are_copies, paired
 from ppdm_cli.releases.release import CountChecked, has_sidecar_beside, open_release
+from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import UNPROMISED, Attribute, Past, Sidecar
 from ppdm_cli.tables import (
     OPENING,

@@ -22,7 +22,7 @@ from msgspec import UNSET
 from ppdm_cli.channels import Channel, Spec, together, within
 from ppdm_cli.domain import Domain, Product
 from ppdm_cli.errors import PpdmError, RefusedError, argument, quoted
-from ppdm_cli.sidecar import COLUMN, MOST_RECIPES, Attribute, CopiesSidecar, Recipe, Sidecar
+from ppdm_cli.sidecar import MOST_RECIPES, Attribute, CopiesSidecar, Recipe, Sidecar
 
 MOST_RECIPE_CODES = 1 << 21
 """The most codes that recipes publish of all attributes, those of each half-width counted apart."""
@@ -106,11 +106,10 @@ class OpenedRelease:
     sidecar: Sidecar
     recipes: tuple[RecipeInUse, ...]
     """The recipes in use, by their numbers."""
-
-    @property
-    def withholding(self) -> bool:
-        """Return whether records differ in their recipes, and withhold what theirs leaves out."""
-        return len(self.recipes) > 1
+    alone: Mapping[str, Channel]
+    """By attribute the channel that every record goes through, of one copy; of recipes that differ, none."""
+    beside: tuple[tuple[str, pa.DataType], ...]
+    """The names and types of the columns beside the attributes'."""
 
     @property
     def copies(self) -> int:
@@ -119,24 +118,24 @@ class OpenedRelease:
 
     @cached_property
     def channels(self) -> list[Channel]:
-        """Return the channels, in the order of the first of their columns; of several recipes those of all."""
-        if self.withholding:
-            return list({msgspec.json.encode(c.spec): c for r in self.recipes for c in r.channels}.values())
-        one = {c.name: c for a in self.sidecar.perturbed for c in [self._alone[a.name]]}
-        return [c if self.copies == 1 else together(c, self.copies) for c in one.values()]
+        """Return the channels, in the order of the first of their columns, or of the recipes that differ."""
+        each = {msgspec.json.encode(c.spec): c for r in self.recipes for c in r.channels}.values()
+        places = {a.name: i for i, a in enumerate(self.sidecar.perturbed) if a.name in self.alone}
+        ordered = sorted(each, key=lambda c: min((places[n] for n in c.attributes if n in places), default=0))
+        return [c if self.copies == 1 else together(c, self.copies) for c in ordered]
 
     @cached_property
     def columns(self) -> list[tuple[str, pa.DataType]]:
         """Return the names and types of the data's columns, in order."""
         found = [(a.name, self._type(a)) for a in self.sidecar.attributes]
-        return found + [(COLUMN, pa.uint16())] * (self.sidecar.stage == "perturbed" and self.withholding)
+        return [*found, *self.beside] if self.sidecar.stage == "perturbed" else found
 
     def _type(self, attribute: Attribute) -> pa.DataType:
         if self.sidecar.stage != "perturbed" or attribute.role != "perturbed":
             return attribute.kind
-        if self.withholding:
-            return self.wide(attribute.name).domain.kind
-        return self.through(attribute.name).shown(attribute.name).kind
+        if attribute.name in self.alone:
+            return self.through(attribute.name).shown(attribute.name).kind
+        return self.wide(attribute.name).domain.kind
 
     def wide(self, name: str) -> WideColumn:
         """Return the column of an attribute that some records withhold."""
@@ -161,9 +160,9 @@ class OpenedRelease:
         return self._axes[name]
 
     def _axis(self, name: str) -> Channel:
-        if name not in self._alone:
+        if name not in self.alone:
             attribute = self.sidecar.by_name[name]
-            if self.withholding and attribute.role == "perturbed":
+            if attribute.role == "perturbed":
                 raise _several_recipes()
             return Channel(name, attribute.domain, attribute.domain)
         found = self.marginal([name])
@@ -178,7 +177,7 @@ class OpenedRelease:
 
     def marginal(self, names: Sequence[str]) -> Channel | None:
         """Return the axis of attributes that share a channel, None where these have no law of their own."""
-        found = self._alone[names[0]].marginal(names)
+        found = self.alone[names[0]].marginal(names)
         return found if found is None or self.copies == 1 else together(found, self.copies)
 
     @cached_property
@@ -189,22 +188,10 @@ class OpenedRelease:
     def _through(self) -> dict[str, Channel]:
         return {n: c for c in self.channels for n in c.attributes}
 
-    @cached_property
-    def _alone(self) -> dict[str, Channel]:
-        """Return by attribute the channels of one copy."""
-        return {} if self.withholding else {n: c for r in self.recipes for n, c in r.through.items()}
-
-
-@lru_cache(maxsize=8)
-def opened(sidecar: Sidecar) -> OpenedRelease:
-    """Return what follows from a sidecar, built once for equal ones."""
-    return OpenedRelease(sidecar, recipes_in_use(sidecar.recipes, sidecar.attributes))
-
-
-def refuse_recipes(sidecar: Sidecar) -> None:
-    """Refuse a release some of whose cells are withheld, where these would be taken for null."""
-    if opened(sidecar).withholding:
-        raise _several_recipes()
+    def refuse_withheld(self) -> None:
+        """Refuse a release some of whose cells are withheld, where these would be taken for null."""
+        if not self.alone.keys() >= {a.name for a in self.sidecar.perturbed}:
+            raise _several_recipes()
 
 
 def _several_recipes() -> RefusedError:
@@ -293,15 +280,14 @@ def _channel(spec: Spec, known: Mapping[str, Attribute], domains: dict[tuple[str
 
     def make() -> Channel:
         own = [known[n] for n in spec.attributes]
-        several = tuple(spec.attributes) if len(own) > 1 else ()
-        domain = Product([a.domain for a in own]) if several else own[0].domain
+        domain = Product([a.domain for a in own]) if len(own) > 1 else own[0].domain
         matrix = spec.law(domain)
         if spec.reach is None:
             published = spec.published(domain, matrix, own[0].beyond)
         else:
             parts = [wider(a, b) for a, b in zip(own, spec.reach, strict=True)]
-            published = Product(parts) if several else parts[0]
-        return Channel(name, domain, published, spec, matrix, several)
+            published = Product(parts) if len(own) > 1 else parts[0]
+        return Channel(name, domain, published, spec, matrix, tuple(spec.attributes))
 
     name = " x ".join(spec.attributes)
     return naming(name, make)

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, counted, listed, quoted
-from ppdm_cli.releases.opened_release import opened
 from ppdm_cli.releases.sidecars import cut_folder, read_sidecar
+from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import Attribute, Sidecar
 from ppdm_cli.tables import (
     OPENING,

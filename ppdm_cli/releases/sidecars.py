@@ -17,7 +17,8 @@ from msgspec import UNSET
 from ppdm_cli import dtypes, files
 from ppdm_cli.domain import OTHER
 from ppdm_cli.errors import MismatchError, PpdmError, argument, quoted
-from ppdm_cli.releases.opened_release import OpenedRelease, naming, opened
+from ppdm_cli.releases.opened_release import OpenedRelease, naming
+from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import (
     COLUMN,
     LARGEST_SIDECAR,
@@ -167,18 +168,18 @@ def _check_channels(release: OpenedRelease) -> None:
         raise ValueError("attributes are altered just where a scheme is named, and none is perturbed then")
     perturbed = {a.name for a in sidecar.perturbed}
     through = [n for r in release.recipes for n in r.attributes]
-    if set(through) != perturbed or (not release.withholding and len(through) > len(perturbed)):
+    if set(through) != perturbed:
         raise ValueError("the channels do not have each of the perturbed attributes once")
     specs = [c.spec for c in release.channels if c.spec is not None]
     for spec in specs:
         if not spec.goes_with(specs[0]):
             raise ValueError(f"{spec.kind} channels of one law are on all perturbed attributes or on none")
-        if release.withholding and spec.everywhere:
+        if spec.everywhere and not release.alone.keys() >= {*spec.attributes}:
             raise ValueError(f"{spec.kind} channels have no recipes")
-    if release.withholding and COLUMN in sidecar.by_name:
+    if sidecar.by_name.keys() & {name for name, _ in release.beside}:
         raise ValueError(f"a column has the name of the recipes' own, {COLUMN}")
-    names = [*(c.name for c in release.channels), *(a.name for a in sidecar.kept)]
-    if not release.withholding and len(set(names)) < len(names):
+    names = [c.name for c in release.channels if c.attributes[0] in release.alone]
+    if not {*names}.isdisjoint(a.name for a in sidecar.kept) or len({*names}) < len(names):
         raise ValueError("attributes that are perturbed together have, together, the name of another")
 
 
