@@ -16,7 +16,7 @@ from ppdm_cli.entropies.surfaces import of_grid, of_release, reaching
 from ppdm_cli.entropies.whole_records import curve, design_remarks, design_rows, plan_text, setting_of
 from ppdm_cli.errors import UsageError, argument, counted, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.perturbing import Plan, Setting, read_toml, without_questions
+from ppdm_cli.perturbing import Plan, Setting
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Evaluated, Sidecar
 from ppdm_cli.tables import Output, TableLike
@@ -191,8 +191,7 @@ def record_designs(
             f"add {argument('attributes', '9x16')}, or {argument('plan', 'plan.toml')}",
         )
     source = Path(plan) if isinstance(plan, (str, Path)) else None
-    read = plan if source is None else read_toml(source)
-    asked = None if read is None else Plan.of(without_questions(read) if isinstance(read, Mapping) else read)
+    asked = None if plan is None else Plan.known(plan)
     setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
     rows = design_rows(setting)
     return RecordDesigns(rows, None, setting, plan_text(rows[0], setting, source))

@@ -19,11 +19,10 @@ from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.inspection import Fact, facts
-from ppdm_cli.ledger import Account, Entering
 from ppdm_cli.perturbing.count_errors import relative_error, release_remarks
 from ppdm_cli.perturbing.input_checks import InputChecks
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
-from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml, without_questions
+from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
 from ppdm_cli.perturbing.recipe_choice import chosen_number
 from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, possible, ranked, recommended
 from ppdm_cli.perturbing.record_keys import KeyFile
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
     "chosen_number", "describe", "in_order", "perturb", "possible", "questions", "ranked", "read_reading",
-    "read_toml", "recommended", "relative_error", "telling", "without_questions",
+    "read_toml", "recommended", "relative_error", "telling",
 ]  # fmt: skip
 
 
@@ -92,8 +91,6 @@ class Release(Displayed):
     """The number of bins was chosen (--bins auto)."""
     noise: NoiseReport | None = None
     """What noise that keeps a tree did."""
-    account: Account | None = None
-    """What the ledger says of these people, with this release."""
 
     def error(self, name: str) -> float | None:
         """Return the error of an attribute, or of several in one channel: the largest of theirs."""
@@ -157,8 +154,6 @@ def perturb(
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
-    ledger: str | Path | None = None,
-    people: str | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
     from_: Literal["arrow", "csv"] | None = None,
@@ -250,10 +245,6 @@ def perturb(
         A secret key, created if absent, so that an unchanged value gets the same answer again.
     id : str, optional
         With `key_file`: the column that identifies a record; dropped unless kept.
-    ledger : str or Path, optional
-        A file that the release is entered into before it appears; goes with `people`.
-    people : str, optional
-        Whom the release is about, in words of your own.
     sidecar : str or Path, optional
         Where the sidecar goes; beside the output otherwise.
     force : bool, default False
@@ -274,7 +265,6 @@ def perturb(
             "CSV on standard output carries no sidecar",
             f"say where it goes: {argument('sidecar', 'FILE')}",
         )
-    entering = Entering(ledger, people)
     with ExitStack() as stack:
         key = (keys := KeyFile.of(stack, seed, key_file, id)).key
         earlier = earlier_sidecar(like)
@@ -285,7 +275,6 @@ def perturb(
         kept = keys.kept(stack, task.plan)
         rows = None if table.rows is None else table.rows - left_out
         made = sidecars_of(task.plan, asked, key, id, copies, rows)
-        entering.check(made[0])
         filled = []
         for number, (target, one) in enumerate(zip(targets, made, strict=True), 1):
             work = task.for_copy(number)
@@ -294,10 +283,9 @@ def perturb(
             done = write(table, work, writing, columns=work.columns, doing="perturbing")
             assert done is not None
             filled.append(done)
-        entering.enter(filled[0])
         commit(*kept, *targets)
     report = task.report(checks.checks)
-    found = checks.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "noise": report}
+    found = checks.found(id) | {"sized": asked.bins == "auto", "noise": report}
     return Release(filled[0], targets[0].frame, **found, shuffled=bool(asked.shuffle))
 
 

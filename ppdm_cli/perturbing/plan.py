@@ -31,6 +31,7 @@ from ppdm_cli.perturbing.plan_file import (
     publish,
     read_toml,
     values,
+    without_questions,
 )
 from ppdm_cli.privacy import gamma_from_rhos
 from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_PERSON_ROWS, Group, Scheme
@@ -315,6 +316,12 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         if over.get("shuffle") or over.get("keep_order"):
             changes |= {"shuffle": None, "keep_order": None}
         return replace(plan, **changes | over | plan._joined(over))
+
+    @classmethod
+    def known(cls, plan: Plan | Mapping[str, object] | str | Path | None) -> Plan:
+        """Return a plan, a mapping of settings or a plan file without the questions that it leaves open."""
+        read = read_toml(Path(plan)) if isinstance(plan, (str, Path)) else plan
+        return cls.of(without_questions(read) if isinstance(read, Mapping) else read)
 
     def _joined(self, over: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that add up: lists, and settings by column."""

@@ -25,7 +25,6 @@ from ppdm_cli.inspection import (
     of_record,
     one_attribute_limit,
 )
-from ppdm_cli.ledger import Account, epsilon_in_words
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Privacy, Sidecar
 from ppdm_cli.statement.page import Bars, Part, TextTable
@@ -110,7 +109,6 @@ class Material:
     files: list[ReleaseFile]
     about: About
     attack: AttackReport | None
-    account: Account | None
     prior: float
 
     @property
@@ -133,13 +131,12 @@ def material(
     files: list[ReleaseFile],
     about: About,
     attack: AttackReport | None,
-    account: Account | None,
     prior: float,
 ) -> Material:
     """Return what the statement about a release is made of."""
     record, privacy = of_record(sidecar, prior), sidecar.privacy
     assert record is not None and privacy is not UNSET
-    return Material(sidecar, privacy, record, facts(sidecar, prior), files, about, attack, account, prior)
+    return Material(sidecar, privacy, record, facts(sidecar, prior), files, about, attack, prior)
 
 
 def sections(m: Material) -> list[tuple[str, list[Part]]]:
@@ -224,12 +221,6 @@ def _loss(m: Material) -> list[Part]:
             f"Each record went through one of {m.record.recipes} recipes, dealt by a coin that sees no value. "
             f"The epsilon is the largest of any recipe, for its attributes at once{also}."
         )
-    if m.account is not None:
-        rows = [
-            [e.entered, e.release, e.unit, "none" if e.epsilon is None else epsilon_in_words(e.epsilon)]
-            for e in m.account.entries
-        ]
-        parts += [m.account.sentences, _cut(["entered", "release", "unit", "epsilon"], rows, words=3)]
     return parts
 
 
@@ -349,10 +340,7 @@ def _risks(m: Material) -> list[Part]:
             "Over a whole record the bound is so weak that it promises nothing in practice: what protects a "
             "record against someone who compares whole records is only what attacks show."
         )
-    if m.account is None:
-        risks.append(
-            "Other releases about the same people are not known to this statement; each adds its epsilon."
-        )
+    risks.append("Other releases about the same people are not known to this statement; each adds its epsilon.")
     risks.append("What is true of many people is published, and may be held against each of them.")
     review, choices = _date(m.about.review) or _UNSAID, m.about.choices or f"{_UNSAID}."
     return [[*risks, *m.about.risks], f"To be reviewed by: {review}.", f"Choices: {choices}"]
