@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
     from ppdm_cli.planning import Proposal, plan
-    from ppdm_cli.querying import Answers, Query, query
+    from ppdm_cli.querying import Answers, query
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answers", "Attacked", "Compared", "CsvOptions", "DataError", "Entropy", "Estimate", "Fitted",
-    "FromRelease", "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Proposal", "Query",
+    "FromRelease", "Inspected", "MismatchError", "Network", "Plan", "PpdmError", "Proposal",
     "Reconstructed", "RecordDesigns", "RefusedError", "Release", "Sidecar", "Tree", "UsageError",
     "__version__", "attack", "compare", "describe", "designs", "entropy", "estimate", "inspect",
     "merge_networks", "on_spark", "perturb", "plan", "predict", "query", "reconstruct", "record_designs",
@@ -47,7 +47,7 @@ _ROOMS = {
     "perturbing": ("Plan", "Release", "describe", "perturb"),
     "planning": ("Proposal", "plan"),
     "inspection": ("Inspected", "inspect"),
-    "querying": ("Answers", "Query", "query"),
+    "querying": ("Answers", "query"),
     "reconstructing": ("Reconstructed", "reconstruct"),
     "sidecar": ("Sidecar",),
     "sklearn": ("PpdmTreeClassifier",),

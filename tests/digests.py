@@ -179,9 +179,8 @@ def of_reconstructions(made: Made) -> Digests:
 
 
 def of_answers(made: Made) -> Digests:
-    asked = query(made.path)
     return {
-        f"query, {name}": or_refused(lambda text=text: of_table(asked.select(text).frame))
+        f"query, {name}": or_refused(lambda text=text: of_table(query(made.path, text).frame))
         for name, text in made.questions.items()
     }
 

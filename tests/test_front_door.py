@@ -66,8 +66,8 @@ def calls(tree: Any, sidecar: Sidecar) -> dict[str, Callable[[Any], Any]]:
         "plan": lambda t: ppdm_cli.plan(t),
         "estimate": lambda t: ppdm_cli.estimate(t, sidecar=sidecar),
         "estimate truth": lambda t: ppdm_cli.estimate(release.frame, sidecar=sidecar, truth=t),
-        "query": lambda t: ppdm_cli.query(t, sidecar=sidecar).count(),
-        "query truth": lambda t: ppdm_cli.query(release.frame, sidecar=sidecar, against=t).count(),
+        "query": lambda t: ppdm_cli.query(t, "select count()", sidecar=sidecar),
+        "query truth": lambda t: ppdm_cli.query(release.frame, "select count()", sidecar=sidecar, against=t),
         "reconstruct": lambda t: ppdm_cli.reconstruct(t, sidecar=sidecar),
         "train_tree": lambda t: ppdm_cli.train_tree(t, "group"),
         "train_tree release": lambda t: ppdm_cli.train_tree(t, sidecar=sidecar),
@@ -284,12 +284,12 @@ def results() -> list[Any]:
     taught = ppdm_cli.train_tree(frame, sidecar=sidecar)
     learnt = ppdm_cli.train_bayes(data, Network.of([Node(data.columns[0])]))
     attacked = ppdm_cli.attack(frame, sidecar=sidecar, attacks="posterior")
-    asked = ppdm_cli.query(frame, sidecar=sidecar)
+    asked = ppdm_cli.query(frame, f'select count() group by "{data.columns[0]}"', sidecar=sidecar)
     inspected, grid = ppdm_cli.inspect(sidecar), ppdm_cli.entropy()
     designs = ppdm_cli.record_designs(record_epsilon=2, records=9, attributes="3x5")
     results = [release, sidecar, *sidecar.attributes, estimated, *estimated.tables, usable, fitted,
                fitted.tree, taught, attacked, inspected, grid, fitted.measured, estimated.tables[0].interval,
-               ppdm_cli.plan(data), asked, asked.count(by=data.columns[0]), ppdm_cli.compare(fitted, taught),
+               ppdm_cli.plan(data), asked, ppdm_cli.compare(fitted, taught),
                learnt, learnt.network, designs]  # fmt: skip
     assert fitted.tree.size > 10
     return results

@@ -74,10 +74,10 @@ def query_command(
     covariances in them, and with the number of records that would make it as certain if they were
     originals. Intervals are about these records unless --population asks for more.
     """
-    from ppdm_cli.querying import answers, fill_estimated
+    from ppdm_cli.querying import fill_estimated, query
 
     _check_order(release, question)
-    done = answers([str(r) for r in release], question, against=against, **settings)
+    done = query([str(r) for r in release], question, against=against, **settings)
     return Report(
         figures=lambda: _figures(done),
         show=lambda: _show(done, in_file),

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ppdm_cli.display import Displayed, names
+from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins, unit
-from ppdm_cli.engine import where_the_data_are
 from ppdm_cli.errors import counted, quoted
 from ppdm_cli.estimating import Coverage, fill_estimated
 from ppdm_cli.files import one_run
@@ -28,7 +27,7 @@ from ppdm_cli.tables import TableLike
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Answers", "Query", "answers", "fill_estimated", "query"]
+__all__ = ["Answers", "fill_estimated", "query"]
 
 _FIGURES = ("value", "std_error", "low", "high", "worth")
 _BESIDE = ("against", "difference", "difference_low", "difference_high")
@@ -86,103 +85,28 @@ class Answers(Displayed):
 
 
 @one_run()
-def answers(
+def query(
     data: TableLike,
-    text: str,
+    question: str,
     *,
     sidecar: Sidecar | str | Path | None = None,
-    against: TableLike | Query | None = None,
+    against: TableLike | tuple[TableLike, Sidecar] | None = None,
     bins: int | None = None,
     level: float = 0.95,
     population: bool = False,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Answers:
-    """Answer a select statement from a release, or from several with the same plan.
-
-    The parameters are those of `query`; `from_` is the format of a release on standard input.
-    """
-    if against is not None:
-        beside = against.settings["sidecar"] if isinstance(against, Query) else None
-        other_data = against.data if isinstance(against, Query) else against
-        ask = partial(answers, bins=bins, level=level, population=population, from_=from_)
-        own, other = ask(data, text, sidecar=sidecar), ask(other_data, text, sidecar=beside)
-        return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
-    question = read_question(text)
-    coverage = Coverage(level, False, population)
-    table, sidecar = open_releases(data, sidecar, from_)
-    rows, sidecar, records = answers_in(table, sidecar, question, coverage, bins)
-    remarks = [*_middles(sidecar, question), *_missing(rows)]
-    return Answers(rows, question.titles, sidecar, records, coverage, remarks)
-
-
-@dataclass(frozen=True, repr=False)
-class Query(Displayed):
-    """A release that can be asked: `query(release).mean("age", by="sex", where="smoker = 'yes'")`."""
-
-    data: TableLike
-    settings: dict[str, Any]
-
-    def select(self, text: str) -> Answers:
-        """Return the answer to a select statement."""
-        return where_the_data_are(answers)(self.data, text, **self.settings)
-
-    def count(self, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        return self._one("count()", "count", by, where)
-
-    def sum(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        return self._of("sum", column, by, where)
-
-    def mean(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        return self._of("mean", column, by, where)
-
-    def variance(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        return self._of("variance", column, by, where)
-
-    def stddev(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        return self._of("stddev", column, by, where)
-
-    def median(self, column: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        return self._of("median", column, by, where)
-
-    def quantile(self, column: str, share: float, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        asked = f"quantile({_name(column)}, {float(share)!r})"
-        return self._one(asked, f"quantile({column}, {share})", by, where)
-
-    def share(self, condition: str, *, by: str | Sequence[str] = (), where: str = "") -> Answers:
-        """Return the share of the records for which a condition holds, such as "age >= 40"."""
-        return self._one(f"share({condition})", f"share({condition})", by, where)
-
-    def _of(self, function: str, column: str, by: str | Sequence[str], where: str) -> Answers:
-        return self._one(f"{function}({_name(column)})", f"{function}({column})", by, where)
-
-    def _one(self, asked: str, title: str, by: str | Sequence[str], where: str) -> Answers:
-        text = f"select {asked} as {_name(title)}"
-        text += f" where {where}" if where else ""
-        groups = ", ".join(map(_name, names("by", by)))
-        return self.select(text + (f" group by {groups}" if groups else ""))
-
-    def _words(self) -> list[str]:
-        return ["select, count, sum, mean, share, variance, stddev, median, quantile"]
-
-
-def query(
-    data: TableLike,
-    *,
-    sidecar: Sidecar | str | Path | None = None,
-    against: TableLike | Query | None = None,
-    bins: int | None = None,
-    level: float = 0.95,
-    population: bool = False,
-) -> Query:
-    """Open a release for questions: means, sums, shares, quantiles, tests and regressions, unbiased.
+    """Answer a question about the originals from a release: means, shares, quantiles, tests and regressions.
 
     Parameters
     ----------
     data : path, table or list of paths
         The release, or several releases made with the same plan.
+    question : str
+        A select statement without a table, such as "select mean(age) where smoker = 'yes' group by sex".
     sidecar : Sidecar, path or None, default None
         What goes with a table in memory, or with a file that has another's name beside it.
-    against : path, table, Query or None, default None
+    against : path, table, pair of a table and its sidecar, or None, default None
         A release of other records; answers then have their difference from it too.
     bins : int or None, default None
         In how many bins kept numbers are grouped; None takes them value by value.
@@ -190,14 +114,19 @@ def query(
         With which probability intervals cover.
     population : bool, default False
         Whether the records are a sample, and intervals are about its population.
+    from_ : {"arrow", "csv"} or None, default None
+        The format of a release on standard input.
     """
-    settings = {"sidecar": sidecar, "against": against, "bins": bins, "level": level, "population": population}
-    return Query(data, settings)
-
-
-def _name(name: str) -> str:
-    """Return a column's name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
+    if against is not None:
+        other_data, beside = against if isinstance(against, tuple) else (against, None)
+        ask = partial(query, bins=bins, level=level, population=population, from_=from_)
+        own, other = ask(data, question, sidecar=sidecar), ask(other_data, question, sidecar=beside)
+        return replace(own, against=other, remarks=list(dict.fromkeys([*own.remarks, *other.remarks])))
+    read, coverage = read_question(question), Coverage(level, False, population)
+    table, sidecar = open_releases(data, sidecar, from_)
+    rows, sidecar, records = answers_in(table, sidecar, read, coverage, bins)
+    remarks = [*_middles(sidecar, read), *_missing(rows)]
+    return Answers(rows, read.titles, sidecar, records, coverage, remarks)
 
 
 def _middles(sidecar: Sidecar, question: Question) -> list[str]:

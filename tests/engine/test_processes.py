@@ -16,7 +16,7 @@ def results(original: Any) -> list[Any]:
     return [
         release.frame,
         estimate(release.frame, **given).frame,
-        query(release.frame, **given).mean("age", by=["group"]).frame,
+        query(release.frame, 'select mean(age) group by "group"', **given).frame,
         reconstruct(release.frame, method="global", **given).frame,
         train_tree(release.frame, **given).tree.label.tolist(),
         attack(release.frame, **given, attacks=["posterior"]).frame,

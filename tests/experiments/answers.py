@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ppdm_cli import perturb
-from ppdm_cli.querying import answers
+from ppdm_cli import perturb, query
 from tests.experiments.common import binned, say, table
 from tests.experiments.testing import designs
 
@@ -85,7 +84,7 @@ def exact(source: Source, records: pl.DataFrame) -> dict[str, float]:
     again = perturb(records, keep=list(source.keep), attributes=source.attributes, seed=1, keep_order=True,
                     rare="publish", gamma=999_999)  # fmt: skip
     held = binned(records, again.sidecar).select(again.frame.columns).cast(dict(again.frame.schema))
-    asked = {q: answers(held, f"select {q}", sidecar=again.sidecar).rows[0].value for q in source.questions}
+    asked = {q: query(held, f"select {q}", sidecar=again.sidecar).rows[0].value for q in source.questions}
     return {q: v for q, v in asked.items() if v is not None}
 
 
@@ -100,7 +99,7 @@ def measured(source: Source, records: pl.DataFrame, plan: dict[str, Any], releas
         for first in range(0, len(source.questions), TOGETHER):
             some = source.questions[first : first + TOGETHER]
             named = ", ".join(f"{q} as q{i}" for i, q in enumerate(some))
-            for row in answers(made.frame, f'select {named} group by "{COPY}"', sidecar=made.sidecar).rows:
+            for row in query(made.frame, f'select {named} group by "{COPY}"', sidecar=made.sidecar).rows:
                 question = some[int(row.title[1:])]
                 if row.value is None or row.low is None or row.high is None:
                     continue

@@ -39,9 +39,9 @@ def covered(releases: int, **plan: Any) -> pl.DataFrame:
     rows: list[tuple[str, bool, float, float]] = []
     for seed in range(releases):
         made = perturb(sample(seed), keep=["w"], attributes=BINS, seed=seed, keep_order=True, **plan)
-        asked = query(made.frame, sidecar=made.sidecar)
         try:
-            found = asked.select("select linear(y, age, sex, edu, kids, w)").rows
+            asked = "select linear(y, age, sex, edu, kids, w)"
+            found = query(made.frame, asked, sidecar=made.sidecar).rows
         except RefusedError:
             continue
         for row in found:
@@ -60,7 +60,7 @@ def scored(release: Release, test: pl.DataFrame, class_: str, rich: str) -> floa
     attributes = [a for a in release.sidecar.attributes if a.name != class_]
     columns = ", ".join(f'"{a.name}"' for a in attributes)
     asked = f"select ridge(\"{class_}\" = '{rich}', {RIDGE}, {columns})"
-    rows = query(release.frame, sidecar=release.sidecar).select(asked).rows
+    rows = query(release.frame, asked, sidecar=release.sidecar).rows
     weights = {r.title.removeprefix("ridge: "): r.value or 0.0 for r in rows}
     score = np.full(len(test), weights.pop("intercept"))
     for attribute in attributes:

@@ -153,7 +153,7 @@ def test_the_plan_that_made_a_release_goes_beside_it_unchanged(name: str) -> Non
     "asked",
     [
         {"gamma": 9}, {"record_epsilon": 0.5}, {"matrix": "band"}, {"together": [["age", "ward"]]}, {"bins": 3},
-        {"keep": ["ill"]}, {"drop": ["ward"]}, {"class_": "ward"}, {"representative": "left"}, {"rare": "merge"},
+        {"keep": ["ill"]}, {"drop": ["ward"]}, {"class_": "ward"}, {"representative": "left"},
         {"attributes": {"age": {"domain": "0:120"}}}, {"copies": 2}, {"rounds": 2},
     ],
 )  # fmt: skip

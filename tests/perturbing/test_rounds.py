@@ -185,7 +185,7 @@ def test_the_miner_learns_more_of_rounds() -> None:
     tree = train_tree(made.frame, sidecar=made.sidecar)
     assert set(tree.attributes) >= {"a", "b"} and tree.model == "joint"
     assert tree.gain > 1.2 * train_tree(one.frame, sidecar=one.sidecar).gain
-    mean = query(made.frame, sidecar=made.sidecar).mean("a").frame
+    mean = query(made.frame, "select mean(a)", sidecar=made.sidecar).frame
     assert abs(mean["value"][0] - 50) < 4 * mean["std_error"][0]
 
 

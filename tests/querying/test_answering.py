@@ -59,7 +59,7 @@ def nearly() -> Release:
 
 
 def asked(release: Release, text: str, **settings: Any) -> Answers:
-    return query(release.frame, sidecar=release.sidecar, **settings).select(text)
+    return query(release.frame, text, sidecar=release.sidecar, **settings)
 
 
 def middles(frame: pl.DataFrame) -> pl.DataFrame:
@@ -219,9 +219,9 @@ def test_two_releases_are_compared() -> None:
     ours, theirs = (
         released(f, gamma=9, seed=s) for f, s in ((records(), 4), (records().filter(pl.col.age < 60), 5))
     )
-    other = query(theirs.frame, sidecar=theirs.sidecar)
-    both = query(ours.frame, sidecar=ours.sidecar, against=other).mean("age", by="ward")
-    alone = [query(r.frame, sidecar=r.sidecar).mean("age", by="ward").frame for r in (ours, theirs)]
+    text = "select mean(age) group by ward"
+    both = asked(ours, text, against=(theirs.frame, theirs.sidecar))
+    alone = [asked(r, text).frame for r in (ours, theirs)]
     frame = both.frame
     assert frame["against"].to_list() == alone[1]["value"].to_list()
     assert (frame["difference"] - (alone[0]["value"] - alone[1]["value"])).abs().max() == 0
@@ -279,7 +279,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_command_tells_what_the_library_does(folder: Path, ppdm: Run) -> None:
     text = "select mean(age) as m, count(), quantile(age, .5) where pay > 2000 group by ward"
     told = json.loads(ppdm("query", "r.parquet", text, "--json").stdout)
-    library = query(folder / "r.parquet").select(text)
+    library = query(folder / "r.parquet", text)
     assert told["rows"] == library.frame.to_dicts() and told["remarks"] == library.remarks
     assert "middle of its bin" in told["remarks"][0] and told["records"] == ROWS
     assert ppdm("query", "r.parquet", text, "--json", "-o", "-", code=2).stderr
@@ -340,8 +340,8 @@ def test_what_cannot_be_answered_is_refused() -> None:
 
 def test_an_empty_release_and_an_empty_group_have_no_answers() -> None:
     release = released(records(), gamma=9)
-    none = query(release.frame.head(0), sidecar=msgspec.structs.replace(release.sidecar, records=0))
-    row = none.select("select count(), mean(age)").rows
+    none = msgspec.structs.replace(release.sidecar, records=0)
+    row = query(release.frame.head(0), "select count(), mean(age)", sidecar=none).rows
     assert [r.value for r in row] == [0, None]
     told = asked(released(records(), gamma=2), "select mean(age) where age >= 70 and smoker = 'no'")
     assert told.rows[0].value is None and "No answer 1 times" in " ".join(told.remarks)

@@ -19,7 +19,7 @@ ASKED = "select linear(y, age, sex, edu, kids, w)"
 
 def asked(frame: pl.DataFrame, text: str = ASKED, **plan: Any) -> Answers:
     made = perturb(frame, **{"keep": ["w"], "attributes": BINS, "keep_order": True, "seed": 1, **plan})
-    return query(made.frame, sidecar=made.sidecar).select(text)
+    return query(made.frame, text, sidecar=made.sidecar)
 
 
 def test_with_hardly_any_noise_coefficients_are_the_textbooks() -> None:

@@ -162,8 +162,8 @@ CALLS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "estimate": ("r.csv", lambda d: estimate(d / "r.csv")),
     "estimate several": ("r2.csv", lambda d: estimate([d / "r.csv", d / "r2.csv"])),
     "estimate --truth": ("own.csv", lambda d: estimate(d / "r.csv", truth=d / "own.csv")),
-    "query": ("r.csv", lambda d: p.query(d / "r.csv").mean("age")),
-    "query --against": ("r2.csv", lambda d: p.query(d / "r.csv", against=d / "r2.csv").mean("age")),
+    "query": ("r.csv", lambda d: p.query(d / "r.csv", "select mean(age)")),
+    "query --against": ("r2.csv", lambda d: p.query(d / "r.csv", "select mean(age)", against=d / "r2.csv")),
     "reconstruct": ("r.csv", lambda d: p.reconstruct(d / "r.csv", d / "n.csv")),
     "attack": ("r.csv", lambda d: p.attack(d / "r.csv")),
     "attack --truth": ("own.csv", lambda d: p.attack(d / "r.csv", truth=d / "own.csv")),
@@ -230,7 +230,7 @@ ONE_TABLE: dict[str, Callable[[Any], Any]] = {
     "train-bayes": lambda data: p.train_bayes([(data, None)], "net.json"),
 }
 MINED: list[Callable[[Any], Any]] = [
-    estimate, lambda data: p.query(data).count(), p.attack, p.reconstruct, train_tree
+    estimate, lambda data: p.query(data, "select count()"), p.attack, p.reconstruct, train_tree
 ]  # fmt: skip
 
 
