@@ -104,8 +104,7 @@ that means nothing. Memory: constant.""",
 @options.formulas_option
 @results(
     "The table as .csv, .parquet or .arrow; the recommended design for a record also as a plan, .toml.",
-    plot="A picture as .svg, .png, .pdf or .html. With --records: error and belief over gamma, a line for each "
-    "N (at most six); without: H(M) over N for each gamma.",
+    plot="A picture of H(M) over N for each gamma: .svg, .png, .pdf or .html.",
     plan=True,
 )
 def entropy_command(
@@ -201,7 +200,7 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[
 
 def _for_record(asked: dict[str, Any]) -> Report:
     """Answer with designs for a whole record: the table, the plan or the picture."""
-    from ppdm_cli import entropies, pictures
+    from ppdm_cli import entropies
     from ppdm_cli.commands import show
 
     done = entropies.record_designs(**asked)
@@ -222,5 +221,4 @@ def _for_record(asked: dict[str, Any]) -> Report:
         figures=lambda: {"rows": done.rows, "plan": done.plan, "sentences": done.sentences},
         show=print_designs,
         fill=fill,
-        draw=lambda picture: pictures.draw_designs(done.curve, picture),
     )

@@ -296,7 +296,7 @@ def _figures(release: Any) -> dict[str, Any]:
 
     done = (
         "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
-        "unlearnable", "in_ranges", "unchanged", "crowded", "identifying", "typed",
+        "unlearnable", "in_ranges", "unchanged", "identifying", "typed",
         "padded",
     )  # fmt: skip
     figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}

@@ -18,14 +18,13 @@ from ppdm_cli.commands.options import csv_options, file_option, files_argument
     epilog="""\b
 Examples:
   ppdm plan export.csv -o plan.toml
-  ppdm plan --type age=int --type city=string -o plan.toml
   ppdm perturb export.csv -o release.parquet --plan plan.toml --gamma 9
 
 \b
 Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 the data is a release already.
 Memory: constant, but for some values' hashes and blocks of rows of each column.""",
 )
-@files_argument("data", required=False)
+@files_argument("data")
 @file_option("-o", "--output", required=True, help="The plan, a .toml.")
 @click.option("--gamma", metavar="G", help="The amplification of each attribute; else a question in the plan.")
 @click.option("--rho1", type=float, metavar="P", help="With --rho2, instead of gamma: see ppdm perturb.")
@@ -40,12 +39,11 @@ def plan_command(data: tuple[Path, ...], output: Path, **settings: Any) -> Repor
     values, columns that give each other away, an order of rows that reveals values, and the error of each
     column at several gammas. Nothing is published. The plan has names of columns and choices out of fixed
     lists, no value and no count; what only its owner can know is a question mark in it. The figures
-    that are shown are private: they were counted from the data. Without DATA, the plan is of the
-    columns that --type declares.
+    that are shown are private: they were counted from the data.
     """
     from ppdm_cli.planning import plan
 
-    done = plan([str(d) for d in data] or None, output, **settings)
+    done = plan([str(d) for d in data], output, **settings)
     return Report(lambda: _figures(done), lambda: _show(done, output, settings["record_epsilon"]))
 
 

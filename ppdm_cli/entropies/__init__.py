@@ -13,10 +13,10 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT_KIND, checked_kind
 from ppdm_cli.display import Displayed
 from ppdm_cli.entropies.surfaces import of_grid, of_release, reaching
-from ppdm_cli.entropies.whole_records import curve, design_remarks, design_rows, plan_text, setting_of
+from ppdm_cli.entropies.whole_records import design_remarks, design_rows, plan_text, setting_of
 from ppdm_cli.errors import UsageError, argument, counted, quoted
 from ppdm_cli.files import one_run
-from ppdm_cli.perturbing import Plan, Setting
+from ppdm_cli.perturbing import Plan
 from ppdm_cli.releases import open_release
 from ppdm_cli.sidecar import Evaluated, Sidecar
 from ppdm_cli.tables import Output, TableLike
@@ -56,17 +56,12 @@ class Entropy(Displayed):
 class RecordDesigns(Entropy):
     """Designs for a record's budget, the recommended one first."""
 
-    setting: Setting
     plan: str
     """The recommended one, as the text of a plan."""
 
     @property
     def sentences(self) -> list[str]:
         return design_remarks(self.rows)
-
-    @property
-    def curve(self) -> list[dict[str, Any]]:
-        return curve(self.setting)
 
 
 @one_run()
@@ -194,7 +189,7 @@ def record_designs(
     asked = None if plan is None else Plan.known(plan)
     setting = setting_of(record_epsilon, records, attributes, asked, class_in_budget)
     rows = design_rows(setting)
-    return RecordDesigns(rows, None, setting, plan_text(rows[0], setting, source))
+    return RecordDesigns(rows, None, plan_text(rows[0], setting, source))
 
 
 def fill_entropies(rows: list[dict[str, Any]], release: Sidecar | None, output: Output) -> None:

@@ -15,7 +15,6 @@ from ppdm_cli.perturbing import (
     Design,
     Plan,
     Setting,
-    possible,
     ranked,
     recommended,
 )
@@ -155,9 +154,3 @@ def plan_text(first: dict[str, Any], setting: Setting, source: Path | None) -> s
         return f"{head}bins = {max(sizes, key=sizes.count)}\n"
     top, table, rest = source.read_text("utf-8").partition("\n[")
     return head + _SHARED.sub("", top) + table + rest
-
-
-def curve(setting: Setting) -> list[dict[str, Any]]:
-    """Return what each design gives at budgets from a quarter of this one to four times it."""
-    budgets = [setting.epsilon * 2**i for i in (-2, -1, 0, 1, 2)]
-    return [_row(d) for e in budgets for d in possible(replace(setting, epsilon=e))]

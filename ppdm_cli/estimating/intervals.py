@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
@@ -23,13 +22,6 @@ FEWEST = 8.0
 
 With fewer its steps are so coarse, and its law so far from a normal one, that no interval covers what it says.
 """
-
-DRAWS = 20_000
-MOST_CELLS_TOGETHER = 1 << 10
-"""The most cells whose correlations are computed; of more each is taken separately, which covers no less."""
-DRAWN_AT_ONCE = 1_000
-DRAWS_SEED = 20_061_106
-"""Everyone who asks gets the same intervals; nothing private depends on these draws."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +108,9 @@ def intervals(
     error = Error.of(likeliest, matrices, records, sampled)
     z = normal_quantile((1 + coverage.level) / 2)
     if coverage.simultaneous:
-        cells = np.where(error.steps >= FEWEST, error.variance, 0.0)
-        z = largest_error(likeliest, matrices, cells, coverage.level, sampled)
+        # as if errors were independent, which covers no less (Sidak 1967)
+        cells = max(int(((error.steps >= FEWEST) & (error.variance > 0)).sum()), 1)
+        z = normal_quantile((1 + coverage.level ** (1 / cells)) / 2)
     found = error.interval(inverse(observed, matrices), z).possible(records)
     coarse = (error.variance > 0) & (error.steps < FEWEST)
     return Interval(*(np.where(coarse, np.nan, part) for part in found.parts))
@@ -206,47 +199,3 @@ class Error:
             low=np.where(nowhere, centre, middle - half),
             high=np.where(nowhere, centre, middle + half),
         )
-
-
-def largest_error(
-    possible: Floats, matrices: Matrices, variance: Floats, level: float, sampled: float
-) -> float:
-    """Return how many standard errors hold the errors of all cells together with a probability of `level`.
-
-    By the maximum of correlated normal variables, simulated: Cov(Xhat) = A diag(M X) A^T - diag(X), or
-    - X X^T / n of a population's, or between them where a share is `sampled`. Cells of a variance of 0 do not
-    count. Errors in different slices of a kept attribute are independent, or correlated in a population, where
-    to take them as independent covers no less (Royen 2014); so does it of cells that are too many (Sidak 1967).
-    """
-    cells = max(int(np.count_nonzero(variance)), 1)
-    alone = normal_quantile((1 + level ** (1 / cells)) / 2)
-    axes = perturbed_axes(matrices)
-    laws = [m for m in matrices if m is not None]
-    size = prod(max(m.inputs, m.outputs) for m in laws)
-    if possible.size > 4 * MOST_CELLS_TOGETHER or size > MOST_CELLS_TOGETHER or not variance.any():
-        return alone
-    A, M = _product([law.inverse for law in laws]), _product([law.dense() for law in laws])
-    slices, spreads = (
-        np.moveaxis(t, axes, range(len(axes))).reshape(len(A), -1).T for t in (possible, variance)
-    )
-    rng, largest = np.random.default_rng(DRAWS_SEED), np.zeros(DRAWS)
-    for X, spread in zip(slices, spreads, strict=True):
-        counts = spread > 0
-        known = sampled * np.diag(X) + (1 - sampled) * np.outer(X, X) / possible.sum()
-        covariance = (A * (M @ X)) @ A.T - known
-        sd = np.sqrt(spread[counts])
-        correlation = covariance[np.ix_(counts, counts)] / np.outer(sd, sd)
-        root = np.linalg.cholesky(correlation + 1e-6 * np.eye(len(sd)))
-        for start in range(0, DRAWS if len(sd) else 0, DRAWN_AT_ONCE):
-            part = largest[start : start + DRAWN_AT_ONCE]
-            errors = root @ rng.standard_normal((len(sd), DRAWN_AT_ONCE))
-            np.maximum(part, np.abs(errors).max(axis=0), out=part)
-    return min(alone, float(np.quantile(largest, level)))
-
-
-def _product(matrices: Sequence[Floats]) -> Floats:
-    """Return what acts on a flattened table as the matrices do along its axes."""
-    whole: Floats = np.ones((1, 1))
-    for matrix in matrices:
-        whole = np.asarray(np.kron(whole, matrix), np.float64)
-    return whole

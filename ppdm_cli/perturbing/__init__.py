@@ -24,7 +24,7 @@ from ppdm_cli.perturbing.input_checks import InputChecks
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
 from ppdm_cli.perturbing.recipe_choice import chosen_number
-from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, possible, ranked, recommended
+from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, ranked, recommended
 from ppdm_cli.perturbing.record_keys import KeyFile
 from ppdm_cli.perturbing.resolve_run import (
     asked_of,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
-    "chosen_number", "describe", "in_order", "perturb", "possible", "questions", "ranked", "read_reading",
+    "chosen_number", "describe", "in_order", "perturb", "questions", "ranked", "read_reading",
     "read_toml", "recommended", "relative_error", "telling",
 ]  # fmt: skip
 
@@ -78,8 +78,6 @@ class Release(Displayed):
     """Attributes of which ranges can be told, and single values cannot."""
     unchanged: list[str]
     """Attributes of which over 95% of the values are published as they were."""
-    crowded: list[str]
-    """Attributes of which nearly all values are in one bin from the data."""
     identifying: list[str]
     """Kept columns that look like identifiers."""
     typed: list[str]

@@ -1,11 +1,10 @@
 """The charts of `--plot`, each legible at the width of a page, whatever the number of attributes.
 
-`draw_distributions` for estimate, `draw_attacks` for attack; `draw_entropy` and `draw_designs` for entropy.
+`draw_distributions` for estimate, `draw_attacks` for attack; `draw_entropy` for entropy.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -42,8 +41,6 @@ MOST_ATTRIBUTES = 30
 _OF_ATTACKS = ("#0b5cad", "#8db4dc", "#57606a", "#9a6700", "#1a7f37", "#8250df", "#bf3989", "#1b7c83")
 _PRIOR = "#c8102e"
 _BAR, _WIDTH = 9, 440
-MOST_LINES = 6
-"""The most lines of a picture; each has a colour of its own."""
 
 Curve = Sequence[Mapping[str, float]]
 """The rows of a table of entropy: points of lines."""
@@ -287,7 +284,7 @@ def _largest(rows: list[_Guessed]) -> tuple[list[_Guessed], list[str]]:
 
 
 def draw_entropy(rows: Curve, target: PendingFile) -> None:
-    """Draw the paper's Fig. 3, H(M) over N, a line for each gamma; with records, what an owner decides by."""
+    """Draw the paper's Fig. 3, H(M) over N, a line for each gamma."""
     alt = altair()
     if "attribute" in rows[0]:
         raise UsageError(
@@ -295,9 +292,6 @@ def draw_entropy(rows: Curve, target: PendingFile) -> None:
             "the matrices of a release have no picture",
             f"leave out {argument('plot')}, or the release",
         )
-    if "expected_error" in rows[0]:
-        save(_decision(alt, rows), target)
-        return
     gammas = sorted({r["gamma"] for r in rows})
     chart = (
         alt.Chart(alt.Data(values=rows), width=520, height=340)
@@ -309,51 +303,3 @@ def draw_entropy(rows: Curve, target: PendingFile) -> None:
         )
     )
     save(chart.properties(title="Entropy of the perturbation matrix"), target)
-
-
-def _decision(alt: Chart, rows: Curve) -> Chart:
-    """Return what an owner decides by: over gamma, the error for each N, and what a belief becomes."""
-    sizes = sorted({r["N"] for r in rows})
-    wanted = [sizes[0] * (sizes[-1] / sizes[0]) ** (i / (MOST_LINES - 1)) for i in range(MOST_LINES)]
-    taken = {min(sizes, key=lambda n: abs(math.log(n / w))) for w in wanted}  # as far apart as can be
-    lines = [{**r, "line": f"N = {r['N']}"} for r in rows if r["N"] in taken]
-    order = [f"N = {n}" for n in sorted(taken)]
-    x = alt.X("gamma:Q", title="gamma", scale=alt.Scale(zero=False, nice=False))  # labels stand outside
-    of_lines = alt.Chart(alt.Data(values=lines), width=520, height=260).encode(
-        x=x,
-        y=alt.Y(
-            "expected_error:Q",
-            title="error, |estimate - truth| / n",
-            scale=alt.Scale(type="log", nice=False, padding=8),
-        ),
-        color=alt.Color("line:N", sort=order, legend=None, scale=alt.Scale(scheme="tableau10")),
-    )
-    last = max(r["gamma"] for r in rows)
-    ends = alt.Chart(alt.Data(values=[r for r in lines if r["gamma"] == last])).encode(
-        x=x, y="expected_error:Q", text="line:N", color=alt.Color("line:N", sort=order, legend=None)
-    )
-    becomes = [f"{rows[0]['rho1']:.0%} becomes", "(one value alone)"]
-    belief = (
-        alt.Chart(alt.Data(values=lines), width=520, height=140)
-        .mark_line()
-        .encode(x=x, y=alt.Y("rho2:Q", title=becomes, axis=alt.Axis(format="%")))
-    )
-    error = of_lines.mark_line() + ends.mark_text(align="left", dx=6)
-    return (error & belief).properties(title=f"What gamma and N cost and give, {rows[0]['records']} records")
-
-
-def draw_designs(rows: Curve, target: PendingFile) -> None:
-    """Draw what designs tell of a pair over a record's epsilon, a line for each way to publish."""
-    alt = altair()
-    chart = (
-        alt.Chart(alt.Data(values=[r for r in rows if r["clean_pair"]]), width=520, height=300)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("epsilon:Q", title="epsilon of a record", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y(
-                "clean_pair:Q", title="clean records that tell as much of a pair", scale=alt.Scale(type="log")
-            ),
-            color=alt.Color("publish:N", title="published", scale=alt.Scale(scheme="tableau10")),
-        )
-    )
-    save(chart.properties(title=f"What {rows[0]['records']} records tell of pairs"), target)

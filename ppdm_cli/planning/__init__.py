@@ -21,12 +21,12 @@ import pyarrow as pa
 from ppdm_cli import dtypes
 from ppdm_cli.channels import rounded_down
 from ppdm_cli.display import Displayed, at_most, up
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, argument, counted, listed, quoted
+from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.inspection import PRIOR
 from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions, relative_error
 from ppdm_cli.planning.advice import BINS, Advice, TableSketch, advised, determined, left_open
-from ppdm_cli.planning.csv_reading import TOKENS, Cells, Dialect, Written, cells_of, sniff, written
+from ppdm_cli.planning.csv_reading import TOKENS, Dialect, Written, cells_of, sniff, written
 from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised
@@ -112,7 +112,7 @@ class Proposal(Displayed):
 
 @one_run()
 def plan(
-    data: TableLike | None = None,
+    data: TableLike,
     output: str | Path | None = None,
     *,
     gamma: str | float | Decimal | None = None,
@@ -122,11 +122,11 @@ def plan(
     csv: CsvOptions | None = None,
     force: bool = False,
 ) -> Proposal:
-    """Propose a plan for a table, or without one for the columns that `csv.types` declares.
+    """Propose a plan for a table.
 
     Parameters
     ----------
-    data : path, list of paths, or table, optional
+    data : path, list of paths, or table
         The original, which is read more than once: no standard input.
     output : path, optional
         The plan's file, a .toml.
@@ -147,27 +147,11 @@ def plan(
     csv = csv or CsvOptions()
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
-        done = _declared(csv, privacy) if data is None else _proposed(data, csv, privacy, asked)
+        done = _proposed(data, csv, privacy, asked)
         if target is not None:
             target.put(done.text.encode())
             commit(target)
     return done
-
-
-def _declared(csv: CsvOptions, privacy: Mapping[str, Any]) -> Proposal:
-    """Return a plan from declared columns alone."""
-    if not csv.types:
-        raise UsageError(
-            "nothing-to-plan",
-            "neither a table nor columns are given",
-            f"name a table, or declare columns, such as {argument('type', 'int', 'age')}",
-        )
-    found, types = [], {}
-    for name, kind in _typed(csv).items():
-        found.append(Advice(name, str(kind), settings={} if pa.types.is_boolean(kind) else {"domain": "?"}))
-        types[name] = written(Cells(), csv.decimal == ",", (), kind, csv.formats.get(name, ()))
-    text = written_plan(found, privacy, True, _written_as(csv.laid_over({"nulls": TOKENS})), types)
-    return Proposal(text, [], [], ["The domain of each column is a question: declare it."], 0)
 
 
 def _proposed(data: TableLike, csv: CsvOptions, privacy: Mapping[str, Any], asked: Plan) -> Proposal:

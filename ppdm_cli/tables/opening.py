@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Literal, cast
 
 from ppdm_cli import files
-from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, quoted
+from ppdm_cli.errors import DataError, RefusedError, UsageError, quoted
 from ppdm_cli.sidecar import SUFFIX
 from ppdm_cli.tables.arrow import AS_TABLE, from_arrow
 from ppdm_cli.tables.base import Table, TableLike
@@ -28,14 +28,6 @@ from ppdm_cli.tables.formats import FORMATS, Files, format_of, stream_format
 STANDARD = "-"
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):/+(.*)")
 """As a path it has lost a slash."""
-_PIPES = {
-    "gs": "gcloud storage cat {}",
-    "hdfs": "hdfs dfs -cat {}",
-    "http": "curl -sS {}",
-    "https": "curl -sS {}",
-    "s3": "aws s3 cp {} -",
-}
-"""What prints an object of a store, by the scheme of its URI."""
 _PIPED = "decompress it on the way, such as {} FILE | ppdm ..."
 _NOT_TABLES = {
     b"\x1f\x8b": ("compressed by gzip", _PIPED.format("zcat")),
@@ -116,9 +108,6 @@ def check_local(name: Any, reading: bool = False) -> None:
     step = "use Spark (docs/spark.md), or name a file here and copy it there"
     if reading:
         step = "use Spark (docs/spark.md), or copy the file here"
-        if uri[1] in _PIPES:
-            piped = f"{_PIPES[uri[1]].format(shown)} | ppdm ... - {argument('from_', 'csv')}"
-            step += f"; CSV can be piped in: {piped}"
     raise UsageError("uri-without-spark", f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 

@@ -20,7 +20,7 @@ import pytest
 from ppdm_cli.arrays import Floats, Z, wilson
 from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.estimating.estimators import Matrices, inverse, maximum_likelihood
-from ppdm_cli.estimating.intervals import Coverage, Error, Interval, intervals, largest_error
+from ppdm_cli.estimating.intervals import Coverage, Error, Interval, intervals
 from tests.experiments.intervals import BAND, GD, KEPT, Case, covered
 from tests.experiments.intervals import releases as of_laws
 from tests.vocabulary import raises
@@ -369,19 +369,6 @@ def test_all_cells_are_covered_together(case: Case) -> None:
     """Within 3.9 standard deviations of 95 %, or above: cells of 0 are missed on one side only."""
     assert together(case, Coverage(simultaneous=True)).mean() >= 0.95 - 3.9 * (0.95 * 0.05 / 200) ** 0.5
     assert together(case, Coverage()).mean() < 0.8, "one by one they are not"
-
-
-def test_the_largest_error_is_that_of_correlated_cells() -> None:
-    two = GammaDiagonal(Decimal(3), 2)
-    X = np.array([600.0, 400])
-    variance = Error.of(X, [two], np.array([1000.0]), 1.0).variance
-    assert largest_error(X, [two], variance, 0.95, 1.0) == pytest.approx(Z, abs=0.03), "one error, twice"
-    assert largest_error(X, [None, two][1:], variance * [1, 0], 0.95, 1.0) == pytest.approx(Z, abs=0.03)
-    kept = largest_error(np.stack([X, X]), [None, two], np.stack([variance] * 2), 0.95, 1.0)
-    assert kept == pytest.approx(2.236, abs=0.03), "two independent ones"
-    many = GammaDiagonal(Decimal(3), 3_000)
-    alone = largest_error(np.full(3_000, 10.0), [many], np.ones(3_000), 0.95, 1.0)
-    assert alone == pytest.approx(4.30, abs=0.01), "Sidak's"
 
 
 def test_a_populations_intervals_cover_its_shares() -> None:

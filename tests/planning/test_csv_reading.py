@@ -116,17 +116,6 @@ def test_a_spelling_of_null_is_added_everywhere(tmp_path: Path, ppdm: Run) -> No
     assert [r["true"] for r in true if r["attribute"] == "cost" and r["label"] == "null"] == [4]
 
 
-def test_a_plan_of_declared_columns_says_how_they_are_read(tmp_path: Path, ppdm: Run) -> None:
-    said = ["--delimiter", ";", "--decimal", ",", "--null", "unbekannt", "--no-header"]
-    types = ["--type", "pay=double", "--type", "flag=bool", "--date-format", "born=%d.%m.%Y"]
-    ppdm("plan", "-o", "p.toml", "--gamma", 9, *types, *said)
-    read = tomllib.loads((tmp_path / "p.toml").read_text())["csv"]
-    assert "unbekannt" in read.pop("null") and read == {
-        "delimiter": ";", "encoding": "utf-8", "decimal": ",", "header": False,
-        "types": {"pay": "double", "flag": "bool", "born": "date32[day]"}, "formats": {"born": ["%d.%m.%Y"]},
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("kind", "odd", "said"),
     [
