@@ -92,7 +92,7 @@ def running_cluster(folder: Path, **settings: str) -> Iterator[Cluster]:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
-        except OSError:
+        except (OSError, ValueError):  # not up yet, or half up
             return -1
 
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -14,9 +14,11 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from ppdm_cli.coins import Coins
 from ppdm_cli.commands import run_command_line
@@ -25,6 +27,29 @@ from tests.vocabulary import Run, run
 settings.register_profile("ours", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("ours")
 Coins(bytes(32))  # loads the cipher, which takes longer than the deadline of an example
+
+LONGEST = ("engine/test_spark", "test_docs", "test_digests", "commands/", "test_costs", "test_fuzz")
+"""What begins first, so that no worker is alone with it at the end; one has all of Spark, with one session."""
+
+
+class ByFile(LoadFileScheduling):
+    """Hands out the tests file by file, and those of Spark together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "Spark" if "engine/test_spark" in file else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        return next((i for i, name in enumerate(LONGEST) if f"tests/{name}" in item.nodeid), len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -37,8 +38,11 @@ _LEARNT = re.compile(r"\bppdm (train-tree|predict)\b")
 """What shows learnt trees: their figures differ in late digits between machines and versions of numpy."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 
-_PLAIN = re.compile(r"""ppdm ((?:[^'"|;&<>$`*\\]|'[^']*'|"[^"$`\\]*")+?)(?: (2?)> (\S+))?""")
-"""A command that needs no shell: ppdm alone, whose output or error stream may go to a file."""
+_PLAIN = re.compile(
+    r"""ppdm (?P<arguments>(?:[^'"|;&<>$`*\\]|'[^']*'|"[^"$`\\]*")+?)(?: (?P<stream>2?)> (?P<file>\S+))?"""
+    r"""(?: (?P<both>2>&1 )?\| (?P<rest>(?!.*ppdm).*))?"""
+)
+"""A command that is run here: ppdm, whose streams may go to a file or through a pipe to tools of the shell."""
 _SURROUNDINGS = {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
 
 
@@ -111,51 +115,49 @@ def commands(body: str) -> list[str]:
 def _run(command: str, folder: Path, last_code: int) -> tuple[str, int]:
     """What a command prints on both streams, without spaces at the ends of lines, and its exit code."""
     plain = _PLAIN.fullmatch(command.replace("\\\n", ""))
-    with tempfile.TemporaryFile() as printed:
+    with ExitStack() as stack:
+        printed, piped = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
         if plain is None:
-            code = _in_shell(f"(exit {last_code}); {command}", folder, printed.fileno())
+            code = _in_shell(f"(exit {last_code}); {command}", folder, printed)
         else:
-            code = _in_this_process(shlex.split(plain[1]), folder, printed.fileno(), plain[2], plain[3])
+            streams = {"": piped if plain["rest"] else printed, "2": piped if plain["both"] else printed}
+            if plain["file"]:
+                streams[plain["stream"]] = stack.enter_context((folder / plain["file"]).open("wb"))
+            code = _in_this_process(shlex.split(plain["arguments"]), folder, streams[""], streams["2"])
+            if plain["rest"]:
+                piped.seek(0)
+                code = _in_shell(plain["rest"], folder, printed, piped)
         printed.seek(0)
         lines = printed.read().decode().splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines), code
 
 
-def _in_shell(command: str, folder: Path, printed: int) -> int:
+def _in_shell(
+    command: str, folder: Path, printed: IO[bytes], stdin: IO[bytes] | int = subprocess.DEVNULL
+) -> int:
     variables = {k: v for k, v in os.environ.items() if "COLOR" not in k} | _SURROUNDINGS
     variables["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), variables.get("PATH", os.defpath)])
-    return subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=printed,
-        stderr=printed,
-        check=False,
-    ).returncode
+    call = ["sh", "-c", command]
+    done = subprocess.run(call, cwd=folder, env=variables, stdin=stdin, stdout=printed, stderr=printed)
+    return done.returncode
 
 
-def _in_this_process(
-    arguments: list[str], folder: Path, printed: int, stream: str | None, name: str | None
-) -> int:
-    """Run `ppdm` here, in a fifth of the time of a process of its own; a stream may go to a file of a name."""
+def _in_this_process(arguments: list[str], folder: Path, out: IO[bytes], err: IO[bytes]) -> int:
+    """Run `ppdm` here, in a fifth of the time of a process of its own."""
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for variable in [v for v in os.environ if "COLOR" in v]:
             patch.delenv(variable)
         for variable, value in _SURROUNDINGS.items():
             patch.setenv(variable, value)
-        streams = {"": printed, "2": printed}
-        if name is not None:
-            streams[stream or ""] = stack.enter_context(Path(name).open("wb")).fileno()
         patch.setattr(sys, "argv", ["ppdm", *arguments])
         patch.setattr(sys, "stdin", stack.enter_context(Path(os.devnull).open()))
-        for number, kind, target in ((1, "stdout", streams[""]), (2, "stderr", streams["2"])):
+        for number, kind, target in ((1, "stdout", out), (2, "stderr", err)):
             getattr(sys, kind).flush()
             kept = os.dup(number)
             stack.callback(os.close, kept)
             stack.callback(os.dup2, kept, number)
-            os.dup2(target, number)
+            os.dup2(target.fileno(), number)
             patch.setattr(sys, kind, stack.enter_context(os.fdopen(os.dup(number), "w", encoding="utf-8")))
         try:
             run_command_line()
