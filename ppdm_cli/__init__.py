@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ppdm_cli.entropies import Entropy, RecordDesigns, designs, entropy, record_designs
     from ppdm_cli.errors import DataError, MismatchError, PpdmError, RefusedError, UsageError
     from ppdm_cli.estimating import Estimate, estimate
-    from ppdm_cli.inspection import Inspected, inspect
     from ppdm_cli.networks import Network, merge_networks, train_bayes
     from ppdm_cli.perturbing import Plan, Release, describe, perturb
     from ppdm_cli.planning import Proposal, plan
     from ppdm_cli.querying import Answers, query
     from ppdm_cli.reconstructing import Reconstructed, reconstruct
+    from ppdm_cli.releases import Inspected, inspect
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
     from ppdm_cli.statement import state
@@ -46,9 +46,9 @@ _ROOMS = {
     "networks": ("Network", "merge_networks", "train_bayes"),
     "perturbing": ("Plan", "Release", "describe", "perturb"),
     "planning": ("Proposal", "plan"),
-    "inspection": ("Inspected", "inspect"),
     "querying": ("Answers", "query"),
     "reconstructing": ("Reconstructed", "reconstruct"),
+    "releases": ("Inspected", "inspect"),
     "sidecar": ("Sidecar",),
     "sklearn": ("PpdmTreeClassifier",),
     "statement": ("state",),

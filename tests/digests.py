@@ -32,9 +32,9 @@ from ppdm_cli import (
     query,
     reconstruct,
     state,
-    synthetic,
     train_tree,
 )
+from ppdm_cli.tables import synthetic
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = Path(__file__).parent / "data" / "digests.json"

@@ -23,10 +23,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import Release, perturb, synthetic
+from ppdm_cli import Release, perturb
 from ppdm_cli.engine import map_partitions, running
 from ppdm_cli.errors import PpdmError
-from ppdm_cli.tables import CsvOptions, Table, format_of, open_table
+from ppdm_cli.tables import CsvOptions, Table, format_of, open_table, synthetic
 
 Run = Callable[..., subprocess.CompletedProcess[bytes]]
 

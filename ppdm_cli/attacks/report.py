@@ -13,9 +13,8 @@ from ppdm_cli.attacks.adversary import AttackedAttribute
 from ppdm_cli.attacks.scoring import Measures
 from ppdm_cli.display import Displayed, percent
 from ppdm_cli.errors import counted
-from ppdm_cli.inspection import PRIOR, of_record
 from ppdm_cli.privacy import believed_after
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import PRIOR, opened, record_figures
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import Output
 
@@ -218,7 +217,8 @@ def of_whole_record(sidecar: Sidecar) -> dict[str, Any]:
     worst, times = max(opened(sidecar).recipes, key=lambda d: d.epsilon), sidecar.times
     gamma = prod([c.matrix.amplification for c in worst.channels] * times)
     bound = believed_after(times * worst.epsilon, PRIOR)
-    return msgspec.to_builtins(of_record(sidecar)) | {"gamma": gamma if gamma < inf else "inf", "bound": bound}
+    whole = {"gamma": gamma if gamma < inf else "inf", "bound": bound}
+    return msgspec.to_builtins(record_figures(sidecar)) | whole
 
 
 def evaluated(sidecar: Sidecar, rows: int) -> Sidecar:

@@ -236,8 +236,7 @@ def _percent(share: float | None) -> str | None:
 def _show(done: Attacked, in_file: bool) -> None:
     """Print the tables, unless they went to a file, and what they mean."""
     from ppdm_cli.commands import show
-    from ppdm_cli.inspection import limit_sentences
-    from ppdm_cli.releases import opened
+    from ppdm_cli.releases import limit_sentences, opened
 
     out = show.console()
     if not in_file:

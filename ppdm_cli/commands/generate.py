@@ -50,14 +50,13 @@ def generate_command(
     import secrets
     from contextlib import ExitStack
 
-    from ppdm_cli import synthetic
     from ppdm_cli.commands import show
     from ppdm_cli.engine import step
-    from ppdm_cli.tables import Output, commit
+    from ppdm_cli.tables import SYNTHETIC_SCHEMA, Output, commit, generate
 
     seed = secrets.randbits(63) if seed is None else seed
     if function is not None and network is None:
-        schema, batches = synthetic.SCHEMA, synthetic.generate(function, records, seed, balanced)
+        schema, batches = SYNTHETIC_SCHEMA, generate(function, records, seed, balanced)
     elif network is not None and function is None and not balanced:
         from ppdm_cli.networks import load, sample
 

@@ -68,7 +68,7 @@ def inspect_command(
     another tool perturbed: the plan names each column's matrix and domain, as for perturb. Nothing is
     promised of it, as nobody knows its coins; estimate, reconstruct and train-tree take it as a release.
     """
-    from ppdm_cli import inspection
+    from ppdm_cli.releases import inspect
 
     if (describe is None) != (output is None) or (describe is not None and sidecar is not None):
         raise UsageError(
@@ -88,9 +88,9 @@ def inspect_command(
         from ppdm_cli import perturbing
 
         described = perturbing.describe(file, describe, output, force=force)
-        done = inspection.inspect(described, prior=prior)
+        done = inspect(described, prior=prior)
     else:
-        done = inspection.inspect(file, sidecar, prior=prior)
+        done = inspect(file, sidecar, prior=prior)
     if report is not None:
         from ppdm_cli.statement import state
 
@@ -101,14 +101,14 @@ def inspect_command(
 def _show(done: Any) -> None:
     import msgspec
 
-    from ppdm_cli import inspection
     from ppdm_cli.commands import show
+    from ppdm_cli.releases import attribute_figures, has_noise
 
     out, shown = show.console(), done.sidecar
     records = "an unknown number of" if shown.records is None else shown.records
-    noise = inspection.noisy(shown)
+    noise = has_noise(shown)
     title = f"{shown.stage}, {records} records, release {shown.release}"
-    rows = msgspec.to_builtins(inspection.of_attributes(shown))
+    rows = msgspec.to_builtins(attribute_figures(shown))
     columns = [*show.NOISE, "gamma"] if noise else ["matrix", "gamma", "epsilon", "stays"]
     columns = ["published"] * any("published" in r for r in rows) + columns
     columns = [*show.WHAT, *columns, *["condition"] * any("condition_number" in r for r in rows)]

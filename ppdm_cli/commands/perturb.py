@@ -292,14 +292,14 @@ def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str
 
 
 def _figures(release: Any) -> dict[str, Any]:
-    from ppdm_cli import inspection
+    from ppdm_cli.releases import promise_figures
 
     done = (
         "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
         "unlearnable", "in_ranges", "unchanged", "identifying", "typed",
         "padded",
     )  # fmt: skip
-    figures = inspection.figures(release.sidecar) | {n: getattr(release, n) for n in done}
+    figures = promise_figures(release.sidecar) | {n: getattr(release, n) for n in done}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
     return figures | {"sentences": [f.sentence for f in release.facts]}
@@ -308,14 +308,13 @@ def _figures(release: Any) -> dict[str, Any]:
 def _show(release: Any, output: Path, asked: str | None) -> None:
     import msgspec
 
-    from ppdm_cli import inspection
     from ppdm_cli.channels import DEFAULT_KIND, KINDS
     from ppdm_cli.commands import show
-    from ppdm_cli.releases import opened
+    from ppdm_cli.releases import attribute_figures, has_noise, opened
 
     out = show.console(stderr=True)
-    rows = msgspec.to_builtins(inspection.of_attributes(release.sidecar))
-    if inspection.noisy(release.sidecar):
+    rows = msgspec.to_builtins(attribute_figures(release.sidecar))
+    if has_noise(release.sidecar):
         columns = show.NOISE
     else:  # one kind for all needs no column
         columns = ["published"] * any("published" in r for r in rows) + [

@@ -108,7 +108,7 @@ _CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 
 def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the figures of attributes (`inspection.of_attributes`), one row each, a column for each title.
+    """Print the figures of attributes (`attribute_figures`), one row each, a column for each title.
 
     Where a title has several words, the last one names the figure.
     """

@@ -18,7 +18,6 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import UsageError, argument
-from ppdm_cli.inspection import Fact, facts
 from ppdm_cli.perturbing.count_errors import relative_error, release_remarks
 from ppdm_cli.perturbing.input_checks import InputChecks
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
@@ -35,7 +34,7 @@ from ppdm_cli.perturbing.resolve_run import (
     task_of,
 )
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import Fact, opened, release_facts
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, TableLike, commit, suffixes
 
@@ -100,7 +99,7 @@ class Release(Displayed):
     @property
     def facts(self) -> list[Fact]:
         """Return what is to be said of the release, and of the run that made it."""
-        return [*facts(self.sidecar), *(Fact("run", line) for line in release_remarks(self))]
+        return [*release_facts(self.sidecar), *(Fact("run", line) for line in release_remarks(self))]
 
     def _words(self) -> list[str]:
         return self.sidecar._words()

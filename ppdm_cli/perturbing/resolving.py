@@ -26,12 +26,11 @@ from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.engine import Facts
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, argument, listed, quoted, unknown_column
-from ppdm_cli.inspection import PRIOR
 from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds, digested
 from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
+from ppdm_cli.releases import PRIOR, RecipeInUse, in_rounds, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe, Scheme
 
 if TYPE_CHECKING:

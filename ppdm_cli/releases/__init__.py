@@ -9,6 +9,20 @@ ones: its `recipes` in use, its `channels`, the `axis` of an attribute alone, th
 from __future__ import annotations
 
 from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
+from ppdm_cli.releases.inspection import (
+    PRIOR,
+    Fact,
+    Inspected,
+    RecordFigures,
+    attribute_figures,
+    has_noise,
+    inspect,
+    limit_sentences,
+    one_attribute_limit,
+    promise_figures,
+    record_figures,
+    release_facts,
+)
 from ppdm_cli.releases.opened_release import (
     OpenedRelease,
     RecipeInUse,
@@ -33,8 +47,10 @@ from ppdm_cli.releases.strata import (
 )
 
 __all__ = [
-    "OWN", "Exposure", "Exposures", "Grouped", "OpenedRelease", "RecipeInUse", "Strata", "Stratum",
-    "Unchanged", "WideColumn", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded",
-    "in_rounds", "is_promised", "never_together", "open_data", "open_original", "open_release",
-    "open_releases", "opened", "other_rows", "read_sidecar", "recipes_in_use", "spooled",
+    "OWN", "PRIOR", "Exposure", "Exposures", "Fact", "Grouped", "Inspected", "OpenedRelease", "RecipeInUse",
+    "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn", "attribute_figures", "axes_of", "axis_of",
+    "check_same", "cut_folder", "decode", "encoded", "has_noise", "in_rounds", "inspect", "is_promised",
+    "limit_sentences", "never_together", "one_attribute_limit", "open_data", "open_original", "open_release",
+    "open_releases", "opened", "other_rows", "promise_figures", "read_sidecar", "recipes_in_use",
+    "record_figures", "release_facts", "spooled",
 ]  # fmt: skip

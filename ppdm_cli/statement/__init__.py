@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from ppdm_cli import files, inspection
+from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing import read_toml
-from ppdm_cli.releases import open_release, read_sidecar
+from ppdm_cli.releases import PRIOR, open_release, promise_figures, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, TOOL, Sidecar, display_json
 from ppdm_cli.statement.content import About, AttackReport, Material, ReleaseFile, material, sections
 from ppdm_cli.statement.page import html
@@ -39,7 +39,7 @@ def state(
     attack: str | Path | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
-    prior: float = inspection.PRIOR,
+    prior: float = PRIOR,
 ) -> None:
     """Write the statement about a release.
 
@@ -96,7 +96,7 @@ def _figures(m: Material) -> dict[str, object]:
         "about": m.about,
         "files": [asdict(f) for f in m.files],
         "attack": m.attack,
-        "promise": inspection.figures(m.sidecar, m.prior),
+        "promise": promise_figures(m.sidecar, m.prior),
         "sentences": [f.sentence for f in m.facts],
     }
 

@@ -1,7 +1,7 @@
 """The sections of a statement, for its page: plain words come first, figures in tables.
 
 The headings follow the layers of NIST SP 800-226, from epsilon and the unit of privacy down to what the
-collected data are exposed to. What the release promises is said by the facts of `inspection`.
+collected data are exposed to. What the release promises is said by the facts of `releases`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from msgspec import UNSET
 from ppdm_cli.channels import KINDS
 from ppdm_cli.display import at_most, percent, up
 from ppdm_cli.errors import counted, some
-from ppdm_cli.inspection import (
+from ppdm_cli.releases import (
     Fact,
     RecordFigures,
-    facts,
+    attribute_figures,
     limit_sentences,
-    of_attributes,
-    of_record,
     one_attribute_limit,
+    opened,
+    record_figures,
+    release_facts,
 )
-from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Privacy, Sidecar
 from ppdm_cli.statement.page import Bars, Part, TextTable
 
@@ -134,9 +134,10 @@ def material(
     prior: float,
 ) -> Material:
     """Return what the statement about a release is made of."""
-    record, privacy = of_record(sidecar, prior), sidecar.privacy
+    record, privacy = record_figures(sidecar, prior), sidecar.privacy
     assert record is not None and privacy is not UNSET
-    return Material(sidecar, privacy, record, facts(sidecar, prior), files, about, attack, prior)
+    facts = release_facts(sidecar, prior)
+    return Material(sidecar, privacy, record, facts, files, about, attack, prior)
 
 
 def sections(m: Material) -> list[tuple[str, list[Part]]]:
@@ -205,7 +206,7 @@ def _loss(m: Material) -> list[Part]:
     parts: list[Part] = list(m.said("promise"))
     rows = [
         [r.attribute, f"{r.N}", _number(r.gamma), _number(r.epsilon), _share(r.staying)]
-        for r in of_attributes(m.sidecar)
+        for r in attribute_figures(m.sidecar)
     ]
     if rows:
         rows.insert(0, ["all together", "", _number(m.record.perturbed_gamma), _number(m.epsilon), ""])
@@ -264,7 +265,7 @@ def _algorithm(m: Material) -> list[Part]:
         "Nothing was done to the published values after the draw."
         + f" A bin is shown as one value of it ({some(binned)})." * bool(binned),
     ]
-    figures = of_attributes(m.sidecar)
+    figures = attribute_figures(m.sidecar)
     if rows := [[r.attribute, percent(r.published)] for r in figures if r.published is not UNSET]:
         parts.append(_cut(["attribute", "records that show it"], rows))
     known, rows = {r.attribute for r in figures if r.condition_number}, []

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import inspection, perturb
+from ppdm_cli import perturb
 from ppdm_cli.display import at_most, up
 from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.releases import opened
+from ppdm_cli.releases import inspection, opened
 from ppdm_cli.sidecar import Sidecar
 from tests.beliefs import Claim, check, claims, objects, plain, readers
 from tests.vocabulary import Run
@@ -192,7 +192,7 @@ def test_two_kinds_of_records_are_the_worst_of_all_populations(settings: dict[st
             populations[fact], populations[~fact] = true[:, None] / 20, (np.diff(bars).T - 1) / 20
             found = max(found, reader.believed(populations, fact))
     assert found == pytest.approx(reader.worst(0.05), abs=1e-12)
-    record = inspection.of_record(sidecar)
+    record = inspection.record_figures(sidecar)
     assert record is not None and found == pytest.approx(record.worst_posterior, rel=2e-3)
 
 
@@ -209,7 +209,7 @@ def test_who_guesses_the_other_value_comes_near_the_limit_of_the_record() -> Non
         a.matrix.amplification for d in opened(sidecar).recipes if (a := d.marginal([d.attributes[0]]))
     )
     assert believed == pytest.approx(0.512, abs=0.002)
-    record = inspection.of_record(sidecar)
+    record = inspection.record_figures(sidecar)
     assert record is not None and record.worst_posterior is not None
     assert worst_posterior(marginal, 0.05) < 0.36 < believed < record.worst_posterior
 

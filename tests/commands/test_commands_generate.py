@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ppdm_cli import synthetic
+from ppdm_cli.tables import synthetic
 from tests.vocabulary import Run, listing, read_table
 
 COLUMNS = [*synthetic.NAMES, "group"]

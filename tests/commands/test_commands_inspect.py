@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ppdm_cli import inspection, perturb
+from ppdm_cli import perturb
 from ppdm_cli.commands import SUBCOMMANDS
-from ppdm_cli.releases import open_release
+from ppdm_cli.releases import inspection, open_release
 from tests.vocabulary import Run, people
 
 PPDM = f"{sys.executable} -m ppdm_cli"
@@ -33,7 +33,7 @@ def test_a_release_its_sidecar_and_a_stream_are_inspected_alike(release: Path, p
         assert done.stderr == b""
         said = json.loads(done.stdout)
         sidecar = open_release(release / name.removesuffix(".ppdm.json"))[1]
-        figures = inspection.figures(sidecar, 0.1) | {"sentences": inspection.sentences(sidecar, 0.1)}
+        figures = inspection.promise_figures(sidecar, 0.1) | {"sentences": inspection.sentences(sidecar, 0.1)}
         assert said == json.loads(json.dumps(figures))
         assert said["record"]["unbounded"] == ["group"] and said["record"]["prior"] == 0.1
     age = next(a for a in said["attributes"] if a["attribute"] == "age")

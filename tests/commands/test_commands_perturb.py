@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ppdm_cli import CsvOptions, inspection, perturb
-from ppdm_cli.releases import decode, open_release, opened
+from ppdm_cli import CsvOptions, perturb
+from ppdm_cli.releases import decode, inspection, open_release, opened
 from ppdm_cli.sidecar import Attribute
 from tests.vocabulary import Run, listing, people, read_table
 
@@ -89,8 +89,8 @@ def test_json_is_one_object_on_standard_output_and_nothing_else(data: Path, ppdm
     said = json.loads(done.stdout)
     assert done.stderr == b"" and said["dropped"] == ["since"] and said["telling_order"] == []
     sidecar = open_release(data / "r.csv")[1]
-    assert {k: said[k] for k in inspection.figures(sidecar)} == json.loads(
-        json.dumps(inspection.figures(sidecar))
+    assert {k: said[k] for k in inspection.promise_figures(sidecar)} == json.loads(
+        json.dumps(inspection.promise_figures(sidecar))
     )
     assert json.loads(ppdm("inspect", "r.csv", "--json").stdout)["record"] == said["record"]
 

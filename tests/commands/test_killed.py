@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import synthetic
+from ppdm_cli.tables import synthetic
 from tests.vocabulary import Run, listing, people, write_table
 
 ROWS = 3_000_000

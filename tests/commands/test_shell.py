@@ -65,7 +65,7 @@ def test_trouble_inside_is_an_object_too(folder: Path, ppdm: Run, monkeypatch: p
         def fails(*_: object, raised: Exception = raised, **__: object) -> None:
             raise raised
 
-        monkeypatch.setattr("ppdm_cli.inspection.inspect", fails)
+        monkeypatch.setattr("ppdm_cli.releases.inspect", fails)
         said = ppdm("inspect", "in.parquet", "--json", code=1).stderr
         assert json.loads(said)["error"]["kind"] == kind and b"CANARY" not in said
 

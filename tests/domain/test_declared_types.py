@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import inspection, perturb
+from ppdm_cli import perturb
+from ppdm_cli.releases import inspection
 from ppdm_cli.tables import CsvOptions
 from tests.vocabulary import Run
 

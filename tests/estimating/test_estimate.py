@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Release, estimate, perturb, reconstruct, running, synthetic
+from ppdm_cli import Release, estimate, perturb, reconstruct, running
 from ppdm_cli.errors import MismatchError
-from ppdm_cli.tables import base
+from ppdm_cli.tables import base, synthetic
 from tests.vocabulary import raises
 
 COLUMNS = ["attribute", "code", "label", "lower", "upper", "observed", "estimate", "std_error", "low", "high"]

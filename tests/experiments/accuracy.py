@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ppdm_cli import synthetic, train_tree
+from ppdm_cli import train_tree
+from ppdm_cli.tables import synthetic
 from tests.experiments.common import FULL, TEST, TRAIN, Results, accuracy, data, real, say, table
 from tests.trees.test_growing import JAR, j48
 

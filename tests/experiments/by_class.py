@@ -11,7 +11,8 @@ from itertools import product
 import polars as pl
 from sklearn.tree import DecisionTreeClassifier
 
-from ppdm_cli import perturb, reconstruct, synthetic
+from ppdm_cli import perturb, reconstruct
+from ppdm_cli.tables import synthetic
 from tests.experiments.common import ATTRIBUTES, FULL, TEST, TRAIN, Results, say, table
 
 GAMMAS = (2, 5, 9, 21)

@@ -18,10 +18,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from ppdm_cli import perturb, pictures, synthetic
+from ppdm_cli import perturb, pictures
 from ppdm_cli.perturbing import Release
 from ppdm_cli.sidecar import Sidecar
-from ppdm_cli.tables import PendingFile, commit
+from ppdm_cli.tables import PendingFile, commit, synthetic
 from ppdm_cli.trees import Fitted, FromRelease, predict
 
 FULL = os.environ.get("FULL") == "1"

@@ -16,10 +16,11 @@ import numpy as np
 import polars as pl
 from sklearn.tree import DecisionTreeClassifier
 
-from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli import perturb, predict, reconstruct, train_tree
 from ppdm_cli.channels import KINDS
 from ppdm_cli.perturbing import Release
 from ppdm_cli.perturbing.resolve_run import best_bins
+from ppdm_cli.tables import synthetic
 from tests.experiments.common import DOMAINS, FULL, WHOLE, Results, Settings, data, published, say, table
 
 MATRICES = ("band", "gamma-diagonal")

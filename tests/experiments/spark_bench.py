@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ppdm_cli import estimate, perturb
-from ppdm_cli.synthetic import generate
+from ppdm_cli.tables import generate
 
 DOMAINS = {
     "salary": "20000:150000", "commission": "0:75000", "age": "20:80", "elevel": "0:4", "car": "1:20",

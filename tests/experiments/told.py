@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli import perturb, predict, reconstruct, train_tree
+from ppdm_cli.tables import synthetic
 from tests.experiments import naive_bayes
 from tests.experiments.common import FULL, SMALL, Results, real, say, table
 from tests.experiments.hard_tables import CLASS, TABLES

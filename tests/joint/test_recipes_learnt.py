@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import perturb, predict, reconstruct, synthetic, train_tree
+from ppdm_cli import perturb, predict, reconstruct, train_tree
 from ppdm_cli.errors import RefusedError
 from ppdm_cli.joint import COIN, learn, read
 from ppdm_cli.releases import axis_of, open_release
+from ppdm_cli.tables import synthetic
 from tests.estimating.test_tables import DOMAINS, released
 
 

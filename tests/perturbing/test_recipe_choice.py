@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli import inspection, perturb
+from ppdm_cli import perturb
 from ppdm_cli.coins import Key
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.errors import MismatchError
@@ -29,6 +29,7 @@ from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds
 from ppdm_cli.perturbing.substitution import Withholder
 from ppdm_cli.releases import (
     decode,
+    inspection,
     opened,
 )
 from ppdm_cli.sidecar import COLUMN, Recipe

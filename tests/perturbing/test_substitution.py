@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ppdm_cli import Release, attack, dtypes, estimate, inspection, perturb, reconstruct, train_tree
+from ppdm_cli import Release, attack, dtypes, estimate, perturb, reconstruct, train_tree
 from ppdm_cli.channels import KINDS, Channel, Request, together
 from ppdm_cli.channels.additive import Additive
 from ppdm_cli.channels.band import Band, best_half_width
@@ -23,7 +23,7 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from ppdm_cli.domain import Categories
 from ppdm_cli.errors import MismatchError, RefusedError
 from ppdm_cli.estimating import largest_remainder, maximum_likelihood
-from ppdm_cli.releases import decode, open_data, open_release, opened, read_sidecar
+from ppdm_cli.releases import decode, inspection, open_data, open_release, opened, read_sidecar
 from tests.chances import LEVEL, chi_square
 from tests.estimating.test_intervals import holds, off_by_five_hundredths, skewed, uncut
 from tests.strategies import NUMBER_KINDS, column
@@ -125,12 +125,12 @@ def test_bins_and_intervals_get_bands_and_labels_do_not(bands: Release) -> None:
 def test_noise_promises_no_gamma_and_its_sidecar_may_not_say_so() -> None:
     sidecar = perturb(noisy(1000), **NOISY).sidecar
     assert sidecar.privacy.perturbed_gamma == "inf" == sidecar.privacy.perturbed_epsilon  # type: ignore[union-attr]
-    figures = json.loads(json.dumps(inspection.figures(sidecar)))["attributes"]
+    figures = json.loads(json.dumps(inspection.promise_figures(sidecar)))["attributes"]
     assert [a["interval_share"] for a in figures] == pytest.approx([0.98, 3.92 * 50 / 399, 0.98])
     assert {a["gamma"] for a in figures} == {a["epsilon"] for a in figures} == {"inf"}
     seeded = perturb(noisy(100), **NOISE | {"noise": "uniform"}, keep=["group"], attributes=OF_NOISE, seed=1)
     assert seeded.sidecar.privacy.perturbed_gamma is None  # type: ignore[union-attr]
-    assert inspection.of_attributes(seeded.sidecar)[0].interval == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
+    assert inspection.attribute_figures(seeded.sidecar)[0].interval == pytest.approx(0.95 * 2 * np.sqrt(3) * 25)
     for part in ("perturbed_gamma", "perturbed_epsilon"):
         raw = json.loads(sidecar.encode())
         raw["privacy"][part] = 9

@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ppdm_cli import Release, perturb, reconstruct, synthetic
-from ppdm_cli.inspection import sentences
+from ppdm_cli import Release, perturb, reconstruct
 from ppdm_cli.reconstructing import dealer
-from ppdm_cli.tables import output
+from ppdm_cli.releases.inspection import sentences
+from ppdm_cli.tables import output, synthetic
 from tests.vocabulary import Run
 
 ROWS = 4_000

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ppdm_cli import inspection, perturb
+from ppdm_cli import perturb
 from ppdm_cli.errors import MismatchError, PpdmError
-from ppdm_cli.releases import decode, open_release
+from ppdm_cli.releases import decode, inspection, open_release
 from ppdm_cli.sidecar import LARGEST_SIDECAR, Sidecar, json_schema
 from tests.strategies import sidecars
 from tests.vocabulary import people
@@ -56,7 +56,7 @@ def read(data: bytes) -> Sidecar | None:
     except MismatchError as error:
         assert "\n" not in str(error) and len(str(error)) < 2000
         return None
-    inspection.figures(sidecar)  # what is accepted can be shown ...
+    inspection.promise_figures(sidecar)  # what is accepted can be shown ...
     inspection.sentences(sidecar)
     for attribute in sidecar.perturbed:
         assert attribute.domain.size == attribute.N  # ... and used

@@ -7,8 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ppdm_cli import estimate, perturb, reconstruct, synthetic
+from ppdm_cli import estimate, perturb, reconstruct
 from ppdm_cli.errors import MismatchError, UsageError
+from ppdm_cli.tables import synthetic
 
 KEPT = {"keep": ["group"], "class_": "group"}
 

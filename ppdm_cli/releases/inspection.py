@@ -1,7 +1,7 @@
 """Facts about releases for reports, statements, JSON and notebooks, from a sidecar.
 
-Whatever says what a release promises takes its sentences from `facts`, and its figures from `of_attributes` and
-`of_record`.
+Whatever says what a release promises takes its sentences from `release_facts`, and its figures from
+`attribute_figures` and `record_figures`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from ppdm_cli.display import Displayed, at_most, percent, up
 from ppdm_cli.errors import UsageError, argument, counted, listed, some
 from ppdm_cli.files import one_run
 from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
-from ppdm_cli.releases import in_rounds, open_release, opened, read_sidecar
+from ppdm_cli.releases.opened_release import in_rounds
+from ppdm_cli.releases.release import open_release
+from ppdm_cli.releases.sidecars import read_sidecar
+from ppdm_cli.releases.strata import opened
 from ppdm_cli.sidecar import SUFFIX, Sidecar
 from ppdm_cli.tables import TableLike
 
@@ -98,7 +101,7 @@ class Inspected(Displayed):
 
     @property
     def figures(self) -> dict[str, object]:
-        return figures(self.sidecar, self.prior)
+        return promise_figures(self.sidecar, self.prior)
 
     @property
     def sentences(self) -> list[str]:
@@ -109,7 +112,7 @@ class Inspected(Displayed):
         """Return the figures of the perturbed attributes as a polars DataFrame."""
         import polars as pl
 
-        rows = msgspec.to_builtins(of_attributes(self.sidecar))
+        rows = msgspec.to_builtins(attribute_figures(self.sidecar))
         return pl.DataFrame(rows, infer_schema_length=None, strict=False)
 
     def _words(self) -> list[str]:
@@ -151,7 +154,7 @@ def through_all(sidecar: Sidecar) -> list[Channel]:
     return [c for c in release.channels if all(c.spec in [o.spec for o in r.channels] for r in release.recipes)]
 
 
-def of_attributes(sidecar: Sidecar) -> list[AttributeFigures]:
+def attribute_figures(sidecar: Sidecar) -> list[AttributeFigures]:
     """Return the figures of each attribute, or of several in one channel; None for what takes too long."""
     channels, found, entries = {n: c for c in through_all(sidecar) for n in c.attributes}, [], 0
     for attribute in sidecar.perturbed:
@@ -211,7 +214,7 @@ def _finite(number: float) -> float | str:
     return number if isfinite(number) else "inf"
 
 
-def of_record(sidecar: Sidecar, prior: float = PRIOR) -> RecordFigures | None:
+def record_figures(sidecar: Sidecar, prior: float = PRIOR) -> RecordFigures | None:
     """Return the promise over a record or a person; None for a table that has no records of theirs."""
     privacy = sidecar.privacy
     if privacy is UNSET:
@@ -234,15 +237,15 @@ def of_record(sidecar: Sidecar, prior: float = PRIOR) -> RecordFigures | None:
     )
 
 
-def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, object]:
+def promise_figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, object]:
     """Return all that `perturb` reports and `inspect` shows, as `--json` prints it."""
     found: dict[str, object] = {
         "release": sidecar.release,
         "stage": sidecar.stage,
         "records": sidecar.records,
         "class": None if sidecar.class_ is UNSET else sidecar.class_,
-        "record": msgspec.to_builtins(of_record(sidecar, prior)) or {},
-        "attributes": msgspec.to_builtins(of_attributes(sidecar)),
+        "record": msgspec.to_builtins(record_figures(sidecar, prior)) or {},
+        "attributes": msgspec.to_builtins(attribute_figures(sidecar)),
     }
     if sidecar.scheme is not UNSET:
         found |= {"scheme": sidecar.scheme, "altered": [a.name for a in sidecar.altered]}
@@ -251,12 +254,12 @@ def figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, object]:
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     """Return the promise over a record in plain words."""
-    return [f.sentence for f in facts(sidecar, prior)]
+    return [f.sentence for f in release_facts(sidecar, prior)]
 
 
-def facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
+def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
     """Return what is to be said of a release, the most important first."""
-    record = of_record(sidecar, prior)
+    record = record_figures(sidecar, prior)
     if record is None:
         words = f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."
         return [Fact("promise", words)]
@@ -412,6 +415,6 @@ def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) 
     return lines
 
 
-def noisy(sidecar: Sidecar) -> bool:
+def has_noise(sidecar: Sidecar) -> bool:
     """Return whether the published values are numbers with noise, not values of domains."""
     return any(c.noise is not None for c in opened(sidecar).channels)

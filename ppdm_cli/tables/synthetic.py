@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli.errors import UsageError, argument
-from ppdm_cli.tables import ordered, workers
+from ppdm_cli.tables.base import ordered, workers
 
 BLOCK_ROWS = 1 << 17
 FUNCTIONS = (1, 2, 3, 4, 5)
 _REAL = ("salary", "commission", "age", "hvalue", "loan")
 NAMES = ("salary", "commission", "age", "elevel", "car", "zipcode", "hvalue", "hyears", "loan")
 CLASS = "group"
-SCHEMA = pa.schema(
+SYNTHETIC_SCHEMA = pa.schema(
     [pa.field(n, pa.float64() if n in _REAL else pa.int64(), False) for n in NAMES]
     + [pa.field(CLASS, pa.string(), False)]
 )
@@ -51,7 +51,7 @@ def _block(function: int, records: int, seed: int, balanced: bool, start: int) -
         columns, in_a = _balance(function, columns, in_a, rng, start)
     labels = pa.DictionaryArray.from_arrays(pa.array((~in_a).astype(np.int8)), pa.array(["A", "B"]))
     arrays = [pa.array(columns[n]) for n in NAMES] + [labels.dictionary_decode()]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=SYNTHETIC_SCHEMA)
 
 
 def _attributes(rows: int, rng: np.random.Generator) -> Columns:

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from ppdm_cli import synthetic
 from ppdm_cli.errors import UsageError
-from ppdm_cli.synthetic import BLOCK_ROWS, FUNCTIONS, NAMES, SCHEMA, generate, group_a
+from ppdm_cli.tables import synthetic
+from ppdm_cli.tables.synthetic import BLOCK_ROWS, FUNCTIONS, NAMES, SYNTHETIC_SCHEMA, generate, group_a
 from tests.chances import LEVEL, binomial, chi_square
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -30,7 +30,7 @@ RANGES: dict[str, tuple[float, float]] = {
 
 
 def table(function: int, records: int, seed: int, balanced: bool = False) -> pa.Table:
-    return pa.Table.from_batches(list(generate(function, records, seed, balanced)), SCHEMA)
+    return pa.Table.from_batches(list(generate(function, records, seed, balanced)), SYNTHETIC_SCHEMA)
 
 
 def numbers(whole: pa.Table) -> dict[str, np.ndarray]:
@@ -69,7 +69,7 @@ def is_group_a(function: int, row: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_classes_are_those_of_the_papers_functions(function: int, balanced: bool) -> None:
     whole = table(function, 20_000, 3, balanced)
-    assert whole.schema == SCHEMA
+    assert whole.schema == SYNTHETIC_SCHEMA
     for row in whole.to_pylist():
         assert row["group"] == ("A" if is_group_a(function, row) else "B"), row
 
