@@ -71,7 +71,7 @@ def readers(sidecar: Sidecar) -> dict[bool, list[Reader]]:
     whole = [reduce(_and, map(of, d.channels)) * (d.weight / total) for d in opened(sidecar).recipes]
     # what comes out of separate recipes is never the same, nor is it in separate copies
     laws = {False: [(tuple(names), np.concatenate(whole))], True: []}
-    if not opened(sidecar).withholding:
+    if not opened(sidecar).beside:
         laws[True] = [(c.attributes, of(c)) for c in opened(sidecar).channels]
     facts = {n: np.array([states[:, j] == v for v in range(sizes[j])]) for j, n in enumerate(names)}
     facts[""] = np.eye(len(states), dtype=bool)

@@ -90,7 +90,7 @@ def test_no_stated_belief_is_below_what_a_reader_can_reach(ppdm: Run, tmp_path: 
         stated += claims(plain((tmp_path / "s.html").read_text()))
         stated += objects(json.loads((tmp_path / "s.json").read_text())["promise"])
         assert check(stated, sidecar, prior) >= 7 if limited else check(stated, sidecar, prior) >= 0
-    beside = "" if opened(sidecar).withholding else "one attribute alone: "
+    beside = "" if opened(sidecar).beside else "one attribute alone: "
     for row in json.loads(ppdm("entropy", file, "--json").stdout)["rows"]:
         assert check([Claim(Fraction(row["rho2"]) * 100, beside + row["attribute"])], sidecar)
 

@@ -79,7 +79,7 @@ def test_a_column_may_be_named_as_the_recipes_one_where_there_are_none() -> None
     with pytest.raises(UsageError, match=f"named '{COLUMN}'"):
         perturb(frame, record_epsilon=2, publish=2, **settings)
     dropped = settings | {"drop": ["who", COLUMN]}
-    assert opened(perturb(frame, record_epsilon=2, publish=2, **dropped).sidecar).withholding
+    assert opened(perturb(frame, record_epsilon=2, publish=2, **dropped).sidecar).beside
 
 
 def test_every_result_goes_to_another_process_and_back(results: list[Any]) -> None:

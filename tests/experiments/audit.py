@@ -279,7 +279,7 @@ def left_bare(frame: pl.DataFrame, data: pl.DataFrame, made: Sidecar, share: flo
     """A release of which some records show their values as they are."""
     where = some(share, seed, frame.height)
     columns = {a.name: frame[a.name].to_list() for a in made.perturbed}
-    recipes = frame[COLUMN].to_numpy() if opened(made).withholding else np.zeros(frame.height, int)
+    recipes = frame[COLUMN].to_numpy() if opened(made).beside else np.zeros(frame.height, int)
     for dealt in opened(made).recipes:
         rows = np.flatnonzero(where & (recipes == dealt.number))
         for channel in dealt.channels:

@@ -127,7 +127,7 @@ def test_nothing_to_be_learnt_is_said_and_refused_by_strict(case: str, tmp_path:
 
 def test_one_box_for_all_has_an_error_of_each_and_shows_the_largest() -> None:
     made = perturb(even(), **KEPT, record_epsilon=4, publish=4)
-    assert {*made.errors} == {*OWN} and not opened(made.sidecar).withholding
+    assert {*made.errors} == {*OWN} and not opened(made.sidecar).beside
     assert made.error(" x ".join(OWN)) == max(made.errors.values())
 
 
