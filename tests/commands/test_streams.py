@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import os
 import stat
 import subprocess
@@ -13,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ppdm_cli import perturb
+from tests.conftest import piped
 from tests.vocabulary import Run, listing, people
 
 ROWS = 9_000
@@ -103,32 +107,33 @@ def test_no_file_of_a_run_takes_the_number_of_a_closed_stream(shell: Shell, tmp_
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 
 
-def test_a_pipe_that_has_a_name_is_read_as_a_stream(shell: Shell, tmp_path: Path) -> None:
-    asked = "--gamma 9 --domain x=0:9 --seed 1 --force --keep-order"
+def test_a_pipe_that_has_a_name_is_read_as_a_stream(shell: Shell, tmp_path: Path, ppdm: Run) -> None:
+    asked = ["--gamma", "9", "--domain", "x=0:9", "--seed", "1", "--force", "--keep-order"]
     (tmp_path / "x.csv").write_text("x\n" + "1\n4\n" * 200)
-    shell(f"ppdm perturb x.csv -o a.csv {asked}")
-    expected = (tmp_path / "a.csv").read_bytes()
-    for line in (
-        f"ppdm perturb <(cat x.csv) --from csv -o a.csv {asked}",
-        f"mkfifo p; cat x.csv > p & ppdm perturb p --from csv -o a.csv {asked}",
+    ppdm("perturb", "x.csv", "-o", "a.csv", *asked)
+    shell(f"mkfifo p; cat x.csv > p & ppdm perturb p --from csv -o b.csv {' '.join(asked)}")
+    assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+
+    def read(name: str, line: str, code: int = 0) -> bytes:
+        """Run a line whose word <() is a pipe with a file's content, and return what is said."""
+        with piped((tmp_path / name).read_bytes()) as stream:
+            named = line.replace("<()", f"/dev/fd/{stream.fileno()}")
+            return ppdm(*named.split(), code=code).stderr
+
+    read("x.csv", f"perturb <() --from csv -o c.csv {' '.join(asked)}")
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+    (tmp_path / "r.arrows").write_bytes(ppdm("perturb", "few.parquet", "-o", "-", "--gamma", "9").stdout)
+    read("r.arrows", "estimate <() --json")
+    read("in.csv", "train-tree <() --from csv --class group -o t.json")
+    read("in.csv", "predict t.json <() --from csv -o q.csv")
+    for name, line, code, said in (
+        ("x.csv", "perturb <() x.csv -o d.csv --gamma 9", 2, b"a pipe is named among other files"),
+        ("x.csv", "perturb <() --from csv -o d.csv --gamma 9", 2, b"the domain of 'x' is not declared"),
+        ("in.csv", "attack r.parquet --truth <()", 2, b"the original is read more than once"),
     ):
-        (tmp_path / "a.csv").unlink()
-        shell(line)
-        assert (tmp_path / "a.csv").read_bytes() == expected
-    stream = "ppdm perturb few.parquet -o - --gamma 9"
-    for line in (
-        f"ppdm estimate <({stream}) --json",
-        "ppdm train-tree <(cat in.csv) --from csv --class group -o t.json",
-        "ppdm predict t.json <(cat in.csv) --from csv -o q.csv",
-    ):
-        shell(line)
-    for line, code, said in (
-        ("ppdm perturb <(cat x.csv) x.csv -o c.csv --gamma 9", 2, b"a pipe is named among other files"),
-        ("ppdm perturb <(cat x.csv) --from csv -o c.csv --gamma 9", 2, b"the domain of 'x' is not declared"),
-        ("ppdm attack r.parquet --truth <(cat in.csv)", 2, b"the original is read more than once"),
-        ("mkfifo q.parquet; ppdm inspect q.parquet", 1, b"not an ordinary file"),
-    ):
-        assert said in shell(line, code=code).stderr
+        assert said in read(name, line, code)
+    os.mkfifo(tmp_path / "q.parquet")
+    assert b"not an ordinary file" in ppdm("inspect", "q.parquet", code=1).stderr
 
 
 def test_a_stage_that_failed_is_thought_of(tmp_path: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,20 +165,22 @@ def test_a_key_is_not_left_behind_by_a_run_that_failed(shell: Shell, tmp_path: P
     shell(f"{asked} -o r2.csv")
 
 
-NOT_TABLES = {
-    "gzip -c in.csv": "compressed by gzip; decompress it on the way, such as zcat",
-    "bzip2 -c in.csv": "compressed by bzip2; decompress it on the way, such as bzcat",
-    "xz -c in.csv": "compressed by xz; decompress it on the way, such as xzcat",
-    "cat few.parquet": "Parquet, which is read from its end; name the file",
-    "printf 'PK\\003\\004xx'": "a zip archive, or a workbook of Excel; save it as CSV",
+NOT_TABLES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "gzip": (gzip.compress, "compressed by gzip; decompress it on the way, such as zcat"),
+    "bzip2": (bz2.compress, "compressed by bzip2; decompress it on the way, such as bzcat"),
+    "xz": (lzma.compress, "compressed by xz; decompress it on the way, such as xzcat"),
+    "Parquet": (lambda _: b"PAR1" + bytes(1000), "Parquet, which is read from its end; name the file"),
+    "zip": (lambda _: b"PK\3\4xx", "a zip archive, or a workbook of Excel; save it as CSV"),
 }
 
 
 @pytest.mark.parametrize("what", NOT_TABLES)
-def test_a_stream_that_is_no_table_is_called_what_it_is(what: str, shell: Shell) -> None:
-    for command in ("perturb - -o o.csv --gamma 9 --from csv", "perturb - -o o.csv --gamma 9"):
-        done = shell(f"{what} | ppdm {command}", 1)
-        assert NOT_TABLES[what].encode() in done.stderr and done.stderr.count(b"\n") == 1
+def test_a_stream_that_is_no_table_is_called_what_it_is(what: str, ppdm: Run) -> None:
+    make, said = NOT_TABLES[what]
+    for form in (["--from", "csv"], []):
+        content = make(people(500).write_csv().encode())
+        done = ppdm("perturb", "-", "-o", "o.csv", "--gamma", "9", *form, stdin=content, code=1)
+        assert said.encode() in done.stderr and done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.networks.files import as_json
 from tests.screens import Seen, watch
-from tests.vocabulary import people
+from tests.vocabulary import listing, people
 
 CALLS = [
     ["perturb", "p.parquet", "-o", "r.parquet", "--force", "--gamma", "9", "--class", "group", "--seed", "1"],
@@ -61,14 +61,15 @@ def table(rows: int = 3000) -> pl.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Seen]]:
+def seen(folder: Path) -> dict[int, list[Seen]]:
     """All calls on terminals of three widths; the release is the same for all."""
-    folder = stocked(tmp_path_factory.mktemp("terminals"))
     return {width: watch(CALLS, folder, width) for width in (80, 40, 300)}
 
 
-def stocked(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All that the calls read."""
+    folder = tmp_path_factory.mktemp("terminals")
     table().write_parquet(folder / "p.parquet")
     table().write_csv(folder / "p.csv")
     table().write_csv(folder / "o.csv")
@@ -111,16 +112,14 @@ def test_every_cell_is_whole(seen: dict[int, list[Seen]], width: int) -> None:
     assert checked > 300
 
 
-def test_an_interrupt_leaves_a_clean_line(tmp_path: Path) -> None:
-    stocked(tmp_path)
-    assert all(run.code == 0 for run in watch([*CALLS[:5], CALLS[11], CALLS[15], CALLS[16]], tmp_path, 80))
-    outputs = {p.name for p in tmp_path.iterdir()}
+def test_an_interrupt_leaves_a_clean_line(seen: dict[int, list[Seen]], folder: Path) -> None:
+    outputs = listing(folder)
     calls = [c for c in CALLS if c not in SILENT]
-    for run in watch(calls, tmp_path, 40, interrupt=True):
+    for run in watch(calls, folder, 40, interrupt=True):
         assert run.code == 130 and run.progress, (run.call, run.lines)
         assert run.lines == ["ppdm: interrupted: nothing was written"], run.call
         assert not run.screen.cursor.hidden and run.screen.cursor.x == 0
-    assert {p.name for p in tmp_path.iterdir()} == outputs
+    assert seen and listing(folder) == outputs
 
 
 def test_a_stream_shows_its_rows(tmp_path: Path) -> None:
