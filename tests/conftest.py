@@ -8,11 +8,11 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: workers have one core each
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Thread
 from typing import Any
 
@@ -21,8 +21,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from ppdm_cli.coins import Coins
-from ppdm_cli.commands import run_command_line
-from tests.vocabulary import Run, run
+from tests.vocabulary import Run, here, run
 
 settings.register_profile("ours", deadline=None)  # how long an example takes says what else the machine does
 settings.load_profile("ours")
@@ -68,23 +67,18 @@ def process(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def ppdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Drive the command line in a folder of its own: `ppdm("inspect", "x.parquet", code=0)`.
-
-    It runs within this process, which takes a tenth of the time of a process of its own.
-    """
+def ppdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Drive the command line in a folder of its own: `ppdm("inspect", "x.parquet", code=0)`."""
 
     def run(*args: object, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
         monkeypatch.chdir(tmp_path)
-        with monkeypatch.context() as patch, piped(stdin) as stream:
-            patch.setattr(sys, "argv", ["ppdm", *map(str, args)])
-            patch.setattr(sys, "stdin", stream)
-            with pytest.raises(SystemExit) as left:
-                run_command_line()
-        sys.stdout.flush()
-        out, err = capfdbinary.readouterr()
-        assert left.value.code == code, (args, left.value.code, err.decode())
-        return subprocess.CompletedProcess(args, code, out, err)
+        with piped(stdin) as stream, TemporaryFile() as out, TemporaryFile() as err:
+            left = here(tmp_path, *args, out=out, err=err, stdin=stream)
+            out.seek(0)
+            err.seek(0)
+            done = subprocess.CompletedProcess(args, code, out.read(), err.read())
+        assert left == code, (args, left, done.stderr.decode())
+        return done
 
     return run
 

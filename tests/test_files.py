@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from ppdm_cli import files, perturb, reconstruct
+from ppdm_cli import files, perturb, reconstruct, train_bayes, train_tree
 from ppdm_cli.errors import UsageError
-from tests.vocabulary import Run, listing, people, structure
+from ppdm_cli.networks.files import as_bif
+from ppdm_cli.trees.storing import encode_tree
+from tests.vocabulary import Run, here, listing, people, structure
 
 # what a command is called with, the files that it reads (or that speak of those), and its ways of writing one
 READS: dict[str, tuple[str, str, str]] = {
@@ -150,19 +152,17 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my.key").chmod(0o600)
     perturb(frame, folder / "r.csv", gamma=9, class_="group")
     (folder / "about.toml").write_text('name = "all"\n')
-    made = ("attack", "r.csv", "--with", "posterior", "--json")
     with (folder / "attack.json").open("wb") as file:
-        subprocess.run([sys.executable, "-m", "ppdm_cli", *made], cwd=folder, check=True, stdout=file)
+        assert here(folder, "attack", "r.csv", "--with", "posterior", "--json", out=file, err=file) == 0
     perturb(frame, folder / "r2.csv", like=folder / "r.csv")
     perturb(frame, folder / "c.csv", gamma=9, class_="group", copies=2)
     (folder / "s.json").write_bytes((folder / "r.csv.ppdm.json").read_bytes())
     reconstruct(folder / "r.csv", folder / "u.csv")
-    train = ("train-tree", "original.csv", "--class", "group", "-o", "t.json")
-    subprocess.run([sys.executable, "-m", "ppdm_cli", *train], cwd=folder, check=True, capture_output=True)
+    (folder / "t.json").write_bytes(encode_tree(train_tree(folder / "original.csv", "group").tree))
     (folder / "net.json").write_text(structure("region -> group"))
     for node, bif in (("region", "a.bif"), ("group", "b.bif")):
-        learn = ("train-bayes", "original.csv", "--network", "net.json", "--nodes", node, "-o", bif)
-        subprocess.run([sys.executable, "-m", "ppdm_cli", *learn], cwd=folder, check=True, capture_output=True)
+        learnt = train_bayes(folder / "original.csv", folder / "net.json", nodes=node)
+        (folder / bif).write_text(as_bif(learnt.network))
     return folder
 
 

@@ -14,9 +14,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import polars as pl
@@ -24,6 +24,7 @@ import pyarrow as pa
 import pytest
 
 from ppdm_cli import Release, perturb
+from ppdm_cli.commands import run_command_line
 from ppdm_cli.engine import map_partitions, running
 from ppdm_cli.errors import PpdmError
 from ppdm_cli.tables import CsvOptions, Table, format_of, open_table, synthetic
@@ -131,6 +132,24 @@ def run(
     )
     assert done.returncode == code, (args, done.returncode, done.stderr.decode())
     return done
+
+
+def here(folder: Path, *args: object, out: IO[bytes], err: IO[bytes], stdin: IO[str] | None = None) -> int:
+    """Run a command within this process, in a tenth of the time of one of its own, and return its code."""
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["ppdm", *map(str, args)])
+        patch.setattr(sys, "stdin", stdin or stack.enter_context(Path(os.devnull).open()))
+        for number, name, target in ((1, "stdout", out), (2, "stderr", err)):
+            getattr(sys, name).flush()
+            kept = os.dup(number)
+            stack.callback(os.close, kept)
+            stack.callback(os.dup2, kept, number)
+            os.dup2(target.fileno(), number)
+            patch.setattr(sys, name, stack.enter_context(os.fdopen(os.dup(number), "w", encoding="utf-8")))
+        with pytest.raises(SystemExit) as left:
+            run_command_line()
+    return int(left.value.code or 0)
 
 
 class Anything:
