@@ -133,7 +133,7 @@ def _rejected() -> MismatchError:
     )
 
 
-def _figures(done: Attacked) -> dict[str, Any]:
+def _figures(done: Attacked) -> dict[str, object]:
     """Return the object that `--json` prints."""
     rest = ("record", "kept", "repeat", "order", "audit", "coins", "unseen", "honest", "remarks", "sentences")
     about = {"release": done.sidecar.release, "measured": done.measured, "attacks": done.rows}
@@ -187,7 +187,7 @@ def _tables(out: Console, done: Attacked) -> None:
         )
 
 
-def _guesses(row: GuessFigures) -> list[Any]:
+def _guesses(row: GuessFigures) -> list[object]:
     shares = [_percent(share) for share in (row.exact_prior, row.near, row.near_prior)]
     belief = [_percent(row.largest_posterior), _bound(row.bound)]
     return [row.attack, row.attribute, _share(row), *shares, row.rmse, row.rmse_share, *belief]
@@ -200,7 +200,7 @@ def _bound(share: float | None) -> str | None:
     return f"{ceil(round(1000 * share, 9)) / 10:.1f}"
 
 
-def _audited(row: LawVerdict) -> list[Any]:
+def _audited(row: LawVerdict) -> list[object]:
     declared = row.declared_sd if row.declared_gamma is None else row.declared_gamma
     limits = [row.gamma_low, row.gamma_high, row.gamma_unseen]
     return [row.attribute, declared, row.gamma, *limits, row.p, _verdict(row)]
@@ -210,7 +210,7 @@ def _verdict(row: LawVerdict | CoinVerdict) -> str:
     return "passes" if row.honest else "rejected"
 
 
-def _repeated(done: Attacked) -> list[list[Any]]:
+def _repeated(done: Attacked) -> list[list[object]]:
     """Return one row per attribute."""
     by: dict[str, dict[int, RepeatFigures]] = {}
     for row in done.repeat:

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from ppdm_cli.commands.options import GROUPS, file_option, to_option
+from ppdm_cli.commands.options import GROUPS, StreamFormat, file_option, to_option
 from ppdm_cli.errors import PpdmError, UsageError
 
 QUIET = "PPDM_QUIET"
@@ -38,6 +38,10 @@ class Report:
     draw: Callable[[Any], None] | None = None
     error: PpdmError | None = None
     """How the command fails once all is shown."""
+
+
+Answering = Callable[..., Report]
+"""A function that answers a command."""
 
 
 class Command(click.Command):
@@ -166,22 +170,24 @@ def is_quiet() -> bool:
     return context is not None and bool(context.meta.get(QUIET))
 
 
-def results(output: str, plot: str = "", to: bool = False, plan: bool = False) -> Callable[..., Any]:
+def results(
+    output: str, plot: str = "", to: bool = False, plan: bool = False
+) -> Callable[[Answering], Answering]:
     """Add `-o`, and with its text `--plot`, to a command whose report can fill a table and draw a picture.
 
     Both files are opened before the work, so that what cannot be written fails at once, and appear together. A
     command that writes a `plan` may be given a .toml. It hears whether a table goes to a file (`in_file`).
     """
 
-    def decorated(function: Callable[..., Report]) -> Callable[..., Any]:
+    def decorated(function: Answering) -> Answering:
         @wraps(function)
         def command(
-            *args: Any,
+            *args: object,
             output: Path | None,
             force: bool,
             plot: Path | None = None,
-            to: Any = None,
-            **settings: Any,
+            to: StreamFormat | None = None,
+            **settings: object,
         ) -> Report:
             from ppdm_cli import pictures
             from ppdm_cli.tables import Output, PendingFile, commit
@@ -208,7 +214,7 @@ def results(output: str, plot: str = "", to: bool = False, plan: bool = False) -
             commit(*(file for file, make in pending if make is not None))
             return done
 
-        wrapped: Callable[..., Any] = command
+        wrapped: Answering = command
         if plot:
             wrapped = file_option("--plot", help=plot)(wrapped)
         wrapped = file_option("-o", "--output", help=output)(wrapped)

@@ -183,7 +183,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _asked_of_record(settings: dict[str, Any], others: tuple[Any, ...]) -> dict[str, Any] | None:
+def _asked_of_record(settings: dict[str, Any], others: tuple[object, ...]) -> dict[str, Any] | None:
     """Take what is asked of designs for a whole record out of the settings; None where nothing is."""
     asked = {n: settings.pop(n) for n in ("record_epsilon", "attributes", "plan", "class_in_budget")}
     if not any(asked.values()):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report, results
 from ppdm_cli.errors import UsageError, counted
+
+if TYPE_CHECKING:
+    from ppdm_cli.estimating import Estimate
 
 _ROWS = 40
 """Rows of an attribute that are shown on a terminal."""
@@ -113,7 +116,7 @@ def estimate_command(release: tuple[Path, ...], joint: str | None, in_file: bool
     )
 
 
-def _figures(done: Any) -> dict[str, Any]:
+def _figures(done: Estimate) -> dict[str, object]:
     tables = [{"attributes": list(t.names), "error": t.error} for t in done.tables]
     return {
         "release": done.sidecar.release,
@@ -126,7 +129,7 @@ def _figures(done: Any) -> dict[str, Any]:
     }
 
 
-def _show(done: Any, in_file: bool) -> None:
+def _show(done: Estimate, in_file: bool) -> None:
     """Print the tables and the remarks; only the remarks if the tables are in a file."""
     from ppdm_cli.commands import show
     from ppdm_cli.estimating import as_frame

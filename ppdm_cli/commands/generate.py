@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ppdm_cli.commands.command import Command, Report
-from ppdm_cli.commands.options import file_option, formulas_option, output_option, to_option
+from ppdm_cli.commands.options import StreamFormat, file_option, formulas_option, output_option, to_option
 from ppdm_cli.errors import UsageError
 
 
@@ -39,7 +38,7 @@ Exit codes: 0 done, 1 the output cannot be written, 2 usage, 3 not a network. Me
 @formulas_option
 def generate_command(
     function: int | None, network: Path | None, records: int, seed: int | None, balanced: bool, output: Path,
-    to: Any, force: bool,
+    to: StreamFormat | None, force: bool,
 ) -> Report:  # fmt: skip
     """Make a table of Agrawal and Srikant, or one drawn from a Bayesian network.
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.commands.options import FILE, file_option, sidecar_option
 from ppdm_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from ppdm_cli.releases import Inspected
 
 
 @click.command(
@@ -98,7 +101,7 @@ def inspect_command(
     return Report(lambda: done.figures | {"sentences": done.sentences}, lambda: _show(done))
 
 
-def _show(done: Any) -> None:
+def _show(done: Inspected) -> None:
     import msgspec
 
     from ppdm_cli.commands import show

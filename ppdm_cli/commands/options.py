@@ -13,11 +13,18 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, quoted, word
+
+if TYPE_CHECKING:
+    from ppdm_cli.commands.command import Answering, Report
+    from ppdm_cli.tables import CsvOptions, Groups
+
+Added = TypeVar("Added", bound=Callable[..., object])
+StreamFormat = Literal["arrow", "csv"]
 
 TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", ("arrow", "csv")
 """What `ppdm_cli.tables` registers, typed here because help must not load it; a test compares the two."""
@@ -47,12 +54,14 @@ class _File(click.Path):
 FILE = _File(path_type=Path)
 
 
-def files_argument(name: str, **settings: Any) -> Callable[..., Any]:
+def files_argument(name: str, **settings: Any) -> Callable[[Added], Added]:
     """Return the argument that takes the files of a table; a column among them was meant for an option."""
     return click.argument(name, nargs=-1, type=FILE, callback=_no_columns, **{"required": True} | settings)
 
 
-def _no_columns(ctx: click.Context, _: click.Parameter, value: tuple[Any, ...]) -> tuple[Any, ...]:
+def _no_columns(
+    ctx: click.Context, _: click.Parameter, value: tuple[Path | str, ...]
+) -> tuple[Path | str, ...]:
     there = [v for v in value if isinstance(v, Path) and v.is_file()]
     stray = next((str(v) for v in value if isinstance(v, Path) and str(v) != "-" and not v.exists()), None)
     if not there or stray not in (known := _columns(there[0])):
@@ -76,7 +85,7 @@ def _columns(file: Path) -> list[str]:
     return []
 
 
-def file_option(*names: str, metavar: str = "FILE", **settings: Any) -> Callable[..., Any]:
+def file_option(*names: str, metavar: str = "FILE", **settings: Any) -> Callable[[Added], Added]:
     """Return an option that names a file."""
     return click.option(*names, type=FILE, metavar=metavar, **settings)
 
@@ -94,7 +103,7 @@ to_option = click.option(
 )
 
 
-def formulas_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def formulas_option(function: Answering) -> Answering:
     """Add the option that says what becomes of text in a CSV that a spreadsheet would compute."""
 
     @click.option(
@@ -106,7 +115,7 @@ def formulas_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "(with an apostrophe before it), or keep it.",
     )
     @wraps(function)
-    def command(*args: Any, formulas: Any, **settings: Any) -> Any:
+    def command(*args: object, formulas: Literal["keep", "refuse", "text"], **settings: object) -> Report:
         from ppdm_cli.tables import FORMULAS, ComputedTextError
 
         before = FORMULAS.set(formulas)
@@ -121,7 +130,7 @@ def formulas_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def output_option(what: str) -> Callable[..., Any]:
+def output_option(what: str) -> Callable[[Added], Added]:
     """Return the option that names where a table goes, and says in which formats."""
     return file_option("-o", "--output", required=True, help=f"{what}: {TABLES}; - is standard output.")
 
@@ -137,7 +146,7 @@ def complete_kinds(_: click.Context, param: click.Parameter, incomplete: str) ->
     return [k for k in known if k.startswith(incomplete)]
 
 
-def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def csv_options(function: Answering) -> Answering:
     """Add the options that say how to read a CSV; the command gets them as `csv`, the library's options."""
     options = (
         click.option(
@@ -179,22 +188,22 @@ def csv_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
 
     @wraps(function)
-    def command(*args: Any, **settings: Any) -> Any:
+    def command(*args: object, **settings: Any) -> Report:
         names = ("types", "formats", "delimiter", "decimal", "encoding", "nulls", "header")
         return function(*args, csv=_csv_reading(**{n: settings.pop(n) for n in names}), **settings)
 
-    wrapped: Callable[..., Any] = command
+    wrapped: Answering = command
     for option in options:
         wrapped = option(wrapped)
     return wrapped
 
 
-def truth_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def truth_options(function: Answering) -> Answering:
     """Add the options that say how an original is read; the command gets them as `csv` and `mappings`."""
 
     @wraps(function)
-    def command(*args: Any, plan: Path | None, csv: Any, **settings: Any) -> Any:
-        mappings: list[Any] = []
+    def command(*args: object, plan: Path | None, csv: CsvOptions, **settings: object) -> Report:
+        mappings: list[Groups] = []
         if plan is not None:
             from ppdm_cli.perturbing import read_reading
 
@@ -212,7 +221,7 @@ def _csv_reading(
     delimiter: str | None,
     nulls: tuple[str, ...],
     **others: Any,
-) -> Any:
+) -> CsvOptions:
     """Return the library's options for those of the command; what is not given stays as it is there."""
     from ppdm_cli.tables import CsvOptions
 
@@ -236,7 +245,7 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
     return name, value
 
 
-def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
+def attribute_settings(text: str) -> tuple[str, dict[str, str]]:
     """Split `age:gamma=5,bins=24,domain=0:120` into a name and its settings.
 
     The name ends at the colon before the first setting, so it may hold colons and equals signs itself.
@@ -254,7 +263,7 @@ def attribute_settings(text: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def together_settings(text: str) -> dict[str, Any]:
+def together_settings(text: str) -> dict[str, str | list[str]]:
     """Split `age,sex` or `age,sex:gamma=5,matrix=block` into names and the settings of their channel."""
     names, settings = attribute_settings(text) if "=" in text else (text, {})
     return {"attributes": names.split(","), **settings}
@@ -305,11 +314,13 @@ cells_option = click.option(
 _LOG = "spark.log.level"
 
 
-def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def cluster_options(function: Answering) -> Answering:
     """Add the options that say what runs the command; what it names is then what Spark can read."""
 
     @wraps(function)
-    def command(*args: Any, engine: str, master: str | None, conf: tuple[str, ...], **settings: Any) -> Any:
+    def command(
+        *args: object, engine: str, master: str | None, conf: tuple[str, ...], **settings: object
+    ) -> Report:
         if engine == "spark":
             with _on_cluster(master, conf):
                 return function(*args, **settings)
@@ -317,7 +328,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
             raise UsageError("only-for-spark", "--master and --conf are for Spark", "add --engine spark")
         return function(*args, **settings)
 
-    wrapped: Callable[..., Any] = command
+    wrapped: Answering = command
     for option in (
         click.option(
             "--conf",

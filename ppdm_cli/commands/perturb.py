@@ -26,6 +26,9 @@ from ppdm_cli.display import percent
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ppdm_cli.perturbing import NoiseReport, Release
+    from ppdm_cli.tables import CsvOptions
+
 _LEAVES = 20
 """The most leaves of a tree that are shown."""
 
@@ -252,7 +255,7 @@ def perturb_command(
     domains: tuple[str, ...],
     together: tuple[str, ...],
     id: str | None,
-    csv: Any,
+    csv: CsvOptions,
     **settings: Any,
 ) -> Report:
     """Perturb every column of DATA unless it is kept or dropped, and publish it.
@@ -280,8 +283,8 @@ def perturb_command(
     return Report(lambda: _figures(release), lambda: _show(release, output, settings["matrix"]))
 
 
-def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    settings: dict[str, dict[str, Any]] = {}
+def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    settings: dict[str, dict[str, str]] = {}
     for text in attributes:
         name, given = attribute_settings(text)
         settings.setdefault(name, {}).update(given)
@@ -291,7 +294,7 @@ def _settings(attributes: tuple[str, ...], domains: tuple[str, ...]) -> dict[str
     return settings
 
 
-def _figures(release: Any) -> dict[str, Any]:
+def _figures(release: Release) -> dict[str, object]:
     from ppdm_cli.releases import promise_figures
 
     done = (
@@ -305,7 +308,7 @@ def _figures(release: Any) -> dict[str, Any]:
     return figures | {"sentences": [f.sentence for f in release.facts]}
 
 
-def _show(release: Any, output: Path, asked: str | None) -> None:
+def _show(release: Release, output: Path, asked: str | None) -> None:
     import msgspec
 
     from ppdm_cli.channels import DEFAULT_KIND, KINDS
@@ -338,7 +341,7 @@ def _show(release: Any, output: Path, asked: str | None) -> None:
     show.say(out, [*(f.sentence for f in release.facts), *missed])
 
 
-def _show_noise(out: Console, title: str, report: Any) -> None:
+def _show_noise(out: Console, title: str, report: NoiseReport) -> None:
     """Print what noise that keeps a tree altered, and what each leaf's classes are worth now."""
     from ppdm_cli.commands import show
 

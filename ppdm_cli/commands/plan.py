@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.commands.options import csv_options, file_option, files_argument
+
+if TYPE_CHECKING:
+    from ppdm_cli.planning import Proposal, ProposedColumn
 
 
 @click.command(
@@ -47,7 +50,7 @@ def plan_command(data: tuple[Path, ...], output: Path, **settings: Any) -> Repor
     return Report(lambda: _figures(done), lambda: _show(done, output, settings["record_epsilon"]))
 
 
-def _figures(done: Any) -> dict[str, Any]:
+def _figures(done: Proposal) -> dict[str, object]:
     always = ("gamma", "alone_becomes")
     return {
         "private": "counted from the data: not for publication",
@@ -61,7 +64,7 @@ def _figures(done: Any) -> dict[str, Any]:
     }
 
 
-def _show(done: Any, output: Path, record_epsilon: float | None) -> None:
+def _show(done: Proposal, output: Path, record_epsilon: float | None) -> None:
     from rich.text import Text
 
     from ppdm_cli.commands import show
@@ -93,7 +96,7 @@ def _show(done: Any, output: Path, record_epsilon: float | None) -> None:
     out.print(Text(one_line(f"ppdm perturb DATA -o RELEASE --plan {word(str(output))}")), soft_wrap=True)
 
 
-def _about(column: Any) -> str:
+def _about(column: ProposedColumn) -> str:
     """Return the number of values; of many an estimate."""
     if column.values is None:
         return ""

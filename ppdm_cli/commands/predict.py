@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report
+
+if TYPE_CHECKING:
+    from ppdm_cli.tables import CsvOptions
+    from ppdm_cli.trees import Measured
 
 
 @click.command(
@@ -42,9 +46,9 @@ def predict_command(
     data: Path,
     output: Path,
     heaviest: bool,
-    csv: Any,
-    from_: Any,
-    to: Any,
+    csv: CsvOptions,
+    from_: options.StreamFormat | None,
+    to: options.StreamFormat | None,
     force: bool,
 ) -> Report:
     """Predict the class of every record of DATA with a TREE that train-tree wrote.
@@ -71,7 +75,7 @@ def predict_command(
     )
 
 
-def _show(measured: Any) -> None:
+def _show(measured: Measured) -> None:
     from ppdm_cli.commands import show
     from ppdm_cli.commands.train_tree import show_measured
 

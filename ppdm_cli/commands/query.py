@@ -5,13 +5,16 @@ from __future__ import annotations
 from decimal import Decimal
 from math import floor, log10
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report, results
 from ppdm_cli.errors import UsageError, counted, quoted, word
+
+if TYPE_CHECKING:
+    from ppdm_cli.querying import Answers
 
 
 @click.command(
@@ -99,7 +102,7 @@ def _check_order(release: tuple[Path, ...], question: str) -> None:
         )
 
 
-def _figures(done: Any) -> dict[str, Any]:
+def _figures(done: Answers) -> dict[str, object]:
     return {
         "release": done.sidecar.release,
         "records": done.records,
@@ -110,12 +113,12 @@ def _figures(done: Any) -> dict[str, Any]:
     }
 
 
-def _rows(done: Any) -> list[dict[str, Any]]:
+def _rows(done: Answers) -> list[dict[str, Any]]:
     columns = done.columns
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _show(done: Any, in_file: bool) -> None:
+def _show(done: Answers, in_file: bool) -> None:
     """Print the answers and the remarks; only the remarks if the answers are in a file."""
     from ppdm_cli.commands import show
 

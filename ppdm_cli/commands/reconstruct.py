@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.display import percent
 from ppdm_cli.errors import counted, listed, quoted
+
+if TYPE_CHECKING:
+    from ppdm_cli.reconstructing import Reconstructed
 
 
 @click.command(
@@ -79,14 +82,14 @@ def reconstruct_command(release: tuple[Path, ...], output: Path, **settings: Any
     return Report(lambda: _figures(done, records), lambda: _show(done, records, output, settings))
 
 
-def _figures(done: Any, records: int | None) -> dict[str, Any]:
+def _figures(done: Reconstructed, records: int | None) -> dict[str, object]:
     withheld, noise = done.withheld or (None, None)
     figures = {"release": done.sidecar.release, "records": records}
     figures |= {n: getattr(done.how, n) for n in ("method", "estimator", "spread")}
     return figures | {"joint": done.drawn, "withheld": withheld, "noise": noise, "totals": done.totals}
 
 
-def _show(done: Any, records: int | None, output: Path, settings: dict[str, Any]) -> None:
+def _show(done: Reconstructed, records: int | None, output: Path, settings: dict[str, Any]) -> None:
     from ppdm_cli.commands import show
 
     how = done.how

@@ -21,7 +21,8 @@ from ppdm_cli.engine import running
 from ppdm_cli.errors import counted, one_line
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    import pyarrow as pa
+    from rich.progress import Progress, ProgressColumn
 
 _WIDE = 120
 """The width of output that does not go to a terminal."""
@@ -45,7 +46,7 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, width=width, quiet=stderr and is_quiet())
 
 
-def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; text to the left, numbers to the right.
 
     Where it is too wide, titles are broken and the gaps narrowed; no cell is ever broken or cut: what a
@@ -71,7 +72,7 @@ def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Seque
     out.width = has
 
 
-def cell_text(cell: Any) -> str:
+def cell_text(cell: object) -> str:
     """Return a cell as text; a number has as many digits as a person reads."""
     if cell is None:
         return "-"
@@ -85,14 +86,14 @@ def share(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2g}%" if value < 1 else f"{100 * value:.0f}%"
 
 
-def promise(bound: Any) -> Any:
+def promise(bound: object) -> object:
     """Return a gamma, an epsilon or a belief as its cell shows it, rounded up."""
     return up(bound) if isinstance(bound, (int, float)) else bound
 
 
 WHAT = ["attribute", "type", "N"]
 NOISE = ["noise", "sd", "95% within", "of the domain"]
-_CELLS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+_CELLS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     "type": lambda r: f"{r['type']} {r['dtype']}",
     "matrix": itemgetter("law"),
     "stays": lambda r: percent(r["staying"]),
@@ -117,7 +118,7 @@ def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[
 
 
 def of_columns(
-    out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], keys: int = 1
+    out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], keys: int = 1
 ) -> None:
     """Print a table with lines for each column of the data, the last key: of many columns the first ones.
 
@@ -133,7 +134,7 @@ def of_columns(
         say(out, [f"... and {more}: {', '.join(figures)}; --json has all."])
 
 
-def _range(cells: Sequence[Any]) -> str:
+def _range(cells: Sequence[object]) -> str:
     """Return the cells of a column from the least to the largest, or those that are words."""
     shown = {cell_text(c): None for c in cells}
     try:
@@ -155,7 +156,7 @@ def _short(number: float) -> str:
     return f"{number / 1e3:.0f}k" if number < 1e6 else f"{number / 1e6:.1f}M"
 
 
-def _figures(rate: bool) -> Any:
+def _figures(rate: bool) -> ProgressColumn:
     """Return the column of a progress bar that shows the share done, the rate and the remaining time."""
     from rich.progress import ProgressColumn, Task
 
@@ -207,7 +208,7 @@ class PassProgress:
         self._shown = self._waiting = None
 
 
-def advancing(batches: Iterable[Any], advance: Callable[[int], None]) -> Iterator[Any]:
+def advancing(batches: Iterable[pa.RecordBatch], advance: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
     """Pass the batches on, and report their rows as progress."""
     for batch in batches:
         yield batch

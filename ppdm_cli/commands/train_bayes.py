@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands.command import Command, Report
 from ppdm_cli.commands.options import csv_options, file_option, files_argument, formulas_option
 from ppdm_cli.errors import UsageError, counted, some
+
+if TYPE_CHECKING:
+    from ppdm_cli.networks import LearntNetwork
 
 _ROWS = 40
 """Parameters that are shown on a terminal."""
@@ -108,14 +111,14 @@ def _check(network: Path | None, own: tuple[str, ...], settings: dict[str, Any])
         )
 
 
-def _figures(done: Any) -> dict[str, Any]:
+def _figures(done: LearntNetwork) -> dict[str, object]:
     nodes = {d.node: _finite(d.nats) for d in done.distances}
     compared = {"nodes": nodes, "total": _finite(done.distance)} if nodes else None
     figures = {"records": done.records, "compared": compared, "remarks": done.remarks}
     return figures | {"parameters": done.frame.to_dicts()}
 
 
-def _show(done: Any, files: Sequence[Path], in_file: bool) -> None:
+def _show(done: LearntNetwork, files: Sequence[Path], in_file: bool) -> None:
     from ppdm_cli.commands import show
 
     nodes = {d.node: d.nats for d in done.distances}

@@ -15,7 +15,9 @@ from ppdm_cli.errors import counted
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ppdm_cli.trees import Trained
+    from ppdm_cli.commands.options import StreamFormat
+    from ppdm_cli.tables import CsvOptions
+    from ppdm_cli.trees import Compared, Trained, Tree
 
 _LINES = 40
 MOST_LABELS = 12
@@ -103,8 +105,8 @@ def train_tree_command(
     cells: int,
     no_prune: bool,
     no_mdl: bool,
-    csv: Any,
-    from_: Any,
+    csv: CsvOptions,
+    from_: StreamFormat | None,
     force: bool,
     **growth: Any,
 ) -> Report:
@@ -151,7 +153,7 @@ def _show(done: Trained, path: Path) -> None:
         _show_compared(out, done.compared)
 
 
-def _show_tree(out: Console, tree: Any, path: Path, compared: Any = None) -> None:
+def _show_tree(out: Console, tree: Tree, path: Path, compared: Compared | None = None) -> None:
     """Print the first lines of the tree, as many as fit, beside those of one that it is compared with."""
     from rich.text import Text
 
@@ -206,7 +208,7 @@ def _show_compared(out: Console, compared: Any) -> None:
         show.table(out, "From the other tree's thresholds to the nearest here", titles, rows)
 
 
-def _side_by_side(out: Console, compared: Any, most: int) -> None:
+def _side_by_side(out: Console, compared: Compared, most: int) -> None:
     """Print two trees next to each other, with a = before each rule that both have."""
     from rich.table import Table
     from rich.text import Text

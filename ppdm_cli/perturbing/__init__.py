@@ -41,7 +41,7 @@ from ppdm_cli.tables import CsvOptions, Table, TableLike, commit, suffixes
 if TYPE_CHECKING:
     import polars as pl
 
-    from ppdm_cli.perturbing.tree_noise import NoiseReport
+    from ppdm_cli.perturbing.tree_noise import NoiseReport as NoiseReport  # for the command
     from ppdm_cli.trees import Tree
 
 __all__ = [
