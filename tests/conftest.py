@@ -67,20 +67,24 @@ def process(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def ppdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def ppdm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Drive the command line in a folder of its own: `ppdm("inspect", "x.parquet", code=0)`."""
+    with TemporaryFile(buffering=0) as out, TemporaryFile(buffering=0) as err:
 
-    def run(*args: object, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
-        monkeypatch.chdir(tmp_path)
-        with piped(stdin) as stream, TemporaryFile() as out, TemporaryFile() as err:
-            left = here(tmp_path, *args, out=out, err=err, stdin=stream)
+        def run(*args: object, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[bytes]:
+            monkeypatch.chdir(tmp_path)
+            for printed in (out, err):
+                printed.seek(0)
+                printed.truncate()
+            with piped(stdin) as stream:
+                left = here(tmp_path, *args, out=out, err=err, stdin=stream)
             out.seek(0)
             err.seek(0)
             done = subprocess.CompletedProcess(args, code, out.read(), err.read())
-        assert left == code, (args, left, done.stderr.decode())
-        return done
+            assert left == code, (args, left, done.stderr.decode())
+            return done
 
-    return run
+        yield run
 
 
 @contextmanager

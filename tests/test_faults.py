@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -198,21 +196,21 @@ def test_standard_input_needs_every_domain_declared(tmp_path: Path, ppdm: Run) -
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "csv.gz"])
-def test_no_room_on_the_disk_leaves_the_old_pair(suffix: str, tmp_path: Path) -> None:
+def test_no_room_on_the_disk_leaves_the_old_pair(suffix: str, tmp_path: Path, ppdm: Run) -> None:
     """A limit on the size of files stands for the disk's: the kernel's refusal is as real."""
     people(100_000).write_parquet(tmp_path / "big.parquet")
     out = tmp_path / f"r.{suffix}"
     perturb(FRAME, out, gamma=9)
     before = listing(tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     for name in (out.name, f"new.{suffix}"):
-        done = subprocess.run(
-            [sys.executable, "-m", "ppdm_cli", "perturb", "big.parquet", "-o", name, "--gamma", "9", "--force"],
-            cwd=tmp_path,
-            capture_output=True,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-        )
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+        try:
+            done = ppdm("perturb", "big.parquet", "-o", name, "--gamma", "9", "--force", code=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         message = done.stderr.decode()
-        assert done.returncode == 1 and message.count("\n") == 1, message
+        assert message.count("\n") == 1, message
         assert "cannot be written: File too large" in message and done.stdout == b""
         assert listing(tmp_path) == before
 

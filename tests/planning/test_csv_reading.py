@@ -73,7 +73,7 @@ def tables(draw: st.DrawFn) -> tuple[bytes, dict[str, Any], dict[str, Any], dict
     return file.getvalue().encode(encoding), said, types, dict(zip(names, gone.values(), strict=True))
 
 
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(tables())
 def test_what_is_said_of_reading_is_in_the_plan(tmp_path_factory: Any, case: Any) -> None:
     data, said, types, gone = case
