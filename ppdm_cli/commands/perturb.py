@@ -305,7 +305,7 @@ def _figures(release: Release) -> dict[str, object]:
     figures = promise_figures(release.sidecar) | {n: getattr(release, n) for n in done}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
-    return figures | {"sentences": [f.sentence for f in release.facts]}
+    return figures | {"sentences": release.sentences}
 
 
 def _show(release: Release, output: Path, asked: str | None) -> None:
@@ -338,7 +338,7 @@ def _show(release: Release, output: Path, asked: str | None) -> None:
     else:
         show.attributes(out, title, [*show.WHAT, *columns, "domain"], rows)
     missed = [] if asked is None else KINDS[asked].missed(opened(release.sidecar).channels)
-    show.say(out, [*(f.sentence for f in release.facts), *missed])
+    show.say(out, [*release.sentences, *missed])
 
 
 def _show_noise(out: Console, title: str, report: NoiseReport) -> None:

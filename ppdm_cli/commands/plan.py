@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   ppdm plan export.csv -o plan.toml
+  ppdm plan export.csv -o plan.toml --record-epsilon 2 --null unknown
   ppdm perturb export.csv -o release.parquet --plan plan.toml --gamma 9
 
 \b

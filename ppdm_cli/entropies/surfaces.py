@@ -129,9 +129,7 @@ def _by_channel(
         yield {"attribute": channel.name} | own
 
 
-def _by_exposure(
-    table: Table, sidecar: Sidecar, names: Sequence[str], rho1: float
-) -> Iterator[dict[str, Any]]:
+def _by_exposure(table: Table, sidecar: Sidecar, names: Sequence[str], rho1: float) -> Iterator[dict[str, Any]]:
     """Yield a row for each exposure; gamma is of all that share a coin, and rho2 of the whole record."""
     if not names:
         return

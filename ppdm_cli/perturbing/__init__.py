@@ -34,7 +34,7 @@ from ppdm_cli.perturbing.resolve_run import (
     task_of,
 )
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
-from ppdm_cli.releases import Fact, opened, release_facts
+from ppdm_cli.releases import opened, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, TableLike, commit, suffixes
 
@@ -97,9 +97,9 @@ class Release(Displayed):
         return max((e for n in parts if (e := self.errors.get(n)) is not None), default=None)
 
     @property
-    def facts(self) -> list[Fact]:
+    def sentences(self) -> list[str]:
         """Return what is to be said of the release, and of the run that made it."""
-        return [*release_facts(self.sidecar), *(Fact("run", line) for line in release_remarks(self))]
+        return [*sentences(self.sidecar), *release_remarks(self)]
 
     def _words(self) -> list[str]:
         return self.sidecar._words()
