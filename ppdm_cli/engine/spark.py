@@ -29,7 +29,7 @@ from pyspark.sql import functions as spark
 from pyspark.sql.types import StructField, StructType
 
 from ppdm_cli.engine import Advance, Batch, Engine, Made, Threads, Writing
-from ppdm_cli.engine.spark_tables import FrameTable, Rows, SparkTable, Store, files_of, spelt, understood
+from ppdm_cli.engine.spark_tables import Rows, SparkTable, Store, files_of, spelt, understood
 from ppdm_cli.engine.spark_tasks import CHANGED, PLACE, STATES, Known, Physical, Place, Told, Work
 from ppdm_cli.errors import DataError, PpdmError, UsageError, argument, quoted
 from ppdm_cli.sidecar import Sidecar
@@ -68,7 +68,7 @@ class SparkEngine(Engine):
         for name, value in _SETTINGS.items():
             self._session.conf.set(name, value)
         self._store = Store(self._session)
-        self._tables: dict[str, SparkTable | FrameTable] = {}
+        self._tables: dict[str, SparkTable] = {}
         """The table of each file."""
         self.opens = self._open
 
@@ -76,7 +76,11 @@ class SparkEngine(Engine):
         if isinstance(source, DataFrame):
             index = files_of(source)
             if index is None:
-                return self._taken(FrameTable(source, len(self._tables)))
+                raise UsageError(
+                    "dataframe-of-no-files",
+                    "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
+                    "write it as Parquet, and give what spark.read.parquet makes of that",
+                )
             return self._taken(SparkTable(self._store, self._store.sources(index), source))
         several = list(source) if isinstance(source, (list, tuple)) else [source]
         if not several or not all(isinstance(s, str) or hasattr(s, "__fspath__") for s in several):
@@ -87,7 +91,7 @@ class SparkEngine(Engine):
             )
         return self._taken(SparkTable(self._store, [self._store.source(str(s)) for s in several]))
 
-    def _taken(self, table: Any) -> Table:
+    def _taken(self, table: SparkTable) -> Table:
         self._tables |= dict.fromkeys(table.uris, table)
         return table
 
@@ -102,7 +106,7 @@ class SparkEngine(Engine):
         return stack.enter_context(Folder(self._store, output, force, roots))
 
     def keeps(self, table: Table) -> bool:
-        return isinstance(table, (SparkTable, FrameTable))
+        return isinstance(table, SparkTable)
 
     def map(
         self, table: Table, task: Callable[[Batch], Any], columns: Sequence[str] | None, advance: Advance
@@ -163,9 +167,9 @@ class SparkEngine(Engine):
         told.value = {}
         work.check({index: sealed for index, (_, sealed) in states.items()})
         frame = self._tables[read.parts[0].uri].frame
-        if not read.loose and len(states) != len(read.parts):
+        if len(states) != len(read.parts):
             raise CHANGED
-        if not read.loose and frame is not None and frame.count() != read.rows:
+        if frame is not None and frame.count() != read.rows:
             raise CHANGED  # by Spark's own count, whatever made the DataFrame
         for index, (split, sealed) in sorted(states.items()):
             rows, heard = work.unsealed(sealed)
@@ -200,7 +204,7 @@ class SparkEngine(Engine):
         with self._known(read) as known, _running():
             work = Work(known, task, merge)
             runs = self._frame(read).mapInArrow(lambda batches: work.states(batches), STATES)
-            splits = 0 if read.loose else runs._jdf.queryExecution().toRdd().getNumPartitions()
+            splits = runs._jdf.queryExecution().toRdd().getNumPartitions()
             if merge is not None and splits > _TOGETHER:
                 wide = -(-len(read.parts) // isqrt(splits))
                 near = (spark.col("first") / spark.lit(wide)).cast("long")
@@ -211,19 +215,16 @@ class SparkEngine(Engine):
         work.check({first: sealed for first, _, sealed in found})
         after = 0
         for first, last, sealed in found:
-            if first != after and not read.loose:
+            if first != after:
                 break
             after = last + 1
             yield sum(p.rows for p in read.parts[first:after]), work.unsealed(sealed)
-        if after != len(read.parts) and not read.loose:
+        if after != len(read.parts):
             raise CHANGED
 
     def _frame(self, read: _Read) -> DataFrame:
         """Return the columns of a table, then each row's file and its number there."""
-        found = {id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values()
-        tables = [t for t in found if isinstance(t, SparkTable)]
-        if not tables:
-            return next(iter(found)).frame.select(*_plainly(read.names))
+        tables = list({id(t): t for t in (self._tables[p.uri] for p in read.parts)}.values())
         roots = {r: folder for t in tables for r, folder in t.named.items()}
         types = tables[0].types
         reader = self._session.read.option("recursiveFileLookup", "true")
@@ -247,7 +248,7 @@ class SparkEngine(Engine):
         files = {u: _spellings(u) for u in {p.uri for p in read.parts}}
         first = 0
         for index, part in enumerate(read.parts):
-            for file in files[part.uri] if not read.loose else ():
+            for file in files[part.uri]:
                 if (file, part.first) in places:
                     raise UsageError(
                         "file-read-twice", f"{quoted(part.file)} is read twice", "name each file once"
@@ -256,7 +257,7 @@ class SparkEngine(Engine):
             first += part.rows
         names = [n for n in read.names if n in self._tables[read.parts[0].uri].types]
         every = frozenset[str]().union(*files.values())
-        known = self._context.broadcast(Known(names, places, every, read.loose))
+        known = self._context.broadcast(Known(names, places, every))
         try:
             yield known
         finally:
@@ -287,11 +288,6 @@ class _Read:
 
     names: list[str]
     parts: list[Rows]
-
-    @property
-    def loose(self) -> Rows | None:
-        """Return what stands for the rows of a DataFrame that is not files."""
-        return next((p for p in self.parts if not p.rows), None)
 
     @property
     def rows(self) -> int:

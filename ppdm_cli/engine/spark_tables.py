@@ -16,9 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import functions
 from pyspark.sql import types as spark
 
 from ppdm_cli import dtypes, files
@@ -32,14 +31,12 @@ from ppdm_cli.tables import (
     Footer,
     ParquetTable,
     Partition,
-    Table,
     check_plain,
     check_text,
     format_of,
     logs_above,
     logs_among,
     normal_batch,
-    normal_schema,
     rows_per_partition,
 )
 
@@ -386,43 +383,6 @@ class SparkTable(ParquetTable):
                 for start in range(0, length, rows):
                     yield Rows(label, load, None, part.uri, first + start, min(rows, length - start))
                 first += length
-
-
-class FrameTable(Table):
-    """A DataFrame that is not files: its rows have no numbers, and come in any order."""
-
-    name, numbered = "the DataFrame", False
-    roots: Mapping[str, bool] = {}
-    size = 0
-
-    def __init__(self, frame: Any, number: int) -> None:
-        self.frame, self.uris = frame, [f"DataFrame {number}"]
-        self.types = {f.name: f.dataType for f in frame.schema}
-        raw = pa.schema([pa.field(n, _to_arrow(t)) for n, t in self.types.items()])
-        self.schema = normal_schema(raw, self.name)
-
-    def digest(self) -> object:
-        """Compute all rows, and return their number and a sum that differs where they do, in any order."""
-        columns = [functions.col(f"`{f.name.replace('`', '``')}`") for f in self.frame.schema]
-        readable = [c for c, f in zip(columns, self.frame.schema, strict=True) if f.dataType in _TYPES.values()]
-        row = functions.xxhash64(*readable, *(c.isNull() for c in readable)).cast("decimal(20,0)")
-        try:
-            return tuple(self.frame.agg(functions.count("*"), functions.sum(row)).collect()[0])
-        except (Py4JError, PySparkException):  # its message may quote cells
-            raise DataError(
-                "uncomputable-dataframe", "the DataFrame cannot be computed", "count it first to see why"
-            ) from None
-
-    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
-        names = list(self.schema.names if columns is None else columns)
-        yield Rows(self.name, partial(_loaded, self.name, names, [], self.schema, {}), None, self.uris[0])
-
-
-def _to_arrow(kind: Any) -> pa.DataType:
-    try:
-        return arrow_type(kind)
-    except StopIteration:  # it may yet be dropped
-        return pa.binary()
 
 
 def files_of(frame: Any) -> Any:

@@ -7,7 +7,7 @@ told, because its message may quote a cell and Spark writes it down.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -47,16 +47,6 @@ class Known(NamedTuple):
     places: Mapping[tuple[str, int], Place]
     """Partitions by their file and the number of their first row there."""
     files: frozenset[str]
-    loose: Rows | None
-    """What stands for rows that have no numbers, if they are such."""
-
-
-@dataclass(frozen=True)
-class Loose(Batch):
-    """Some rows of a DataFrame that is not files."""
-
-    def where(self, row: int) -> str:
-        return f"a row of {self.file}"
 
 
 class Told:
@@ -163,14 +153,12 @@ class Work:
         try:
             for (index, first, part), brought in _partitions(self.known.value, batches):
                 HERE[:] = [brought]
-                of = Batch if self.known.value.loose is None else Loose
-                batch = of(part.load(), index, first, quoted(part.file), part.first)
+                batch = Batch(part.load(), index, first, quoted(part.file), part.first)
                 with worded_by(self.options):
                     done = self.task(batch)
                 yield index, done if handed is None else (handed(done), done.told)
         except RowTrouble as trouble:
-            row = "a row" if self.known.value.loose else f"row {part.first + trouble.row + 1}"
-            what = f"{row} of {quoted(part.file)}: {trouble.what}"
+            what = f"row {part.first + trouble.row + 1} of {quoted(part.file)}: {trouble.what}"
             yield -1 - index, _Trouble(DataError, trouble.id, what, trouble.next_step)
         except PpdmError as error:
             yield -1 - index, _Trouble(type(error), error.id, error.what, error.next_step)
@@ -199,10 +187,7 @@ class Work:
 
 def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Place, pa.Table]]:
     """Put partitions together from Spark's batches, which may begin and end anywhere."""
-    names, places, files, loose = known
-    if loose is not None:
-        yield from _as_they_come(loose, names, batches)
-        return
+    names, places, files = known
     waiting: list[pa.RecordBatch] = []
     place, file, row, missing = None, "", 0, 0
     for batch in batches:
@@ -228,16 +213,6 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
                 waiting, place = [], None
     if place is not None:
         raise CHANGED
-
-
-def _as_they_come(
-    loose: Rows, names: Sequence[str], batches: Iterable[pa.RecordBatch]
-) -> Iterator[tuple[Place, pa.Table]]:
-    """Take Spark's batches for partitions, numbered by its own."""
-    context = TaskContext.get()
-    assert context is not None
-    for number, batch in enumerate(batches, context.partitionId() << 32):
-        yield (number, 0, loose), pa.Table.from_batches([batch]).rename_columns(names)
 
 
 def _where(error: BaseException) -> str:

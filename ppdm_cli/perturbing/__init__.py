@@ -266,7 +266,7 @@ def perturb(
         key = (keys := KeyFile.of(stack, seed, key_file, id)).key
         earlier = earlier_sidecar(like)
         asked, reading = asked_of(plan, earlier, given, key, copies, id)
-        table = opened_original(data, reading, from_, asked, earlier, id)
+        table = opened_original(data, reading, from_, asked, earlier)
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
         task, left_out = task_of(table, asked, key, earlier, id)
         kept = keys.kept(stack, task.plan)

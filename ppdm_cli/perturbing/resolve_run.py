@@ -149,20 +149,9 @@ def opened_original(
     from_: Literal["arrow", "csv"] | None,
     asked: Plan,
     earlier: Sidecar | None,
-    identifier: str | None,
 ) -> Table:
-    """Open an original, with its values grouped as asked; rows have numbers unless identifiers are enough."""
+    """Open an original, with its values grouped as asked."""
     table = open_table(data, csv=csv, standard_format=from_)
-    if not (identifier and asked.shuffle and asked.person is None) and not table.numbered:
-        raise UsageError(
-            "rows-without-numbers",
-            "the rows of a DataFrame that is not just Parquet files have no numbers and no order",
-            f"add {argument('key_file')} and {argument('id')} and {argument('shuffle', True)}, or write it as "
-            "Parquet and give that",
-        )
-    digest = getattr(table, "digest", None)  # of rows that are computed anew in each pass
-    if digest is not None:
-        files.watching(table.name, digest)
     if is_promised(table):
         raise RefusedError(
             "already-a-release",

@@ -99,12 +99,6 @@ def _with_sidecar(
     if OPENING.get() is not None or not isinstance(source, (str, Path)):
         named = isinstance(source, (str, Path))
         table = open_table(source)
-        if not table.numbered:
-            raise UsageError(
-                "dataframe-no-release",
-                "a DataFrame that is not just Parquet files is no release",
-                "give the release",
-            )
         if isinstance(sidecar, Sidecar):
             return table, sidecar
         if sidecar is None and table.sidecar is None and not named:

@@ -69,8 +69,6 @@ class Table(Protocol):
     sidecar: bytes | None = None
     """What the data itself carries of a sidecar."""
     files: tuple[Path, ...] = ()
-    numbered: bool = True
-    """Whether rows have numbers that stay the same: not those of a DataFrame that is no files."""
     padded: Sequence[str] = ()
     """Columns of a CSV that were read as text because digits begin with a zero somewhere."""
     inferred: frozenset[str] = frozenset()
@@ -85,7 +83,7 @@ class WrappedTable(Table):
     def __init__(self, table: Table) -> None:
         self._table, self.schema, self.name = table, table.schema, table.name
         self.rows, self.rewindable, self.sidecar = table.rows, table.rewindable, table.sidecar
-        self.files, self.numbered = table.files, table.numbered
+        self.files = table.files
         self.padded, self.inferred = table.padded, table.inferred
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
