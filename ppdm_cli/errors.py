@@ -214,3 +214,14 @@ def unknown_column(name: str, known: Iterable[str], where: str) -> UsageError:
         step = f"{near(name, known)} columns: {listed(known)}".lstrip()
     what = f"{by} names the column {quoted(name)}, which the data does not have"
     return UsageError("unknown-column", what, step)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the place in our own code where an error arose, which reveals no data."""
+    trace, place = error.__traceback__, "unknown"
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.startswith("ppdm_cli"):
+            place = f"{module}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

@@ -56,10 +56,6 @@ class Block(Explicit, Substitution):
     def outputs(self) -> int:
         return self.inputs
 
-    @cached_property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.inputs)
-
     @property
     def amplification(self) -> float:
         return float(self.gamma) if len(self.blocks) == 1 else inf

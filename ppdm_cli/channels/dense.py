@@ -72,10 +72,6 @@ class Weights(Explicit, Substitution):
         return self.weights / self.scale
 
     @cached_property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.inputs)
-
-    @cached_property
     def amplification(self) -> float:
         least, largest = self.weights.min(axis=1), self.weights.max(axis=1)
         if (least[largest > 0] == 0).any():

@@ -63,10 +63,6 @@ class GammaDiagonal(Substitution):
     def outputs(self) -> int:
         return self.N
 
-    @cached_property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.N)
-
     @property
     def amplification(self) -> float:
         return float(self.gamma)

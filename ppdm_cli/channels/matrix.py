@@ -74,6 +74,11 @@ class Law(ABC):
         """Return M^T v along one axis."""
 
     @cached_property
+    def unchanged(self) -> np.ndarray:
+        """Return for each input code the output code that shows the same value: itself, unless a law blurs."""
+        return np.arange(self.inputs)
+
+    @cached_property
     def inverse(self) -> Floats:
         """Return A with A M = I, by least squares; for small ones."""
         return left_inverse(self.dense())
@@ -110,11 +115,6 @@ class Matrix(Law):
 
     diagonal: ClassVar[bool] = False
     """Whether a value stays with gamma/D and becomes any other with 1/D: then much has a closed form."""
-
-    @property
-    @abstractmethod
-    def unchanged(self) -> np.ndarray:
-        """Return for each input code the output code that shows the same value."""
 
     @property
     @abstractmethod
@@ -338,10 +338,6 @@ class Given(Explicit):
     @property
     def entries(self) -> Floats:
         return self.chances
-
-    @cached_property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.inputs)
 
     @cached_property
     def amplification(self) -> float:

@@ -16,7 +16,7 @@ import click
 
 from ppdm_cli import __version__
 from ppdm_cli.commands.shell import fail, misused, standard_streams, surroundings
-from ppdm_cli.errors import Exit, PpdmError, near, worded_by
+from ppdm_cli.errors import Exit, PpdmError, near, place_of, worded_by
 from ppdm_cli.files import Run, one_run
 
 SUBCOMMANDS = {
@@ -118,14 +118,14 @@ def _code(run: Run) -> int:
     except SystemExit as left:  # click's, where a pipe broke
         return int(Exit.DONE if run.committed else left.code or 0)
     except OSError as error:
-        what = f"{error.strerror or 'a file cannot be used'} ({_where(error)})"
+        what = f"{error.strerror or 'a file cannot be used'} ({place_of(error)})"
         return fail("failed", what, "check disk and rights", Exit.FAILED)
     except MemoryError:
         next_step = "use a machine with more, or fewer columns"
         return fail("out of memory", "nothing was written", next_step, Exit.FAILED)
     except BaseException as error:  # a panic of polars is not an Exception
         # never the message: it may quote a cell
-        what = f"an error inside ppdm ({type(error).__name__} at {_where(error)})"
+        what = f"an error inside ppdm ({type(error).__name__} at {place_of(error)})"
         return fail("failed", what, "report it with the command, without data", Exit.FAILED)
 
 
@@ -141,14 +141,3 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(trim_threshold, 1 << 30)
         libc.mallopt(mmap_threshold, 1 << 25)
-
-
-def _where(error: BaseException) -> str:
-    """Return the place in our own code where an error arose, which reveals no data."""
-    trace, place = error.__traceback__, "unknown"
-    while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        if module.startswith("ppdm_cli"):
-            place = f"{module}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place

@@ -22,7 +22,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.coins import Key
 from ppdm_cli.engine import Batch, Made
 from ppdm_cli.engine.spark_tables import HERE, Rows, arrow_type, spark_type
-from ppdm_cli.errors import DataError, Options, PpdmError, options_in_use, quoted, worded_by
+from ppdm_cli.errors import DataError, Options, PpdmError, options_in_use, place_of, quoted, worded_by
 from ppdm_cli.tables import RowTrouble
 
 STATES = StructType(
@@ -163,7 +163,7 @@ class Work:
         except PpdmError as error:
             yield -1 - index, _Trouble(type(error), error.id, error.what, error.next_step)
         except Exception as error:  # never its message, which may quote a cell and would be in Spark's logs
-            raise RuntimeError(f"ppdm task: {type(error).__name__} at {_where(error)}") from None
+            raise RuntimeError(f"ppdm task: {type(error).__name__} at {place_of(error)}") from None
         finally:
             HERE.clear()
 
@@ -213,13 +213,3 @@ def _partitions(known: Known, batches: Iterable[pa.RecordBatch]) -> Iterator[tup
                 waiting, place = [], None
     if place is not None:
         raise CHANGED
-
-
-def _where(error: BaseException) -> str:
-    """Return the last place in our own code where an error arose."""
-    trace, place = error.__traceback__, "unknown"
-    while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        place = f"{module}:{trace.tb_lineno}" if module.startswith("ppdm_cli") else place
-        trace = trace.tb_next
-    return place

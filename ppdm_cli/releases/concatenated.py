@@ -32,19 +32,7 @@ from ppdm_cli.tables import (
     writing,
 )
 
-_COMPARED = (
-    "name",
-    "role",
-    "type",
-    "dtype",
-    "N",
-    "edges",
-    "categories",
-    "nulls",
-    "representative",
-    "beyond",
-    "group",
-)
+_COMPARED = [f for f in Attribute.__struct_fields__ if f not in ("domain_from", "outside")]
 
 
 class Concatenated(Table):
@@ -186,21 +174,10 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
             shown = f"{one.described()} and {another.described()}"
             raise _different(first, other, f"{quoted(name)} differs in matrix: {shown}")
         for part in _COMPARED:
-            a, b = getattr(ours[name], part), getattr(theirs[name], part)
-            if a != b:
-                raise _different(
-                    first, other, f"{quoted(name)} differs in {part}{_shown(part, ours[name], theirs[name])}"
-                )
+            if getattr(ours[name], part) != getattr(theirs[name], part):
+                raise _different(first, other, f"{quoted(name)} differs in {part}")
     if list(ours) != list(theirs):
         raise _different(first, other, "their columns are in another order")
-
-
-def _shown(part: str, a: Attribute, b: Attribute) -> str:
-    """Return the difference itself, where it is short: both are published."""
-    if part in ("role", "type", "dtype", "N", "nulls", "representative"):
-        values = (getattr(side, part) for side in (a, b))
-        return f": {' and '.join('none' if v is msgspec.UNSET else str(v) for v in values)}"
-    return ""
 
 
 def _different(first: Any, other: Any, what: str) -> MismatchError:

@@ -63,10 +63,6 @@ class Unchanged(Law):
     def outputs(self) -> int:
         return self.size
 
-    @property
-    def unchanged(self) -> np.ndarray:
-        return np.arange(self.size)
-
     def forward(self, original: Floats, axis: int = 0) -> Floats:
         return original
 
