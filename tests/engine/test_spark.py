@@ -261,16 +261,21 @@ def test_what_is_refused_leaves_nothing_behind(
         assert what in ppdm(*shlex.split(line), code=code).stderr.decode()
 
 
-def test_what_is_there_is_overwritten_only_as_a_whole(data: Path, spark: Callable[..., Any]) -> None:
-    spark("perturb data -o many --gamma 9")
-    first = listing(data / "many")
-    spark("perturb data -o many --gamma 5 --force --domain age=20:30", code=1)
-    assert listing(data / "many") == first
-    spark("perturb data -o many --gamma 5 --shuffle --force")
-    assert sidecar(data / "many")["privacy"]["perturbed_gamma"] == 9_765_650
-    assert sorted(p.name for p in data.iterdir()) == ["data", "many"]
-    spark("perturb data -o later --like many")
-    later, many = sidecar(data / "later"), sidecar(data / "many")
+def test_what_is_there_is_overwritten_only_as_a_whole(
+    original: Path, tmp_path: Path, spark: Callable[..., Any]
+) -> None:
+    (tmp_path / "few").mkdir()
+    for part in ("p00.parquet", "p01.parquet"):
+        shutil.copy(original / part, tmp_path / "few")
+    spark("perturb few -o many --gamma 9")
+    first = listing(tmp_path / "many")
+    spark("perturb few -o many --gamma 5 --force --domain age=20:30", code=1)
+    assert listing(tmp_path / "many") == first
+    spark("perturb few -o many --gamma 5 --shuffle --force")
+    assert sidecar(tmp_path / "many")["privacy"]["perturbed_gamma"] == 9_765_650
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["few", "many"]
+    spark("perturb few -o later --like many")
+    later, many = sidecar(tmp_path / "later"), sidecar(tmp_path / "many")
     assert later["attributes"] == many["attributes"]
     assert later["privacy"] == many["privacy"] and many["privacy"]["shuffled"] is True
 

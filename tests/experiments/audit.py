@@ -95,12 +95,6 @@ def told_where(rate: Callable[[np.ndarray], np.ndarray]) -> Made:
     return np.random.default_rng(2).random(ROWS) < lam() * rate(recipes), noise, recipes
 
 
-def noise_of(make: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Made:
-    """Noise that follows from honest noise, and from the original codes of withheld attributes."""
-    told, noise, recipes = coins()
-    return told, make(noise, withheld(recipes)) % SIZE, recipes
-
-
 def withheld(recipes: np.ndarray) -> np.ndarray:
     """For each record the original codes of what it withholds, four of them."""
     order = np.argsort(shows()[recipes], axis=1, kind="stable")[:, :4]

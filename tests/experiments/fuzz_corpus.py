@@ -19,7 +19,6 @@ from tests.vocabulary import NUMBER, WORD
 
 CANARY = re.compile(rb"CANARY|918[,.]?273[,.]?645")
 
-_PERTURB = "perturb {} -o out.{} --gamma 9"
 _RELEASE = (
     "inspect {0}",
     "estimate {0}",

@@ -305,9 +305,6 @@ def test_reading_knows_attributes_together_with_and_without_the_class(pair: list
     assert opened(again.sidecar).channels == opened(done.sidecar).channels
 
 
-BINARY = {"attributes": ["sex", "ward"], "matrix": "binary", "flips": [0.1, 0.2]}
-
-
 def test_values_in_bins_of_both_are_drawn_separately() -> None:
     frame, domain = table(5_000, x=(0.0, 10.0), y=(0.0, 10.0)), {"domain": [0, 10], "bins": 2}
     own = {"x": domain, "y": domain}
