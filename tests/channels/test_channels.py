@@ -24,7 +24,7 @@ from ppdm_cli.channels.base import GammaSpec
 from ppdm_cli.domain import Bins, Categories, Domain
 from ppdm_cli.sidecar import Attribute
 from tests.chances import LEVEL, chi_square
-from tests.dummy_kind import LeaningSpec
+from tests.channels.dummy_kind import LeaningSpec
 from tests.vocabulary import Run, people
 
 PACKAGE = Path(ppdm_cli.__file__).parent

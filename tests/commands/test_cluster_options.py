@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import MISSING
+from tests.engine.cluster import MISSING
 from tests.vocabulary import Run, people
 
 FOR_SPARK = "--master and --conf are for Spark; add --engine spark"

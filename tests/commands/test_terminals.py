@@ -12,7 +12,7 @@ import pytest
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.networks import Network, Node
 from ppdm_cli.networks.files import as_json
-from tests.screens import Seen, watch
+from tests.commands.screens import Seen, watch
 from tests.vocabulary import listing, people
 
 CALLS = [

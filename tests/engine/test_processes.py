@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppdm_cli import attack, estimate, perturb, query, reconstruct, running, train_tree
-from tests.dummy_engine import Processes
+from tests.engine.dummy_engine import Processes
 from tests.vocabulary import generated
 
 

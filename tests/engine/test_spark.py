@@ -21,7 +21,7 @@ from ppdm_cli.engine import Batch, map_partitions, on_spark, running
 from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.releases import opened
 from ppdm_cli.tables import generate, open_table
-from tests.cluster import MISSING, Cluster, running_cluster, wait_for
+from tests.engine.cluster import MISSING, Cluster, running_cluster, wait_for
 from tests.perturbing.test_persons import visits
 from tests.vocabulary import Run, listing, raises, read_table
 

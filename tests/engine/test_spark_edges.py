@@ -18,7 +18,7 @@ import pytest
 from ppdm_cli import attack, estimate, inspect, perturb, predict, reconstruct, train_tree
 from ppdm_cli.engine import on_spark, running
 from ppdm_cli.errors import DataError, UsageError
-from tests.cluster import MISSING
+from tests.engine.cluster import MISSING
 from tests.engine.test_spark_rows import session
 from tests.vocabulary import people
 

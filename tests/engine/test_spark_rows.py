@@ -19,7 +19,7 @@ from ppdm_cli import estimate, perturb, query, reconstruct, train_tree
 from ppdm_cli.engine import on_spark, running
 from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError
 from ppdm_cli.tables import generate, open_table
-from tests.cluster import MISSING
+from tests.engine.cluster import MISSING
 from tests.engine.test_spark import near, whole
 from tests.vocabulary import Meanwhile, Run
 

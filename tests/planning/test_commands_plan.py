@@ -24,9 +24,9 @@ from ppdm_cli.planning import budgets_of
 from ppdm_cli.planning.advice import Advice
 from ppdm_cli.planning.csv_reading import dialect_of, encoding_of, sniff
 from ppdm_cli.releases import opened
-from tests.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
-from tests.made_exports import Made, made_export
-from tests.messy_export import export
+from tests.planning.csvkit_examples import DELIMITERS, ENCODINGS, EXAMPLES
+from tests.planning.made_exports import Made, made_export
+from tests.planning.messy_export import export
 from tests.vocabulary import Anything, Run, people
 
 ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000")

@@ -17,8 +17,8 @@ from ppdm_cli.errors import MismatchError
 from ppdm_cli.releases import Strata, open_release, opened
 from ppdm_cli.sidecar import COLUMN
 from tests.chances import LEVEL, chi_square
-from tests.dummy_miner import commonest
 from tests.perturbing.test_recipe_choice import DOMAINS, released, table
+from tests.releases.dummy_miner import commonest
 from tests.vocabulary import table as make
 
 RELEASE = released()

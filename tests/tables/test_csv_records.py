@@ -14,7 +14,7 @@ from ppdm_cli import estimate, perturb, plan, predict, reconstruct, train_tree
 from ppdm_cli.errors import DataError, RefusedError
 from ppdm_cli.planning.csv_reading import sniff
 from ppdm_cli.tables import CsvOptions, csv_records, open_table
-from tests.made_exports import made_export
+from tests.planning.made_exports import made_export
 from tests.vocabulary import loaded, raises, read_table
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ import ppdm_cli
 from ppdm_cli import estimate, perturb, plan, reconstruct
 from ppdm_cli.commands import SUBCOMMANDS, cli, options
 from ppdm_cli.tables import FORMATS, CsvOptions, open_table, stream_format, suffixes
-from tests.dummy_format import LINES
+from tests.tables.dummy_format import LINES
 from tests.vocabulary import Run, people, raises, read_table, released
 
 PACKAGE = Path(ppdm_cli.__file__).parent

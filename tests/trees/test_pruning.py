@@ -15,7 +15,7 @@ from ppdm_cli.trees.growing import grow
 from ppdm_cli.trees.pruning import landed, pessimistic, prune
 from ppdm_cli.trees.records import CodedColumn, CodedRecords
 from ppdm_cli.trees.tree import Feature
-from tests.c45_reference import Learner, Node, limit, upper
+from tests.trees.c45_reference import Learner, Node, limit, upper
 
 
 def drawn(seed: int) -> tuple[pl.DataFrame, np.ndarray | None]:

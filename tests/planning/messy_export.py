@@ -1,4 +1,4 @@
-"""A hospital's export with every trouble of the trial: `python -m tests.messy_export FILE ROWS`."""
+"""A hospital's export with every trouble of the trial: `python -m tests.planning.messy_export FILE ROWS`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A kind of channel in one file, which no other file knows: what adding one takes.
 
-`python -m tests.dummy_kind ARGS` is the command line with it.
+`python -m tests.channels.dummy_kind ARGS` is the command line with it.
 """
 
 from __future__ import annotations
