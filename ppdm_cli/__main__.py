@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from ppdm_cli import commands
 
@@ -13,7 +12,7 @@ __all__ = ["main"]
 class _WithoutPandas:
     """Finds no pandas, which pyarrow imports only to ask whether a list is one of its: .15 s of each run."""
 
-    def find_spec(self, name: str, *_: Any) -> None:
+    def find_spec(self, name: str, *_: object) -> None:
         if name == "pandas":
             raise ModuleNotFoundError("No module named 'pandas'", name=name)
 

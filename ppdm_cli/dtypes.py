@@ -189,7 +189,7 @@ def from_carrier(values: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
-def column(values: Any, kind: pa.DataType) -> pa.Array:
+def column(values: object, kind: pa.DataType) -> pa.Array:
     """Return the column that carrier values or categories stand for."""
     if is_discrete(kind):
         return pa.array(values, kind)
@@ -227,7 +227,7 @@ def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
     return text.replace(" ", "T") + ("Z" if getattr(kind, "tz", None) else "")
 
 
-def from_json(value: Any, kind: pa.DataType) -> Any:
+def from_json(value: object, kind: pa.DataType) -> Any:
     """Return a carrier value (or category) from what a sidecar, plan or option wrote; ValueError if none."""
     if pa.types.is_string(kind):
         if isinstance(value, str):

@@ -380,7 +380,7 @@ def new(stage: Stage, release: str, records: int | None, attributes: list[Attrib
     return Sidecar(format="ppdm-sidecar", version=1, tool=TOOL, stage=stage, **named)
 
 
-def _channel(_: type, record: Any) -> Spec:
+def _channel(_: type, record: object) -> Spec:
     """Return the spec that a channel's JSON object is."""
     if not isinstance(record, dict) or record.get("kind") not in KINDS:
         raise ValueError(f"a channel's kind is none of {', '.join(KINDS)}")
@@ -405,7 +405,7 @@ def explained(data: bytes, error: Exception, form: str = FORMAT, version: int = 
     return str(error)[:300]
 
 
-def display_json(value: Any) -> bytes:
+def display_json(value: object) -> bytes:
     """Return JSON for programs, as `--json` prints it: in ASCII, so that nothing in it moves a terminal."""
     text = msgspec.json.format(_encoded(value), indent=2).decode()
     return re.sub(r"[^ -~\n]", lambda c: json.dumps(c[0])[1:-1], text).encode()

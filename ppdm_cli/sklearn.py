@@ -60,7 +60,7 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prune: bool = True,
         mdl: bool = True,
         cuts: int | None = None,
-        nominal: Any = (),
+        nominal: object = (),
     ) -> None:
         self.criterion = criterion
         self.min_records = min_records
@@ -140,7 +140,7 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = X.rename_columns(known)
         return predict(self.tree_, X)[:, 2:].to_numpy()
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: object) -> np.ndarray:
         """Return the likeliest class of each record; of equally likely ones the first."""
         likeliest = majority(self.predict_proba(X))
         return np.asarray(self.classes_[likeliest])
@@ -158,22 +158,22 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _is_path(X: Any) -> bool:
+def _is_path(X: object) -> bool:
     several = X if isinstance(X, (list, tuple)) else [X]
     return bool(several) and all(isinstance(x, (str, Path)) for x in several)
 
 
-def _is_array(X: Any) -> bool:
+def _is_array(X: object) -> bool:
     """Return whether it is for scikit-learn to read: neither a file nor a frame, lazy or not."""
     return not (_is_path(X) or hasattr(X, "__arrow_c_stream__") or hasattr(X, "collect_schema"))
 
 
-def _unindexed(X: Any) -> Any:
+def _unindexed(X: object) -> Any:
     """Return a frame without pandas' index, which Arrow takes for a column where it does not just count."""
     return X.reset_index(drop=True) if hasattr(X, "reset_index") else X
 
 
-def _original(X: Any) -> pa.Table:
+def _original(X: object) -> pa.Table:
     """Return a frame in memory, of an original or a reconstruction."""
     table = from_arrow(_unindexed(X))
     if table.sidecar is not None and decode(table.sidecar, "in X").is_substituted:

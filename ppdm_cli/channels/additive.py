@@ -180,7 +180,7 @@ class Sd:
     share: bool
 
     @classmethod
-    def read(cls, value: Any) -> Sd:
+    def read(cls, value: object) -> Sd:
         """Read a number, or text such as "2.5" or "25%"."""
         text = str(value).strip()
         try:

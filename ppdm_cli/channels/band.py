@@ -146,7 +146,7 @@ def bits_revealed(gamma: float, ordered: int, half_width: int) -> float:
     return float(column - (y * np.log2(y)).sum())
 
 
-def read_half_width(value: Any) -> int:
+def read_half_width(value: object) -> int:
     """Read how many codes on either side a band is for."""
     number = whole(value)
     if number < 0:

@@ -18,7 +18,7 @@ from ppdm_cli.errors import RefusedError, UsageError
 Chance = Annotated[float, Meta(ge=0, le=1)]
 
 
-def read_chance(value: Any) -> float:
+def read_chance(value: object) -> float:
     """Read a probability of at most six decimals."""
     number = decimal(value)
     if not (0 <= number <= 1 and number == round(number, 6)):
@@ -28,7 +28,7 @@ def read_chance(value: Any) -> float:
     return float(number)
 
 
-def read_flips(value: Any) -> list[float]:
+def read_flips(value: object) -> list[float]:
     """Read the chances that the first value becomes the second, and the second the first."""
     parts = value.split(":") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or len(parts) != 2:

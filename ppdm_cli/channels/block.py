@@ -92,7 +92,7 @@ def _of_rows(blocks: Blocks, part: np.ndarray) -> Blocks:
     return of_part
 
 
-def read_blocks(value: Any) -> tuple[tuple[str, ...], ...]:
+def read_blocks(value: object) -> tuple[tuple[str, ...], ...]:
     """Read blocks of labels: lists of lists, or text such as "a|b;c|d"."""
     if isinstance(value, str):
         value = [part.split("|") for part in value.split(";")]

@@ -136,7 +136,7 @@ class WeightsSpec(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ] * bool(open_ones)
 
 
-def read_table(value: Any) -> Mapping[tuple[str, str], Decimal]:
+def read_table(value: object) -> Mapping[tuple[str, str], Decimal]:
     """Read a CSV file of probabilities: a header of original labels, and a row for each published label."""
     path = Path(str(value))
     where, data = f"the matrix {quoted(path)}", content(path, "the matrix ", LARGEST_FILE)

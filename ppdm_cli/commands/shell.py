@@ -106,7 +106,7 @@ def misused(error: click.ClickException, code: int) -> int:
 class Stream:
     """A text stream whose first failure is kept instead of raised, with nothing written after it."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.trouble: OSError | None = None
 

@@ -42,7 +42,7 @@ def nice_edges(low: Any, high: Any, bins: int, kind: pa.DataType) -> list[Any]:
         power += 1
 
 
-def starts(low: Any, high: Any, months: int, kind: pa.DataType) -> list[int]:
+def starts(low: int, high: int, months: int, kind: pa.DataType) -> list[int]:
     """Return where periods of so many months begin: the one that `low` is in up to the one after `high`'s."""
     first, last = (_month(v, kind) // months for v in (low, high))
     lowest, highest = dtypes.limits(kind)
@@ -76,7 +76,7 @@ def _closed(edges: list[int], kind: pa.DataType) -> list[int]:
     return [*edges[:-1], last]
 
 
-def _month(value: Any, kind: pa.DataType) -> int:
+def _month(value: int, kind: pa.DataType) -> int:
     """Return the number of months from the year 0 to a carrier value."""
     day = np.datetime64(int(value) // _ticks(kind), "D")
     return int(day.astype("datetime64[M]").astype(np.int64)) + _YEAR_0

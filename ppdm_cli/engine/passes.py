@@ -293,7 +293,7 @@ def write(
         return ENGINE.get().write(table, task, columns, advance, writing)
 
 
-def destination(stack: ExitStack, *named: Any) -> Output:
+def destination(stack: ExitStack, *named: object) -> Output:
     """Return where a table goes that is made by `write`, from the arguments of `Output`."""
     return ENGINE.get().destination(stack, *named)
 

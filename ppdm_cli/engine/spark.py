@@ -72,7 +72,7 @@ class SparkEngine(Engine):
         """The table of each file."""
         self.opens = self._open
 
-    def _open(self, source: Any) -> Table | None:
+    def _open(self, source: object) -> Table | None:
         if isinstance(source, DataFrame):
             index = files_of(source)
             if index is None:

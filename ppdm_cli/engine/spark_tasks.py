@@ -52,7 +52,7 @@ class Known(NamedTuple):
 class Told:
     """An accumulator of what tasks tell, by partition: what is told again is the same."""
 
-    def zero(self, value: Any) -> dict[int, Any]:
+    def zero(self, value: object) -> dict[int, Any]:
         return {}
 
     def addInPlace(self, one: dict[int, Any], other: dict[int, Any]) -> dict[int, Any]:  # noqa: N802 - Spark's
@@ -167,11 +167,11 @@ class Work:
         finally:
             HERE.clear()
 
-    def _row(self, first: int, last: int, state: Any) -> pa.RecordBatch:
+    def _row(self, first: int, last: int, state: object) -> pa.RecordBatch:
         columns = [pa.array([first]), pa.array([last]), pa.array([self.sealed(state)], pa.binary())]
         return pa.RecordBatch.from_arrays(columns, names=STATES.names)
 
-    def sealed(self, state: Any) -> bytes:
+    def sealed(self, state: object) -> bytes:
         nonce = Key.fresh().secret[:12]
         return nonce + AESGCM(self.key).encrypt(nonce, pickle.dumps(state, 5), None)
 

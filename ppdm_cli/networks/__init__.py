@@ -168,7 +168,7 @@ def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptio
     return replace(done, distances=found, remarks=[*done.remarks, *_infinite(found)])
 
 
-def _network(given: Any) -> Network:
+def _network(given: object) -> Network:
     if not isinstance(given, (Network, str, Path)):
         what = "no network is named" if given is None else f"a {type(given).__name__} is no network"
         raise UsageError("no-network", what, f"name its file, such as {argument('network', 'net.bif')}")

@@ -157,12 +157,12 @@ def declared_type(own: AttributePlan) -> pa.DataType | None:
     return next((k for k in kinds if not dtypes.is_discrete(k)), None)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value of a plan as a CSV's cell has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _value(value: Any, kind: pa.DataType) -> Any:
+def _value(value: object, kind: pa.DataType) -> Any:
     return dtypes.from_text(value, kind) if isinstance(value, str) else dtypes.from_json(value, kind)
 
 

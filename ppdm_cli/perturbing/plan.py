@@ -552,7 +552,7 @@ def _attributes(value: Any) -> dict[str, AttributePlan]:
     return {n: named(f"the column {quoted(n)}", AttributePlan.of, w) for n, w in value.items()}
 
 
-def _together(value: Any) -> dict[tuple[str, ...], AttributePlan]:
+def _together(value: object) -> dict[tuple[str, ...], AttributePlan]:
     """Read lists of names, or tables of settings with the names as `attributes`."""
     if isinstance(value, Mapping):
         return dict(value)

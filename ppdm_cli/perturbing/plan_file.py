@@ -96,7 +96,7 @@ def read_reading(path: Path) -> tuple[dict[str, Any], list[Groups]]:
         ]
 
 
-def csv_settings(value: Any) -> dict[str, Any]:
+def csv_settings(value: object) -> dict[str, Any]:
     """Return how a CSV is to be read, as fields of `CsvOptions`."""
     if not isinstance(value, Mapping) or not set(value) <= set(_CSV):
         strange = next((k for k in value if k not in _CSV), value) if isinstance(value, Mapping) else value
@@ -121,7 +121,7 @@ def csv_settings(value: Any) -> dict[str, Any]:
     return {name: getattr(checked, name) for name in found} | {"types": checked.types}
 
 
-def _is_texts(value: Any) -> bool:
+def _is_texts(value: object) -> bool:
     return isinstance(value, str) or (
         isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
     )
@@ -146,7 +146,7 @@ def _example(question: str) -> str:
     return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
 
 
-def answered(plan: Any, over: Mapping[str, Any]) -> dict[str, Any]:
+def answered(plan: object, over: Mapping[str, Any]) -> dict[str, Any]:
     """Return a plan's settings without its question marks, all of which the settings laid over it answer.
 
     An empty answer to a question about a column is that there is none.
@@ -199,7 +199,7 @@ def _answers(question: str, over: Mapping[str, Any]) -> bool:
     return any(w.gives(question.removeprefix(f"attributes.{n}.")) for n, w in own)
 
 
-def _items(value: Any) -> Any:
+def _items(value: object) -> Any:
     return value.items() if isinstance(value, Mapping) else ()
 
 
@@ -210,7 +210,7 @@ class Fields(dict[str, Any]):
     """Fields that one setting fills."""
 
 
-def converted(name: str, type_: Any, value: Any) -> Any:
+def converted(name: str, type_: object, value: object) -> Any:
     """Return a value as its field has it: text is read as a number or a truth where one is meant."""
     kinds = dict.fromkeys((type_, *get_args(type_)))
     literals = [w for k in kinds if get_args(k) and isinstance(get_args(k)[0], str) for w in get_args(k)]
@@ -237,20 +237,20 @@ _EXPECTED = {
 }
 
 
-def _interval(value: Any) -> Any:
+def _interval(value: object) -> Any:
     """Return both ends, or their text; None where there are none."""
     if isinstance(value, (list, tuple)) and len(value) == 2:
         return tuple(value)
     return value if isinstance(value, str) and ":" in value else None
 
 
-def core(value: Any) -> Any:
+def core(value: object) -> Any:
     if (found := _interval(value)) is None:
         raise UsageError("bad-core", "a core is not an interval", "such as core=0:5000")
     return found
 
 
-def domain(value: Any) -> Fields:
+def domain(value: object) -> Fields:
     if value == FROM_DATA:
         return Fields(data=True)
     if isinstance(value, str) and value.startswith("@"):
@@ -280,7 +280,7 @@ def _lines(path: Path) -> list[str]:
 def values(name: str) -> Callable[[Any], tuple[Any, ...]]:
     """Return what reads a list of values."""
 
-    def read(value: Any) -> tuple[Any, ...]:
+    def read(value: object) -> tuple[Any, ...]:
         if not isinstance(value, (list, tuple)) or not value:
             raise UsageError(
                 "not-a-list", f"{quoted(name)} must be a list of values", f"such as {name} = [1, 2, 3]"
@@ -290,7 +290,7 @@ def values(name: str) -> Callable[[Any], tuple[Any, ...]]:
     return read
 
 
-def publish(value: Any) -> int | Literal["all", "auto"]:
+def publish(value: object) -> int | Literal["all", "auto"]:
     number = converted("publish", int | Literal["all", "auto"], value)
     if isinstance(number, int) and number < 1:
         raise UsageError(

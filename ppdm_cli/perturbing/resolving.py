@@ -456,6 +456,6 @@ def attribute_facts(attribute: Attribute) -> tuple[Any, ...]:
     return (a.name, a.dtype, _given(a.edges), _given(a.categories), _given(a.nulls))
 
 
-def _given(value: Any) -> Any:
+def _given(value: object) -> Any:
     """Return a sidecar's field, or None where it is not set."""
     return None if value is UNSET else value

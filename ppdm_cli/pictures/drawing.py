@@ -77,12 +77,12 @@ def _drawn(vl_convert: Any, spec: Any, form: str) -> bytes:
 _MARKS = {ord("<"): "\ue000", ord(">"): "\ue001", ord("&"): "\ue002"}
 
 
-def _shown_in(part: Any) -> Any:
+def _shown_in(part: object) -> Any:
     """Return text with control characters spelt out: a drawing that had one could not be read."""
     return _mapped(part, one_line)
 
 
-def _mapped(part: Any, change: Callable[[str], str]) -> Any:
+def _mapped(part: object, change: Callable[[str], str]) -> Any:
     """Return the same with every text in it changed."""
     if isinstance(part, dict):
         return {k: _mapped(v, change) for k, v in part.items()}

@@ -31,7 +31,7 @@ def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else text(name)
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):

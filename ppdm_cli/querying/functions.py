@@ -40,6 +40,7 @@ from ppdm_cli.querying.question import (
     Combined,
     Condition,
     Not,
+    Number,
     Predicate,
 )
 from ppdm_cli.querying.scope import Scope, Value, numeric, too_large
@@ -353,12 +354,12 @@ class Compiler:
 
     # -- the functions
 
-    def _count(self, chosen: np.ndarray, of: Any = None) -> Computed:
+    def _count(self, chosen: np.ndarray, of: Number | None = None) -> Computed:
         known = chosen if of is None else chosen & self._known(of)
         place, most = self.scope.sum(known, ()), self.records
         return lambda sums: Figure.of(sums, place).within(0, most)
 
-    def _known(self, of: Any) -> np.ndarray:
+    def _known(self, of: Number) -> np.ndarray:
         """Return where a number, or any column, has a value."""
         if isinstance(of, Column) and of.name in self.scope.axes:
             domain = self.scope.axes[of.name]
@@ -367,7 +368,7 @@ class Compiler:
             return self.scope.null(of.name).false
         return self.scope.value(of).known
 
-    def _sum(self, chosen: np.ndarray, of: Any) -> Computed:
+    def _sum(self, chosen: np.ndarray, of: Number) -> Computed:
         value = self.scope.value(of)
         return self._total(value, chosen & value.known)
 
@@ -376,7 +377,7 @@ class Compiler:
 
         return lambda sums: added(sums, [Figure.of(sums, place) for place in places])
 
-    def _mean(self, chosen: np.ndarray, of: Any) -> Computed:
+    def _mean(self, chosen: np.ndarray, of: Number) -> Computed:
         value = self.scope.value(of)
         return self._mean_of(value, chosen & value.known)
 
@@ -394,7 +395,7 @@ class Compiler:
         made = self._mean_of(one, chosen & one.known)
         return lambda sums: made(sums).within(0.0, 1.0)
 
-    def _variance(self, chosen: np.ndarray, of: Any) -> Computed:
+    def _variance(self, chosen: np.ndarray, of: Number) -> Computed:
         value = self.scope.value(of)
         known = chosen & value.known
         mean, square, below = (
@@ -410,11 +411,11 @@ class Compiler:
 
         return variance
 
-    def _stddev(self, chosen: np.ndarray, of: Any) -> Computed:
+    def _stddev(self, chosen: np.ndarray, of: Number) -> Computed:
         variance = self._variance(chosen, of)
         return lambda sums: variance(sums).root().within(0.0, inf)
 
-    def _corr(self, chosen: np.ndarray, one: Any, other: Any) -> Computed:
+    def _corr(self, chosen: np.ndarray, one: Number | Condition, other: Number | Condition) -> Computed:
         return self._together(chosen, self._number(one), self._number(other))[1]
 
     def _together(self, chosen: np.ndarray, x: Value, y: Value) -> tuple[Computed, Computed]:
@@ -432,7 +433,7 @@ class Compiler:
 
         return covariance, correlation
 
-    def _number(self, of: Any) -> Value:
+    def _number(self, of: Number | Condition) -> Value:
         """Return a number of each record, or 1 where a condition holds and 0 where not."""
         if isinstance(of, (Predicate, Not, Both)):
             truth = self.scope.truth(of)
@@ -441,7 +442,7 @@ class Compiler:
 
     # -- tests
 
-    def _trend(self, chosen: np.ndarray, one: Any, other: Any) -> Test:
+    def _trend(self, chosen: np.ndarray, one: Number | Condition, other: Number | Condition) -> Test:
         covariance, correlation = self._together(chosen, self._number(one), self._number(other))
         return Test(lambda sums: ([covariance(sums)], np.ones(1)), correlation)
 

@@ -100,7 +100,7 @@ class Question:
     """What the groups are called."""
 
 
-def parts(of: Any) -> Iterator[Any]:
+def parts(of: object) -> Iterator[Any]:
     """Yield a question's part and all parts of it."""
     yield of
     inner: tuple[Any, ...] = ()
@@ -114,7 +114,7 @@ def parts(of: Any) -> Iterator[Any]:
         yield from parts(each)
 
 
-def columns_in(of: Any) -> list[str]:
+def columns_in(of: object) -> list[str]:
     """Return the columns that a part names, each once."""
     found = (
         p.name if isinstance(p, Column) else p.column for p in parts(of) if isinstance(p, (Column, Predicate))

@@ -160,7 +160,7 @@ def _check_once(sources: Sequence[Any], releases: Sequence[tuple[Table, Sidecar]
             )
 
 
-def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> None:
+def _check_same(first: object, expected: Sidecar, other: object, found: Sidecar) -> None:
     if expected.class_ != found.class_:  # before the attributes: a class that is kept has a domain for it
         classes = ("none" if p.class_ is msgspec.UNSET else quoted(p.class_) for p in (expected, found))
         raise _different(first, other, f"they name different classes: {' and '.join(classes)}")
@@ -180,7 +180,7 @@ def _check_same(first: Any, expected: Sidecar, other: Any, found: Sidecar) -> No
         raise _different(first, other, "their columns are in another order")
 
 
-def _different(first: Any, other: Any, what: str) -> MismatchError:
+def _different(first: object, other: object, what: str) -> MismatchError:
     return MismatchError(
         "different-plans",
         f"{quoted(first)} and {quoted(other)} were not made with the same plan: {what}",

@@ -65,7 +65,7 @@ def _check_records(name: str, expected: int, rows: int) -> None:
 
 
 def open_release(
-    source: Any,
+    source: object,
     sidecar: Sidecar | str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
     stages: Sequence[str] | None = ("perturbed",),
@@ -131,7 +131,7 @@ def _with_sidecar(
     return table, found
 
 
-def has_sidecar_beside(source: Any) -> bool:
+def has_sidecar_beside(source: object) -> bool:
     """Return whether a path, or one of several, has its sidecar beside it; elsewhere the table itself knows."""
     if OPENING.get() is not None:
         return False

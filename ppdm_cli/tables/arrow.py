@@ -111,7 +111,7 @@ def _mixed(data: Any) -> str:
     return ""
 
 
-def from_arrow(data: Any) -> ArrowTable:
+def from_arrow(data: object) -> ArrowTable:
     """Open any object with `__arrow_c_stream__`: polars, pyarrow, pandas, DuckDB; a LazyFrame is collected."""
     if isinstance(data, type) or not hasattr(data, "__arrow_c_stream__"):
         import polars as pl

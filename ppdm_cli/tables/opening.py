@@ -94,7 +94,7 @@ def open_table(
     return opened_stream(stream, name, csv)
 
 
-def check_local(name: Any, reading: bool = False) -> None:
+def check_local(name: object, reading: bool = False) -> None:
     """Refuse a URI, which Spark alone opens, and whatever names no file at all."""
     if not isinstance(name, (str, PathLike)):
         what = f"an object of type {type(name).__name__} is not the name of a file"
@@ -111,7 +111,7 @@ def check_local(name: Any, reading: bool = False) -> None:
     raise UsageError("uri-without-spark", f"{quoted(shown)} is a URI, which one machine does not open", step)
 
 
-def is_stream(source: Any) -> bool:
+def is_stream(source: object) -> bool:
     """Return whether it can be read only once: standard input, or a pipe, such as a shell's <(...).
 
     A pipe with the suffix of a format is named as a file, which nobody may be writing to: it is none.
