@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,7 @@ finally:
 """
 
 
+@cache
 def modules(root: Path) -> dict[str, ast.Module]:
     """Read every module of the package, by its path."""
     found = sorted((root / "ppdm_cli").rglob("*.py"))

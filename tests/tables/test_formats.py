@@ -11,14 +11,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import ppdm_cli
 from ppdm_cli import estimate, perturb, plan, reconstruct
 from ppdm_cli.commands import SUBCOMMANDS, cli, options
 from ppdm_cli.tables import FORMATS, CsvOptions, open_table, stream_format, suffixes
+from tests.experiments.house import ROOT, modules
 from tests.tables.dummy_format import LINES
 from tests.vocabulary import Run, people, raises, read_table, released
 
-PACKAGE = Path(ppdm_cli.__file__).parent
 OWN = {"arrow.py", "csv.py", "csv_records.py", "parquet.py"}
 
 
@@ -64,12 +63,13 @@ def test_a_format_of_ones_own_works_in_every_command(lines: Callable[..., str], 
 
 def test_no_file_but_a_formats_own_spells_a_suffix() -> None:
     found = []
-    for path in PACKAGE.rglob("*.py"):
-        if path.parent.name == "commands" or (path.parent.name == "tables" and path.name in OWN):
+    for path, tree in modules(ROOT).items():
+        _, package, *name = path.split("/")
+        if package == "commands" or (package == "tables" and name[0] in OWN):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and node.value in (*suffixes(), "*.parquet", ".gz"):
-                found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
+                found.append(f"{path}:{node.lineno}")
     assert not found
 
 
