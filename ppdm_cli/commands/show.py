@@ -120,28 +120,12 @@ def attributes(out: Console, title: str, columns: Sequence[str], rows: Sequence[
 def of_columns(
     out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], keys: int = 1
 ) -> None:
-    """Print a table with lines for each column of the data, the last key: of many columns the first ones.
-
-    The rest are summed up in a sentence.
-    """
+    """Print a table with lines for each column of the data, the last key: of many columns the first ones."""
     names = list(dict.fromkeys(row[keys - 1] for row in rows))
     first = set(names[:MOST_COLUMNS])
     table(out, title, columns, [r for r in rows if r[keys - 1] in first])
-    rest = [r for r in rows if r[keys - 1] not in first]
-    if rest:
-        figures = [f"{c} {_range([r[i] for r in rest])}" for i, c in enumerate(columns) if i >= keys]
-        more = counted(len(names) - len(first), "more column")
-        say(out, [f"... and {more}: {', '.join(figures)}; --json has all."])
-
-
-def _range(cells: Sequence[object]) -> str:
-    """Return the cells of a column from the least to the largest, or those that are words."""
-    shown = {cell_text(c): None for c in cells}
-    try:
-        ends = sorted(shown, key=lambda t: float(t.removeprefix("over ").removesuffix("%")))
-    except ValueError:  # words
-        return " or ".join(list(shown)[:3]) + (" or others" if len(shown) > 3 else "")
-    return ends[0] if len(ends) == 1 else f"{ends[0]} to {ends[-1]}"
+    if more := len(names) - len(first):
+        say(out, [f"... and {counted(more, 'more column')}; --json has all."])
 
 
 def say(out: Console, sentences: Sequence[str]) -> None:

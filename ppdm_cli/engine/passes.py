@@ -311,9 +311,7 @@ def on_spark(session: SparkSession) -> Engine:
     return SparkEngine(session)
 
 
-ON_SPARK = frozenset(
-    {"answers", "estimate", "inspect", "perturb", "predict", "query", "reconstruct", "train_tree"}
-)
+ON_SPARK = frozenset({"estimate", "inspect", "perturb", "predict", "query", "reconstruct", "train_tree"})
 """The functions that take a DataFrame of Spark, or paths that Spark opens."""
 
 

@@ -12,7 +12,6 @@ from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
 from ppdm_cli.releases.inspection import (
     PRIOR,
     Inspected,
-    RecordFigures,
     attribute_figures,
     has_noise,
     inspect,
@@ -46,7 +45,7 @@ from ppdm_cli.releases.strata import (
 
 __all__ = [
     "OWN", "PRIOR", "Exposure", "Exposures", "Grouped", "Inspected", "OpenedRelease", "RecipeInUse",
-    "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn", "attribute_figures", "axes_of", "axis_of",
+    "Strata", "Stratum", "Unchanged", "WideColumn", "attribute_figures", "axes_of", "axis_of",
     "check_same", "cut_folder", "decode", "encoded", "has_noise", "in_rounds", "inspect", "is_promised",
     "limit_sentences", "never_together", "open_data", "open_original", "open_release",
     "open_releases", "opened", "other_rows", "promise_figures", "read_sidecar", "recipes_in_use",
