@@ -208,7 +208,7 @@ class Attacked(Displayed):
     def _words(self) -> list[str]:
         return ["measured" if self.measured else "expected", counted(len(self.rows), "row"), *self.sentences]
 
-    def _body(self) -> Any:
+    def _body(self) -> object:
         return self.frame if self.rows else self.sentences
 
 

@@ -8,7 +8,7 @@ values out, and with normal noise the ratio of two densities has no bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -218,8 +218,8 @@ class AdditiveSpec(Spec, frozen=True, tag="additive", tag_field="kind", kw_only=
     """What a sidecar says of additive noise: its law, and the type of the published column."""
 
     about = "Noise of one law is added to every number: the old baseline, for comparison. It promises no gamma."
-    options: ClassVar[Mapping[str, Any]] = {"sd": Sd.read}
-    shared_options: ClassVar[Mapping[str, Any]] = {"noise": read_law, "sd": Sd.read}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"sd": Sd.read}
+    shared_options: ClassVar[Mapping[str, Callable[[object], object]]] = {"noise": read_law, "sd": Sd.read}
     everywhere = True
     takes_gamma = False
     no_nulls = "fill them, leave out their records, or drop the column"

@@ -8,7 +8,7 @@ a matrix of N x N, so a band has at most `MOST_ORDERED` codes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -163,7 +163,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         "Bins of numbers and times keep their neighbourhood rather than the exact bin, which serves ranges "
         "and trees better at the same gamma."
     )
-    options: ClassVar[Mapping[str, Any]] = {"half_width": read_half_width}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"half_width": read_half_width}
 
     half_width: Annotated[
         list[Annotated[int, Meta(ge=1, le=MOST_ORDERED // 2)]], Meta(min_length=1, max_length=1)
@@ -173,7 +173,7 @@ class BandSpec(GammaSpec, frozen=True, tag="band", tag_field="kind", kw_only=Tru
         return Band.of(self.exact, domain.ordinary, self.half_width[0], domain.nulls)
 
     @property
-    def decides(self) -> dict[str, Any]:
+    def decides(self) -> dict[str, object]:
         return {"kind": self.kind, "gamma": self.gamma, "half_width": self.half_width[0]}
 
     def published(self, domain: Domain, matrix: Matrix, beyond: Beyond | UnsetType) -> Domain:

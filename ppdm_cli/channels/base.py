@@ -70,9 +70,9 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     kind: ClassVar[str]
     about: ClassVar[str]
     """What the kind does, in a sentence for help and documents."""
-    options: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {}
     """The settings that an owner may give one attribute, each with its reader."""
-    shared_options: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    shared_options: ClassVar[Mapping[str, Callable[[object], object]]] = {}
     """The settings that an owner may give all attributes together."""
     everywhere: ClassVar[bool] = False
     """Whether all perturbed attributes of a release have this kind, or none: then it is a scheme."""
@@ -114,7 +114,7 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         return msgspec.structs.replace(self, attributes=[self.attributes[p] for p in places])
 
     @property
-    def decides(self) -> dict[str, Any]:
+    def decides(self) -> dict[str, object]:
         """Return all that an answer depends on besides cell and domain: another law, other coins."""
         fields = {n: getattr(self, n) for n in self.__struct_fields__ if n != "attributes"}
         return {"kind": self.kind, **fields}

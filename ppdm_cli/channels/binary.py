@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -45,7 +45,7 @@ class BinarySpec(WeightsSpec, frozen=True, tag="binary", tag_field="kind", kw_on
     about = (
         "Of two values the first becomes the second with one probability, the second the first with another."
     )
-    options: ClassVar[Mapping[str, Any]] = {"flips": read_flips}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"flips": read_flips}
 
     flips: Annotated[list[Chance], Meta(min_length=2, max_length=2)]
 

@@ -5,12 +5,12 @@ Inside a block the matrix is gamma-diagonal. The block itself is published: betw
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from math import inf
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -113,7 +113,7 @@ class BlockSpec(GammaSpec, frozen=True, tag="block", tag_field="kind", kw_only=T
         "A value is replaced only within its block of values, by a gamma-diagonal matrix of the block's size. "
         "The block itself is published: between blocks no gamma holds."
     )
-    options: ClassVar[Mapping[str, Any]] = {"blocks": read_blocks}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"blocks": read_blocks}
 
     blocks: Annotated[
         list[

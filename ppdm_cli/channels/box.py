@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import combinations
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -153,7 +153,7 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
         return msgspec.structs.replace(self, attributes=names, half_width=widths)
 
     @property
-    def decides(self) -> dict[str, Any]:
+    def decides(self) -> dict[str, object]:
         return {"kind": self.kind, "gamma": self.gamma, "half_width": self.half_width}
 
     def short(self) -> str:

@@ -8,13 +8,13 @@ draw, whatever N is, and exact.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import UNSET, Meta, UnsetType
@@ -202,7 +202,7 @@ class DenseSpec(WeightsSpec, frozen=True, tag="dense", tag_field="kind", kw_only
         "A value is replaced by the probabilities of a matrix that is given whole, in a CSV file with labelled "
         "rows and columns; an entry of 0 rules a replacement out, and then no gamma holds."
     )
-    options: ClassVar[Mapping[str, Any]] = {"table": read_table}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"table": read_table}
 
     scale: Annotated[int, Meta(ge=1, le=LARGEST_RANGE)]
     columns: Annotated[

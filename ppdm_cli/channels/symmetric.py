@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -20,7 +20,7 @@ class SymmetricSpec(Spec, frozen=True, tag="symmetric", tag_field="kind", kw_onl
     """What a sidecar says of a symmetric channel: the probability of each other value."""
 
     about = "A value becomes each of the other values with one given probability, and otherwise stays."
-    options: ClassVar[Mapping[str, Any]] = {"each": read_chance}
+    options: ClassVar[Mapping[str, Callable[[object], object]]] = {"each": read_chance}
     takes_gamma = False
 
     each: Annotated[float, Meta(gt=0, lt=1)]

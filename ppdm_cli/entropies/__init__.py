@@ -48,7 +48,7 @@ class Entropy(Displayed):
     def _words(self) -> list[str]:
         return [counted(len(self.rows), "row"), *(self.rows[0] if self.rows else ())]
 
-    def _body(self) -> Any:
+    def _body(self) -> object:
         return self.frame
 
 

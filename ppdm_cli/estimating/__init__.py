@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ppdm_cli.display import Displayed, names
 from ppdm_cli.errors import counted, unknown
@@ -75,7 +75,7 @@ class Estimate(Displayed):
         records = counted(self.records, "record")
         return [records, f"estimator {self.estimator}", *(t.name for t in self.tables)]
 
-    def _body(self) -> Any:
+    def _body(self) -> object:
         return self.frame
 
 

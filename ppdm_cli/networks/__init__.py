@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class LearntNetwork(Displayed):
     def _words(self) -> list[str]:
         return [*([] if self.records is None else [counted(self.records, "record")]), *self.network._words()]
 
-    def _body(self) -> Any:
+    def _body(self) -> object:
         return self.frame
 
 

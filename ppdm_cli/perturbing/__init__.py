@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ppdm_cli import files
 from ppdm_cli.display import Displayed
@@ -104,7 +104,7 @@ class Release(Displayed):
     def _words(self) -> list[str]:
         return self.sidecar._words()
 
-    def _body(self) -> Any:
+    def _body(self) -> object:
         return self.sidecar._body() if self.frame is None else self.frame
 
 

@@ -80,7 +80,7 @@ class Answers(Displayed):
     def _words(self) -> list[str]:
         return [counted(len(self.rows), "answer"), f"from {counted(self.records, 'record')}"]
 
-    def _body(self) -> Any:
+    def _body(self) -> object:
         return self.frame
 
 
