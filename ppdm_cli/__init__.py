@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ppdm_cli.releases import Inspected, inspect
     from ppdm_cli.sidecar import Sidecar
     from ppdm_cli.sklearn import PpdmTreeClassifier as PpdmTreeClassifier  # needs an extra: not in __all__
+    from ppdm_cli.statement import state
     from ppdm_cli.tables import CsvOptions
     from ppdm_cli.trees import Compared, Fitted, FromRelease, Tree, compare, predict, train_tree
 
@@ -33,7 +34,7 @@ __all__ = [
     "Reconstructed", "RecordDesigns", "RefusedError", "Release", "Sidecar", "Tree", "UsageError",
     "__version__", "attack", "compare", "describe", "designs", "entropy", "estimate", "inspect",
     "merge_networks", "on_spark", "perturb", "plan", "predict", "query", "reconstruct", "record_designs",
-    "running", "train_bayes", "train_tree",
+    "running", "state", "train_bayes", "train_tree",
 ]  # fmt: skip
 
 _ROOMS = {
@@ -50,6 +51,7 @@ _ROOMS = {
     "releases": ("Inspected", "inspect"),
     "sidecar": ("Sidecar",),
     "sklearn": ("PpdmTreeClassifier",),
+    "statement": ("state",),
     "tables": ("CsvOptions",),
     "trees": ("Compared", "Fitted", "FromRelease", "Tree", "compare", "predict", "train_tree"),
 }

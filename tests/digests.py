@@ -31,6 +31,7 @@ from ppdm_cli import (
     perturb,
     query,
     reconstruct,
+    state,
     train_tree,
 )
 from ppdm_cli.tables import synthetic
@@ -43,7 +44,7 @@ CANCER = ROOT / "sample_data" / "breast_cancer.csv"
 EXACT, ITERATED = 6, 4
 """Digits that are compared of sums, and of what an iteration came to."""
 LEFT_OUT = ("tool", "stated", "files", "united_bins", "about")
-"""What figures say of the run that made them, and of a feature that no release here has."""
+"""What a statement says of the run that made it, and of a feature that no release here has."""
 TOOL = re.compile(rb'"tool": ?"[^"]*"')
 Digests = dict[str, str]
 
@@ -148,7 +149,14 @@ def of_release(made: Made) -> Digests:
         "release": digest(made.path.read_bytes()),
         "sidecar": of_sidecar(made.sidecar),
         "inspect": of_data(said),
+        "statement": or_refused(lambda: _statement(made)),
     }
+
+
+def _statement(made: Made) -> str:
+    target = made.path.with_name("statement.json")
+    state(made.path, target, force=True)
+    return of_data(json.loads(target.read_bytes()))
 
 
 def of_estimates(made: Made) -> Digests:

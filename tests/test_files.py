@@ -16,7 +16,7 @@ from ppdm_cli import files, perturb, reconstruct, train_bayes, train_tree
 from ppdm_cli.errors import UsageError
 from ppdm_cli.networks.files import as_bif
 from ppdm_cli.trees.storing import encode_tree
-from tests.vocabulary import Run, listing, people, structure
+from tests.vocabulary import Run, here, listing, people, structure
 
 # what a command is called with, the files that it reads (or that speak of those), and its ways of writing one
 READS: dict[str, tuple[str, str, str]] = {
@@ -72,6 +72,11 @@ READS: dict[str, tuple[str, str, str]] = {
         "in.csv describing.toml region.csv flip.csv",
         "-o",
     ),
+    "inspect --report": (
+        "inspect r.csv --about about.toml --attack attack.json",
+        "r.csv r.csv.ppdm.json about.toml attack.json",
+        "--report",
+    ),
     "query": (
         "query r.csv r2.csv --against c.1.csv select(count())",
         "r.csv r2.csv c.1.csv r.csv.ppdm.json r2.csv.ppdm.json c.1.csv.ppdm.json",
@@ -121,6 +126,7 @@ SUFFIX = {
     "--sidecar": "json",
     "--output-sidecar": "json",
     "--key-file": "key",
+    "--report": "html",
 }
 
 
@@ -145,6 +151,9 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my.key").write_text("5e" * 32 + "\n")
     (folder / "my.key").chmod(0o600)
     perturb(frame, folder / "r.csv", gamma=9, class_="group")
+    (folder / "about.toml").write_text('name = "all"\n')
+    with (folder / "attack.json").open("wb") as file:
+        assert here(folder, "attack", "r.csv", "--with", "posterior", "--json", out=file, err=file) == 0
     perturb(frame, folder / "r2.csv", like=folder / "r.csv")
     perturb(frame, folder / "c.csv", gamma=9, class_="group", copies=2)
     (folder / "s.json").write_bytes((folder / "r.csv.ppdm.json").read_bytes())
@@ -173,7 +182,7 @@ def suffix(command: str, way: str) -> str:
 
 def ways(command: str, options: str, **given: str) -> list[str]:
     """Every output named, each with a file of its own unless it is given one."""
-    always = ("-o", "--key-file")
+    always = ("-o", "--key-file", "--report")
     named = [o for o in options.split() if o in given or o in always]
     return [w for o in named for w in (o, given.get(o, f"fresh.{suffix(command, o)}"))]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ppdm_cli.commands.command import Command, Report
-from ppdm_cli.commands.options import FILE, sidecar_option
+from ppdm_cli.commands.options import FILE, file_option, sidecar_option
 from ppdm_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Examples:
   ppdm inspect release.parquet
   ppdm inspect release.csv.ppdm.json --prior 0.01 --json
+  ppdm inspect release.csv --report statement.html --about about.toml --attack attack.json
   ppdm inspect pram.csv --describe plan.toml -o pram.csv.ppdm.json
 
 \b
@@ -45,14 +46,22 @@ Memory: constant.""",
     help="Write a sidecar for a FILE that another tool perturbed, by a plan that says how; -o names it.",
 )
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where --describe writes the sidecar.")
+@file_option(
+    "--report",
+    help="Write the statement for a data protection officer: .html, or .json for programs.",
+)
+@file_option("--about", help="With --report: a TOML file of what only the curator can say.")
+@file_option("--attack", help="With --report: what `ppdm attack RELEASE --json` printed.")
 @sidecar_option
 def inspect_command(
     file: Path,
     prior: float,
     describe: Path | None,
     output: Path | None,
+    report: Path | None,
     sidecar: Path | None,
     force: bool,
+    **stated: Path | None,
 ) -> Report:
     """Show what FILE promises: a release, a result table or a sidecar.
 
@@ -70,6 +79,14 @@ def inspect_command(
             "--describe and -o go together, and with no --sidecar",
             "use --describe PLAN -o FILE.ppdm.json",
         )
+    if report is None and any(stated.values()):
+        raise UsageError("only-with-report", "--about and --attack go with --report", "add --report FILE")
+    if report is not None and describe is not None:
+        raise UsageError(
+            "report-or-describe",
+            "--report is about a release, and --describe makes one",
+            "say one after the other",
+        )
     if describe is not None:
         from ppdm_cli import perturbing
 
@@ -77,6 +94,10 @@ def inspect_command(
         done = inspect(described, prior=prior)
     else:
         done = inspect(file, sidecar, prior=prior)
+    if report is not None:
+        from ppdm_cli.statement import state
+
+        state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
     return Report(lambda: done.figures | {"sentences": done.sentences}, lambda: _show(done))
 
 

@@ -42,26 +42,24 @@ _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{64}}")
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the settings in a plan."""
+def read_toml(path: Path, what: str = "the plan ") -> dict[str, Any]:
+    """Return the settings in a plan, or in another small file of an owner (`what` it is, for messages)."""
     try:
-        text = content(path, "the plan ", LARGEST_PLAN).decode("utf-8-sig")
+        text = content(path, what, LARGEST_PLAN).decode("utf-8-sig")
         if _LONG_KEY.search(text):  # tomllib takes the square of its length
-            raise UsageError(
-                "long-key", f"the plan {quoted(path)} has a key of too many parts", "fix that line"
-            )
+            raise UsageError("long-key", f"{what}{quoted(path)} has a key of too many parts", "fix that line")
         return tomllib.loads(text)
     except UnicodeError:
-        raise UsageError("plan-encoding", f"the plan {quoted(path)} is not in UTF-8", "convert it") from None
+        raise UsageError("plan-encoding", f"{what}{quoted(path)} is not in UTF-8", "convert it") from None
     except RecursionError:
         raise UsageError(
-            "plan-too-deep", f"the plan {quoted(path)} is nested too deep", "use fewer levels"
+            "plan-too-deep", f"{what}{quoted(path)} is nested too deep", "use fewer levels"
         ) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+", str(error))  # the rest of the message may quote a category
         raise UsageError(
             "bad-toml",
-            f"the plan {quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
+            f"{what}{quoted(path)} is not valid TOML ({place[0] if place else 'at its end'})",
             "fix that line" if path.suffix == ".toml" else "name a TOML file",
         ) from None
 

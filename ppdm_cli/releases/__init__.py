@@ -11,13 +11,17 @@ from __future__ import annotations
 from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
 from ppdm_cli.releases.inspection import (
     PRIOR,
+    Fact,
     Inspected,
+    RecordFigures,
     attribute_figures,
     has_noise,
     inspect,
     limit_sentences,
+    one_attribute_limit,
     promise_figures,
     record_figures,
+    release_facts,
     sentences,
 )
 from ppdm_cli.releases.opened_release import (
@@ -44,10 +48,10 @@ from ppdm_cli.releases.strata import (
 )
 
 __all__ = [
-    "OWN", "PRIOR", "Exposure", "Exposures", "Grouped", "Inspected", "OpenedRelease", "RecipeInUse",
-    "Strata", "Stratum", "Unchanged", "WideColumn", "attribute_figures", "axes_of", "axis_of",
+    "OWN", "PRIOR", "Exposure", "Exposures", "Fact", "Grouped", "Inspected", "OpenedRelease", "RecipeInUse",
+    "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn", "attribute_figures", "axes_of", "axis_of",
     "check_same", "cut_folder", "decode", "encoded", "has_noise", "in_rounds", "inspect", "is_promised",
-    "limit_sentences", "never_together", "open_data", "open_original", "open_release",
+    "limit_sentences", "never_together", "one_attribute_limit", "open_data", "open_original", "open_release",
     "open_releases", "opened", "other_rows", "promise_figures", "read_sidecar", "recipes_in_use",
-    "record_figures", "sentences", "spooled",
+    "record_figures", "release_facts", "sentences", "spooled",
 ]  # fmt: skip

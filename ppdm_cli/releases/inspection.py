@@ -1,7 +1,7 @@
-"""What releases promise, for reports, JSON and notebooks, from a sidecar.
+"""Facts about releases for reports, statements, JSON and notebooks, from a sidecar.
 
-Whatever says so takes its words from `sentences`, and its figures from `attribute_figures` and
-`record_figures`.
+Whatever says what a release promises takes its sentences from `release_facts`, and its figures from
+`attribute_figures` and `record_figures`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -34,6 +34,13 @@ PRIOR = 0.05
 """The prior for which worst posteriors are shown by default."""
 MOST_ENTRIES = 1 << 22
 """The most entries of matrices without closed forms, over all attributes, that are computed for figures."""
+
+
+class Fact(NamedTuple):
+    """A sentence about a release, and what it is about."""
+
+    topic: Literal["promise", "kept", "domains"]
+    sentence: str
 
 
 class AttributeFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,10 +254,15 @@ def promise_figures(sidecar: Sidecar, prior: float = PRIOR) -> dict[str, object]
 
 def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
     """Return what is to be said of a release in plain words, the most important first."""
+    return [f.sentence for f in release_facts(sidecar, prior)]
+
+
+def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
+    """Return what `sentences` says of a release, each sentence with what it is about."""
     record = record_figures(sidecar, prior)
     if record is None:
         words = f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."
-        return [words]
+        return [Fact("promise", words)]
     lines = []
     if sidecar.reconstruction is not UNSET:
         row = (
@@ -273,23 +285,24 @@ def sentences(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
         lines += _of_what_is_withheld(sidecar, record, record.published_cells)
     if record.coins == "key-file":
         lines.append(_KEYED if record.published_cells is UNSET else _KEYED_RECIPES)
+    found = [Fact("promise", line) for line in lines]
     if record.unbounded:
         words = (
             f"Published unchanged, so not protected: {some(record.unbounded)}. No limit covers them, or what "
         )
-        lines.append(words + "they reveal about the others.")
-    lines += [line for kind, own in kinds.items() for line in KINDS[kind].remarks(own)]
+        found.append(Fact("kept", words + "they reveal about the others."))
+    found += [Fact("promise", line) for kind, own in kinds.items() for line in KINDS[kind].remarks(own)]
     if fine := [a.name for a in sidecar.attributes if a.dtype.startswith("timestamp[ns")]:
         words = (
             f"Times in nanoseconds: {some(fine)}. Spark reads them as whole numbers. If a miner uses Spark, "
         )
-        lines.append(words + "cast them to microseconds before they are perturbed.")
+        found.append(Fact("promise", words + "cast them to microseconds before they are perturbed."))
     if from_data := domains_from_data(sidecar):
         words = (
             f"Domains taken from the private data, and published with the sidecar: {some(from_data)}. No limit "
         )
-        lines.append(words + "covers what they reveal.")
-    return lines
+        found.append(Fact("domains", words + "covers what they reveal."))
+    return found
 
 
 _SEEDED = [
