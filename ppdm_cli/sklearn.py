@@ -43,9 +43,10 @@ _NUMBERS = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 
 
 class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A decision tree by C4.5, or from a release by the estimated joint distribution; `tree_` is the tree.
+    """A decision tree or ensemble by C4.5, or from a release by the estimated joint distribution: `tree_`.
 
-    The parameters are those of `train_tree`; all are for data, and a release is learnt with their defaults.
+    The parameters are those of `train_tree`; `trees` and `distil` are for all tables, the others for
+    data: a release is learnt with their defaults.
     A frame's strings, booleans and the numbers named in `nominal` are categories; an array's columns are
     named x0, x1, ... Null and NaN are missing values.
     """
@@ -61,6 +62,8 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         mdl: bool = True,
         cuts: int | None = None,
         nominal: object = (),
+        trees: object = 1,
+        distil: bool = False,
     ) -> None:
         self.criterion = criterion
         self.min_records = min_records
@@ -70,6 +73,8 @@ class PpdmTreeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.mdl = mdl
         self.cuts = cuts
         self.nominal = nominal
+        self.trees = trees
+        self.distil = distil
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, sidecar: Sidecar | str | Path | None = None

@@ -64,13 +64,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return at
 
 
-def test_the_checks_of_scikit_learn_pass() -> None:
-    """None is expected to fail; the array API is tried only where SCIPY_ARRAY_API is set."""
+@pytest.mark.parametrize("trees", [1, 3])
+def test_the_checks_of_scikit_learn_pass(trees: int) -> None:
+    """None is expected to fail of a tree; the array API is tried only where SCIPY_ARRAY_API is set.
+
+    The trees of an ensemble are from half of the records, and two records are not one of weight 2.
+    """
     with pytest.warns(match="SCIPY_ARRAY_API"):
-        found = check_estimator(PpdmTreeClassifier(), on_fail=None)
+        found = check_estimator(PpdmTreeClassifier(trees=trees), on_fail=None)
     assert len(found) > 50
     told = [(f["check_name"], f["exception"]) for f in found if f["status"] != "passed"]
-    assert [name for name, _ in told] == ["check_array_api_input"], told
+    by_weight = ["check_sample_weight_equivalence_on_dense_data"] * (trees > 1)
+    assert [name for name, _ in told] == [*by_weight, "check_array_api_input"], told
 
 
 @pytest.mark.parametrize("kind", AS_FRAME)
@@ -189,6 +194,13 @@ def test_weights_count_records_and_a_weight_of_nothing_leaves_one_out() -> None:
     alone.tree_.validate()
     named = PpdmTreeClassifier(min_records=5).fit(DATA, "group", times + 1.0)
     assert same(named.tree_, PpdmTreeClassifier(min_records=5).fit(X, Y, times + 1.0).tree_)
+
+
+def test_several_trees_are_those_of_train_tree(folder: Path) -> None:
+    several = PpdmTreeClassifier(trees=3)
+    assert same(several.fit(X, Y).tree_, ppdm_cli.train_tree(DATA, "group", trees=3).tree)
+    assert several.fit(folder / "r.parquet").tree_.roots == 3
+    assert PpdmTreeClassifier(trees=3, distil=True).fit(X, Y).tree_.roots == 1
 
 
 def test_importances_are_in_the_order_of_the_attributes() -> None:

@@ -24,7 +24,7 @@ HOSTILE = (
 
 @st.composite
 def trees(draw: st.DrawFn, most: int = 25) -> Tree:
-    """A whole tree over features of any type; level by level, as training numbers them."""
+    """A whole tree, or several, over features of any type; level by level, as training numbers them."""
     words = st.one_of(ours.names, st.sampled_from([h for h in HOSTILE if h and len(h) < 4096]))
     listed = draw(st.lists(words, min_size=2, max_size=6, unique=True))
     features = []
@@ -38,7 +38,8 @@ def trees(draw: st.DrawFn, most: int = 25) -> Tree:
         features.append(Feature(name, str(kind), numeric, values))
     labels = tuple(sorted(draw(st.lists(words, min_size=1, max_size=4, unique=True))))
     feature, threshold, first, counts = [], [], [], []
-    nodes, at = 1, 0
+    nodes = roots = draw(st.sampled_from([1, 1, 2, 5]))
+    at = 0
     while at < nodes:
         at += 1
         place = draw(st.integers(-1, len(features) - 1)) if nodes < most else -1
@@ -64,6 +65,7 @@ def trees(draw: st.DrawFn, most: int = 25) -> Tree:
         table,
         table.argmax(axis=1).astype(np.int32),
         {"criterion": "gain"},
+        roots,
     )
     tree.validate()
     return tree
@@ -103,7 +105,7 @@ def chain(depth: int) -> Tree:
 
 
 def same(one: Tree, other: Tree) -> bool:
-    words = ("features", "class_name", "class_dtype", "labels")
+    words = ("features", "class_name", "class_dtype", "labels", "roots")
     arrays = ("feature", "threshold", "first_child", "children", "counts", "label")
     return all(getattr(one, w) == getattr(other, w) for w in words) and all(
         np.array_equal(getattr(one, a), getattr(other, a), equal_nan=a == "threshold") for a in arrays

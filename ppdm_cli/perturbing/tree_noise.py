@@ -218,6 +218,7 @@ class NoisePlan:
                 f"train it on this very table (ppdm train-tree), and add {argument('tree', 'tree.json')}",
             )
         tree = as_tree(asked.tree)
+        tree.check_single()
         settings = ("innocent", "leaves", "sd_percent", "percent_of")
         own = {k: v for k in settings if (v := getattr(asked, k)) is not None}
         if own and INNOCENT not in schemes:

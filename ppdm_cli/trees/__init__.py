@@ -24,19 +24,20 @@ from ppdm_cli.releases import open_data
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import CsvOptions, PendingFile, Table, TableLike, commit, is_stream
 from ppdm_cli.trees.comparing import Compared, TreeLike, as_tree, compare, compared
+from ppdm_cli.trees.ensembles import ONE, Ensemble, of_records
 from ppdm_cli.trees.exporting import TreeExport, outlined, rules_of, shortened
 from ppdm_cli.trees.from_release import FromRelease, from_release, named_class
-from ppdm_cli.trees.growing import Options, packed
+from ppdm_cli.trees.growing import Options
 from ppdm_cli.trees.predicting import (
     Descent,
     Membership,
     Predicted,
     check_tested,
     classify,
+    coded,
     open_records,
     predict_table,
 )
-from ppdm_cli.trees.pruning import c45
 from ppdm_cli.trees.records import CodedRecords, at_edges, coded_records
 from ppdm_cli.trees.storing import check_suffix, encode_tree, load_tree
 from ppdm_cli.trees.tree import AccuracyFigures, Measured, Tree, importance, majority
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "Against", "Compared", "Fitted", "FromRelease", "Measured", "Membership", "Options", "Predicted", "Trained",
-    "Tree", "TreeFiles", "TreeSettings", "as_tree", "check_tested", "classify", "compare", "fit_records",
-    "importance", "load_tree", "majority", "open_records", "outlined", "predict", "rules_of", "shortened",
-    "train", "train_tree",
+    "Against", "Compared", "Ensemble", "Fitted", "FromRelease", "Measured", "Membership", "Options",
+    "Predicted", "Trained", "Tree", "TreeFiles", "TreeSettings", "as_tree", "check_tested", "classify",
+    "compare", "fit_records", "importance", "load_tree", "majority", "open_records", "outlined", "predict",
+    "rules_of", "shortened", "train", "train_tree",
 ]  # fmt: skip
 
 
@@ -92,6 +93,7 @@ class TreeSettings:
     nominal: Sequence[str] = ()
     cells: int = CELLS
     growth: Options = field(default_factory=Options)
+    ensemble: Ensemble = ONE
 
 
 @one_run()
@@ -111,6 +113,8 @@ def train_tree(
     drop: str | Sequence[str] = (),
     nominal: str | Sequence[str] = (),
     cells: int = CELLS,
+    trees: int | Literal["auto"] = 1,
+    distil: bool = False,
     csv: CsvOptions | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Fitted | FromRelease:
@@ -150,6 +154,11 @@ def train_tree(
         Numbers that are categories.
     cells : int, default 400,000
         The most cells of a joint table; more admit more attributes. For releases only.
+    trees : int or "auto", default 1
+        How many trees are trained, whose shares of the classes are averaged; "auto" takes 25 where they are
+        right about 1% more of the held-out records than one, and by two standard errors, else 1.
+    distil : bool, default False
+        Whether several trees are replaced by one that imitates them.
     csv : CsvOptions, optional
         How a CSV is read.
     from_ : {"arrow", "csv"}, optional
@@ -162,7 +171,7 @@ def train_tree(
     """
     growth = Options(criterion, min_records, max_depth, confidence, prune, mdl)
     columns = names("drop", drop), names("nominal", nominal)
-    settings = TreeSettings(class_, weights, cuts, *columns, cells, growth)
+    settings = TreeSettings(class_, weights, cuts, *columns, cells, growth, Ensemble(trees, distil))
     return _trained(*open_data(data, sidecar, csv, from_), settings)
 
 
@@ -170,9 +179,11 @@ def _trained(table: Table, sidecar: Sidecar | None, settings: TreeSettings) -> F
     """Train on an opened table."""
     growth = settings.growth
     growth.check()
+    settings.ensemble.check()
     if sidecar is not None and sidecar.is_substituted:
         _check_for_release(settings)
-        return _of_groups(from_release(table, sidecar, settings.class_, cells=settings.cells), sidecar)
+        found = from_release(table, sidecar, settings.class_, settings.cells, settings.ensemble)
+        return _of_groups(found, sidecar)
     if settings.cells != CELLS:
         what = f"{argument('cells')} is for releases, and this is not one"
         raise UsageError("option-for-releases", what, "leave it out")
@@ -183,7 +194,7 @@ def _trained(table: Table, sidecar: Sidecar | None, settings: TreeSettings) -> F
     if sidecar is not None:
         records = at_edges(records, sidecar)
     with step("growing"):
-        return _of_groups(fit_records(records, growth), sidecar)
+        return _of_groups(fit_records(records, growth, settings.ensemble), sidecar)
 
 
 def _check_for_release(settings: TreeSettings) -> None:
@@ -212,12 +223,11 @@ def _of_groups(done: Trainee, sidecar: Sidecar | None) -> Trainee:
     return replace(done, tree=replace(done.tree, features=features), remarks=remarks)
 
 
-def fit_records(records: CodedRecords, options: Options) -> Fitted:
-    """Train a tree on records in memory."""
-    tree = packed(records, c45(records, options), options)
+def fit_records(records: CodedRecords, options: Options, wanted: Ensemble = ONE) -> Fitted:
+    """Train a tree or an ensemble on records in memory."""
+    tree, remarks = of_records(records, options, wanted)
     confusion, elsewhere = _confusion(records, tree)
     cut = [c.feature.name for c in records.columns if c.cut]
-    remarks = []
     if cut:
         remarks.append(
             f"{listed(cut)} had more than 65536 distinct values: thresholds are quantiles "
@@ -233,18 +243,12 @@ def _confusion(records: CodedRecords, tree: Tree) -> tuple[np.ndarray, int]:
     And the number of records that are predicted otherwise by the heaviest branches.
     """
     classes = len(records.labels)
-    if not records.has_missing:
+    if tree.roots == 1 and not records.has_missing:
         sums = np.zeros((classes, classes))
         np.add.at(sums, tree.label[tree.is_leaf], tree.counts[tree.is_leaf])
         return sums.T, 0
-    columns = {}
-    for number in np.unique(tree.feature[tree.feature >= 0]).tolist():
-        column = records.columns[number]
-        if column.feature.numeric:
-            columns[number] = np.append(column.values, np.nan)[column.codes]
-        else:
-            columns[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
-    label, other = (Descent(tree, only).predicted(columns, records.rows).label for only in (False, True))
+    outcomes = coded(records, tree)
+    label, other = (Descent(tree, only).predicted(outcomes, records.rows).label for only in (False, True))
     counts = np.bincount(records.classes * classes + label, records.weights, classes * classes)
     return counts.reshape(classes, classes).astype(np.float64), int((label != other).sum())
 
@@ -285,7 +289,8 @@ class Trained:
         return {
             "train" if isinstance(self.fitted, Fitted) else "release": self.fitted.figures(),
             "test": None if self.tested is None else self.tested.figures(),
-            **{"size": tree.size, "leaves": tree.leaves, "depth": tree.depth, "class": tree.class_name},
+            **{"trees": tree.roots, "size": tree.size, "leaves": tree.leaves, "depth": tree.depth},
+            "class": tree.class_name,
             **({} if self.compared is None else {"compared": self.compared.figures()}),
             "importance": self.importance,
             "options": dict(tree.options),
@@ -328,6 +333,9 @@ def train(
         labelled = None if predicted is None else destination(stack, predicted, None, files.force)
         tests = None if test is None else open_records(test, table, csv)
         other = None if against.compare is None else load_tree(against.compare)
+        if other is not None:
+            other.check_single()
+            settings.ensemble.check_compared()
         done = _trained(table, sidecar, settings)
         tested = None
         if tests is not None or labelled is not None:

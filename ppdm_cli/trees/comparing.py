@@ -176,6 +176,8 @@ def as_tree(tree: TreeLike) -> Tree:
 
 def compared(tree: Tree, other: Tree, table: Table | None) -> Compared:
     """Compare two trees, and what they predict of a table's records."""
+    tree.check_single()
+    other.check_single()
     if tree.class_name != other.class_name:
         what = f"one tree predicts {quoted(tree.class_name)}, the other {quoted(other.class_name)}"
         raise MismatchError("trees-of-two-classes", what, "name two trees of one class")

@@ -9,7 +9,7 @@ shortened, and what could be mistaken for a part of the tree's own text is put i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,13 +20,18 @@ import numpy as np
 import pyarrow as pa
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import UsageError, one_line, quoted
+from ppdm_cli.arrays import Floats
+from ppdm_cli.errors import UsageError, argument, one_line, quoted
 from ppdm_cli.sidecar import TOOL
 from ppdm_cli.tables import PendingFile
-from ppdm_cli.trees.predicting import Descent, Predicted
-from ppdm_cli.trees.tree import Feature, StoredValue, Tree
+from ppdm_cli.trees.predicting import Descent
+from ppdm_cli.trees.tree import Feature, StoredValue, Tree, majority
 
 EXPORTS = (".txt", ".sql", ".pmml")
+MOST_SQL_LABELS = 250
+"""The most labels of which the sums are compared in SQL: engines nest no deeper than 1,000 conditions."""
+_DIGITS = 13
+"""The digits of a share in a text of SQL."""
 _LARGEST_POWER = 62
 """The largest power of two that every SQL engine's whole numbers hold."""
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -67,18 +72,18 @@ class LeafCondition:
     """Whether a missing value is sent there too."""
 
 
-def predictions(tree: Tree) -> Predicted:
-    """Return what is predicted at each node, as `predict` does where a record ends there."""
-    counts = tree.counts.copy()
+def shares_at(tree: Tree) -> Floats:
+    """Return the classes' shares at each node, as `predict` has them where a record ends there."""
+    counts, parent = tree.counts.copy(), tree.parent
     for node in np.flatnonzero(counts.sum(axis=1) <= 0).tolist():  # parents come before their children
-        counts[node] = counts[tree.parent[node]] if node else 1
-    return Predicted.of(counts / counts.sum(axis=1, keepdims=True))
+        counts[node] = counts[parent[node]] if parent[node] >= 0 else 1
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 def leaves(tree: Tree) -> dict[int, dict[int, LeafCondition]]:
-    """Return each leaf's conditions by attribute; together they hold for every record at exactly one leaf."""
+    """Return each leaf's conditions by attribute; every record meets them at exactly one leaf of each tree."""
     heaviest = Descent(tree).heaviest
-    conditions: list[dict[int, LeafCondition]] = [{}]
+    conditions: list[dict[int, LeafCondition]] = [{} for _ in range(tree.roots)]
     for _, above, feature, branch in tree.branches():
         number, so_far = int(tree.feature[above]), conditions[above]
         before = so_far.get(number, LeafCondition())
@@ -116,18 +121,62 @@ def value_of(value: StoredValue, dtype: str) -> StoredValue:
 
 def sql(tree: Tree, note: str) -> str:
     """Return the expression, after comments that say how to use it and what missing values do."""
-    found = predictions(tree).label
-    head = ["-- A decision tree: SELECT *, (this expression) AS predicted FROM records", f"-- {note}"]
-    *rules, last = [
-        (_sql_value(tree.labels[int(found[node])], tree.class_dtype), way) for node, way in leaves(tree).items()
-    ]
+    several, shares, labels = tree.roots > 1, shares_at(tree), _sql_labels(tree)
+    what = f"{tree.roots} decision trees whose shares are averaged" if several else "A decision tree"
+    head = [f"-- {what}: SELECT *, (this expression) AS predicted FROM records", f"-- {note}"]
+    if several:
+        return "\n".join([*head, *_sql_average(tree, labels, [_sql_shares(s) for s in shares.tolist()]), ""])
+    return "\n".join([*head, *_sql_cases(tree, leaves(tree), [labels[c] for c in majority(shares)]), ""])
+
+
+def _sql_labels(tree: Tree) -> list[str]:
+    return [_sql_value(v, tree.class_dtype) for v in tree.labels]
+
+
+def _sql_cases(tree: Tree, ways: Mapping[int, Mapping[int, LeafCondition]], results: list[str]) -> list[str]:
+    """Return the lines of an expression that has the result of the leaf where a record ends."""
+    *rules, last = ways
     if not rules:
-        return "\n".join([*head, last[0], ""])
+        return [results[last]]
     body = []
-    for label, way in rules:
-        tests = [_sql_condition(tree.features[f], c) for f, c in way.items()]
-        body.append(f"  WHEN {' AND '.join(filter(None, tests)) or '1 = 1'} THEN {label}")
-    return "\n".join([*head, "CASE", *body, f"  ELSE {last[0]}", "END", ""])
+    for node in rules:
+        tests = [_sql_condition(tree.features[f], c) for f, c in ways[node].items()]
+        body.append(f"  WHEN {' AND '.join(filter(None, tests)) or '1 = 1'} THEN {results[node]}")
+    return ["CASE", *body, f"  ELSE {results[last]}", "END"]
+
+
+def _sql_shares(shares: list[float]) -> str:
+    """Return shares as whole numbers, of so many digits each, in one text."""
+    return _sql_quoted("".join(f"{round(s * 10 ** (_DIGITS - 1)):0{_DIGITS}d}" for s in shares), "'")
+
+
+def _sql_average(tree: Tree, labels: list[str], shares: list[str]) -> list[str]:
+    """Return the lines of an expression that adds the shares of the leaves, and has the largest sum's label.
+
+    The innermost query has a text of shares for each tree, the next one a sum for each label.
+    """
+    if len(labels) > MOST_SQL_LABELS:
+        what = f"the class has more than {MOST_SQL_LABELS} labels, too many to compare in one SQL expression"
+        raise UsageError("too-many-labels", what, f"add {argument('distil', True)}, or export .pmml")
+    if len(labels) == 1:
+        return labels
+    own = "ppdm"
+    while any(f.name.lower().startswith(own) for f in tree.features):
+        own += "_"
+    ways, root, classes, trees = leaves(tree), tree.root, range(len(labels)), range(tree.roots)
+    lines = ["(SELECT CASE"]
+    for c in classes[:-1]:  # of equal sums the first, whatever the rounding
+        best = " AND ".join(f"{own}_s{c} + {tree.roots} >= {own}_s{d}" for d in classes if d != c)
+        lines.append(f"  WHEN {best} THEN {labels[c]}")
+    lines += [f"  ELSE {labels[-1]}", "END FROM (SELECT"]
+    for c in classes:
+        parts = [f"CAST(SUBSTR({own}_t{t}, {c * _DIGITS + 1}, {_DIGITS}) AS BIGINT)" for t in trees]
+        lines.append(f"  {' + '.join(parts)} AS {own}_s{c}{',' * (c < classes[-1])}")
+    lines.append("FROM (SELECT")
+    for t in trees:
+        cases = _sql_cases(tree, {n: way for n, way in ways.items() if root[n] == t}, shares)
+        lines += [*cases[:-1], f"{cases[-1]} AS {own}_t{t}{',' * (t < trees[-1])}"]
+    return [*lines, f") AS {own}_trees) AS {own}_sums)"]
 
 
 def _sql_condition(feature: Feature, condition: LeafCondition) -> str:
@@ -203,6 +252,14 @@ def pmml(tree: Tree, note: str) -> str:
     class_ = Feature(tree.class_name, tree.class_dtype, False, tree.labels)
     fields = [*(tree.features[i] for i in tested), class_]
     active = '      <MiningField name={} usageType="active" invalidValueTreatment="asMissing"/>'
+    schema = [
+        "    <MiningSchema>",
+        *(active.format(_pmml_text(f.name)) for f in fields[:-1]),
+        f'      <MiningField name={_pmml_text(class_.name)} usageType="target"/>',
+        "    </MiningSchema>",
+    ]
+    shares, heaviest = shares_at(tree), Descent(tree).heaviest
+    models = [_pmml_tree(schema, _pmml_nodes(tree, root, shares, heaviest)) for root in range(tree.roots)]
     return "\n".join(
         [
             '<?xml version="1.0" encoding="UTF-8"?>',
@@ -211,18 +268,31 @@ def pmml(tree: Tree, note: str) -> str:
             f'  <DataDictionary numberOfFields="{len(fields)}">',
             *(line for f in fields for line in _pmml_field(f)),
             "  </DataDictionary>",
-            '  <TreeModel functionName="classification" missingValueStrategy="defaultChild" '
-            'noTrueChildStrategy="returnLastPrediction" splitCharacteristic="multiSplit">',
-            "    <MiningSchema>",
-            *(active.format(_pmml_text(f.name)) for f in fields[:-1]),
-            f'      <MiningField name={_pmml_text(class_.name)} usageType="target"/>',
-            "    </MiningSchema>",
-            *_pmml_nodes(tree),
-            "  </TreeModel>",
+            *(models[0] if len(models) == 1 else _pmml_average(models, schema)),
             "</PMML>",
             "",
         ]
     )
+
+
+def _pmml_tree(schema: list[str], nodes: list[str]) -> list[str]:
+    return [
+        '  <TreeModel functionName="classification" missingValueStrategy="defaultChild" '
+        'noTrueChildStrategy="returnLastPrediction" splitCharacteristic="multiSplit">',
+        *schema,
+        *nodes,
+        "  </TreeModel>",
+    ]
+
+
+def _pmml_average(models: list[list[str]], schema: list[str]) -> list[str]:
+    """Return the model that averages the probabilities of several."""
+    lines = ['  <MiningModel functionName="classification">', *schema]
+    lines.append('    <Segmentation multipleModelMethod="average">')
+    for n, model in enumerate(models, 1):
+        lines += [f'      <Segment id="{n}">', "        <True/>"]
+        lines += [*(f"      {line}" for line in model), "      </Segment>"]
+    return [*lines, "    </Segmentation>", "  </MiningModel>"]
 
 
 def _pmml_field(feature: Feature) -> list[str]:
@@ -239,10 +309,10 @@ def _pmml_field(feature: Feature) -> list[str]:
     return [head, *values, "    </DataField>"]
 
 
-def _pmml_nodes(tree: Tree) -> list[str]:
-    """Return all nodes, depth first, each within its parent."""
-    found, heaviest, lines = predictions(tree), Descent(tree).heaviest, []
-    waiting: list[tuple[int, str, int]] = [(0, "<True/>", 3)]
+def _pmml_nodes(tree: Tree, root: int, shares: Floats, heaviest: np.ndarray) -> list[str]:
+    """Return the nodes below a root, depth first, each within its parent."""
+    found, lines = majority(shares), []
+    waiting: list[tuple[int, str, int]] = [(root, "<True/>", 3)]
     while waiting:
         node, predicate, depth = waiting.pop()
         if node < 0:
@@ -250,13 +320,14 @@ def _pmml_nodes(tree: Tree) -> list[str]:
             continue
         first, size = int(tree.first_child[node]), int(tree.children[node])
         default = f' defaultChild="{first + int(heaviest[node])}"' if size else ""
-        score = _pmml_value(tree.labels[int(found.label[node])], tree.class_dtype)
+        score = _pmml_value(tree.labels[int(found[node])], tree.class_dtype)
         held = float(tree.counts[node].sum())
         lines.append("  " * depth + f'<Node id="{node}" score={score} recordCount="{held!r}"{default}>')
         lines.append("  " * (depth + 1) + predicate)
         if not size:
-            for value, count in zip(tree.labels, tree.counts[node].tolist(), strict=True):
-                if count:
+            counts = tree.counts[node] if held else shares[node]
+            for value, count in zip(tree.labels, counts.tolist(), strict=True):
+                if count or tree.roots > 1:  # a missing probability is no 0 to every evaluator
                     known = _pmml_value(value, tree.class_dtype)
                     lines.append(
                         "  " * (depth + 1) + f'<ScoreDistribution value={known} recordCount="{count!r}"/>'
@@ -312,11 +383,18 @@ def as_text(tree: Tree) -> str:
 
 
 def outlined(tree: Tree) -> Iterator[tuple[int, str]]:
-    """Yield each line, depth first, with the node that it leads to."""
-    if tree.feature[0] < 0:
-        yield 0, _leaf(tree, 0)
+    """Yield each line, depth first, with the node that it leads to; of several trees one after the other."""
+    for root in range(tree.roots):
+        if tree.roots > 1:
+            yield root, f"Tree {root + 1} of {tree.roots}"
+        yield from _outlined(tree, root)
+
+
+def _outlined(tree: Tree, root: int) -> Iterator[tuple[int, str]]:
+    if tree.feature[root] < 0:
+        yield root, _leaf(tree, root)
         return
-    waiting = [(0, branch, 0) for branch in reversed(range(int(tree.children[0])))]
+    waiting = [(root, branch, 0) for branch in reversed(range(int(tree.children[root])))]
     while waiting:
         node, branch, depth = waiting.pop()
         child = int(tree.first_child[node]) + branch
@@ -332,7 +410,7 @@ def outlined(tree: Tree) -> Iterator[tuple[int, str]]:
 
 def rules_of(tree: Tree) -> dict[int, str]:
     """Return each leaf's rule in one line: the tests on its way."""
-    rules = [""]
+    rules = [""] * tree.roots
     for _, above, feature, branch in tree.branches():
         test = _test(feature, float(tree.threshold[above]), branch)
         rules.append(f"{rules[above]}, {test}" if rules[above] else test)

@@ -21,7 +21,8 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
 from ppdm_cli.joint import Learnt, Model, picked
 from ppdm_cli.repeatable import hashed, uniform
-from ppdm_cli.trees.growing import Grown, Options, descended, grow
+from ppdm_cli.trees.ensembles import ONE, Ensemble, distilled, ensemble, generator, part, rightly
+from ppdm_cli.trees.growing import Grown, Options, descended, grow, packed
 from ppdm_cli.trees.pruning import c45, landed, prune
 from ppdm_cli.trees.records import CodedColumn, CodedRecords
 from ppdm_cli.trees.tree import Feature, Tree, majority
@@ -30,6 +31,12 @@ LEAST_BRANCH = 1e-3
 """The share of the records that two branches need when growing on a table."""
 MOST_DRAWS, HELD_DRAWS, MOST_DRAWN = 5, 2, 500_000
 """How many times the values of each record are drawn from a forest, and how many records that may make."""
+MOST_DEALT = 2_500_000
+"""How many drawn records are dealt between the trees of an ensemble at most."""
+BRANCH, LEAST_IN_BRANCH = 50, 5
+"""The drawn records that two branches need in an ensemble, divided by the number of classes, and at least."""
+DISTILLED = Options(min_records=20)
+"""How one that imitates them is, so that it can be read: the records are several draws of each."""
 MADE_UP = 20_000
 """The number of records by which a model judges a tree."""
 SEED = 20061
@@ -41,9 +48,10 @@ APART = 0.5
 class ModelTrees:
     """Makes trees of a model; the same way for all records and without a fold."""
 
-    def __init__(self, learnt: Learnt, class_name: str) -> None:
+    def __init__(self, learnt: Learnt, class_name: str, wanted: Ensemble = ONE) -> None:
         self._learnt, self._sample = learnt, learnt.sample
         self._label, self._class = learnt.sample.label, class_name
+        self._wanted = wanted
         self._domains = {n: p for c in learnt.sample.channels for n, p in c.each()}
         label = self._domains.setdefault(self._label.name, self._label.domain)
         assert isinstance(label, Categories)
@@ -52,10 +60,17 @@ class ModelTrees:
     @property
     def options(self) -> Options:
         """Return the settings that the tree records about its training."""
+        if self._wanted != ONE:
+            return DISTILLED if self._wanted.distil else self._in_ensembles
         if self._learnt.model is not None and self._learnt.model.table is not None:
             return Options("gain", max(2.0, LEAST_BRANCH * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
         return Options(min_records=max(2.0, 2 * each))
+
+    @property
+    def _in_ensembles(self) -> Options:
+        """Return how the trees of an ensemble are grown from drawn records."""
+        return Options("gain", max(LEAST_IN_BRANCH, BRANCH / len(self._labels)), prune=False, mdl=False)
 
     @property
     def _copies(self) -> int:
@@ -98,11 +113,28 @@ class ModelTrees:
         records = CodedRecords(columns, self._class, str(self._label.kind), self._labels, nothing)
         return records, flat[:, :, kept]
 
-    def tree(self, model: Model, without: int | None = None) -> tuple[CodedRecords, Grown]:
-        """Return the tree of a model that was learnt from all records, or without a fold."""
-        if model.table is not None:
-            return self._table_tree(model)
-        return self._drawn_tree(model, without)
+    def trees(self, model: Model, without: int | None = None) -> tuple[CodedRecords, list[Grown]]:
+        """Return the tree or trees of a model that was learnt from all records, or without a fold."""
+        if self._wanted != ONE:
+            return self._ensemble(model, without)
+        records, grown = self._drawn_tree(model, without) if model.table is None else self._table_tree(model)
+        return records, [grown]
+
+    def _ensemble(self, model: Model, without: int | None) -> tuple[CodedRecords, list[Grown]]:
+        """Return trees between which draws of all records are dealt, or the one that imitates them."""
+        trees = int(self._wanted.trees)
+        copies = max(1, min(trees, MOST_DEALT // max(self._sample.records, 1)))
+        records = replace(self._drawn(model, without, copies), weights=None)
+        order = generator().permutation(records.rows)
+        grown = ensemble(records, np.array_split(order, trees), self._in_ensembles)
+        if self._wanted.distil:
+            some = part(records, order[: self._copies * self._sample.records])
+            grown = [distilled(some, packed(records, self._in_ensembles, *grown), self.options)]
+        return records, grown
+
+    def packed(self, records: CodedRecords, grown: list[Grown]) -> Tree:
+        """Return what was grown as a tree that records what it was grown with."""
+        return packed(records, self.options, *grown)
 
     def _table_tree(self, model: Model) -> tuple[CodedRecords, Grown]:
         """Return the tree grown from the cells of a joint table."""
@@ -161,20 +193,15 @@ class ModelTrees:
         weights = np.full(len(known), self._sample.total / max(len(classes), 1))
         return CodedRecords(columns, self._class, str(self._label.kind), self._labels, classes[known], weights)
 
-    def opinion(self, model: Model, grown: Grown) -> float:
-        """Return how often a tree is right about records that a model makes up."""
+    def right(self, model: Model, tree: Tree) -> np.ndarray:
+        """Return whether a tree, or an ensemble, is right about each record that a model makes up."""
         rng = np.random.Generator(np.random.SFC64(SEED))
         numbers = np.rint(self._learnt.totals / max(self._sample.total, 1) * MADE_UP).astype(int)
         made = [model.within.sampled(c, int(n), rng) for c, n in enumerate(numbers)]
         classes = np.repeat(np.arange(len(numbers)), numbers)
         codes = [np.concatenate(c) for c in zip(*made, strict=True)]
         records = self._records(model.places, codes, classes)
-        counts = np.zeros((len(grown.feature), len(self._labels)))
-        for entries in descended(records, grown, np.ones(records.rows)):
-            ended = entries.at(np.flatnonzero(grown.feature[entries.slot] < 0))
-            np.add.at(counts, (ended.slot, records.classes[ended.record]), ended.weights())
-        right = counts[np.arange(len(counts)), majority(grown.counts)]
-        return float(right.sum() / max(counts.sum(), 1e-300))
+        return rightly(records, tree)
 
     def refined(self, tree: Tree, model: Model) -> tuple[Tree, float]:
         """Return the tree with thresholds within bins, and the most records that this may set right."""

@@ -18,6 +18,7 @@ from ppdm_cli.joint import CELLS, MOST_CHANNELS, Learnt, Model, alone, learn, re
 from ppdm_cli.releases import axis_of, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
+from ppdm_cli.trees.ensembles import ONE, SEVERAL, Ensemble, decided
 from ppdm_cli.trees.expected_accuracy import (
     FEWEST_JUDGES,
     MOST_JUDGED_LABELS,
@@ -31,7 +32,6 @@ from ppdm_cli.trees.expected_accuracy import (
     rightness,
 )
 from ppdm_cli.trees.from_model import ModelTrees
-from ppdm_cli.trees.growing import Grown, packed
 from ppdm_cli.trees.tree import Tree
 
 
@@ -127,9 +127,9 @@ def label_of(sidecar: Sidecar, class_: str | None) -> Channel:
 
 
 def from_release(
-    table: Table, sidecar: Sidecar, class_: str | None = None, *, cells: int = CELLS
+    table: Table, sidecar: Sidecar, class_: str | None = None, cells: int = CELLS, wanted: Ensemble = ONE
 ) -> FromRelease:
-    """Train a tree on a release itself, by the estimated joint distribution of class and attributes.
+    """Train a tree on a release itself, or an ensemble, by the estimated joint distribution.
 
     `cells` bounds the joint tables.
     """
@@ -149,11 +149,15 @@ def from_release(
     if beside:
         remarks.append(f"Not used, because perturbed together with the class: {listed(beside)}.")
     with step("growing"):
-        return _taught(learnt, label.name, remarks)
+        return _taught(learnt, label.name, remarks, wanted)
 
 
-def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
-    sample, maker = learnt.sample, ModelTrees(learnt, class_name)
+def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensemble = ONE) -> FromRelease:
+    sample = learnt.sample
+    if wanted.trees == "auto":
+        wanted, why = _chosen(learnt, class_name, wanted)
+        remarks += why
+    maker = ModelTrees(learnt, class_name, wanted)
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:
@@ -162,15 +166,16 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str]) -> FromRelease:
         return FromRelease(
             tree, sample.total, expected_of_leaf(sample, _commonest(tree)), "none", (), 0.0, remarks
         )
-    records, grown = maker.tree(model)
-    tree, gap = packed(records, grown, maker.options), 0.0
+    tree, gap = maker.packed(*maker.trees(model)), 0.0
     if tree.size == 1:
         remarks.append(
             "No test tells the classes apart beyond what the model's own uncertainty does: one leaf."
         )
-    if model.table is not None:
+    whole = tree
+    if model.table is not None and wanted == ONE:
         tree, gap = maker.refined(tree, model)
-    expected = expected_accuracy(_evidence(learnt, maker, model, grown, gap), _commonest(tree))
+    evidence = _evidence(learnt, maker, model, whole, gap)
+    expected = expected_accuracy(evidence, _commonest(tree if wanted == ONE else maker.leaf()))
     if expected.accuracy is not None and expected.accuracy < expected.commonest and tree.size > 1:
         remarks.append("Held-out records put the tree below the commonest class: one leaf.")
         tree = maker.leaf()
@@ -194,21 +199,43 @@ def _commonest(tree: Tree) -> float:
     return float(counts.max() / max(counts.sum(), 1e-300))
 
 
-def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, grown: Grown, gap: float) -> AccuracyEvidence:
+def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble, list[str]]:
+    """Return what `auto` takes: one tree, or an ensemble, by a model that learnt from one fold alone."""
+    if learnt.model is None or not _can_judge(learnt, learnt.model):
+        return decided(wanted, None)
+    fold, held = next(iter(learnt.held.items()))
+    judge, right = alone(held, learnt.sample, fold), []
+    for each in (ONE, Ensemble(SEVERAL)):
+        maker = ModelTrees(learnt, class_name, each)
+        right.append(maker.right(judge, maker.packed(*maker.trees(held, fold))))
+    return decided(wanted, right)
+
+
+def _can_judge(learnt: Learnt, model: Model) -> bool:
+    """Return whether a model that learns from one fold alone says something of trees."""
+    fold = next(iter(learnt.held))
+    channels = (*(learnt.sample.channels[p] for p in model.places), learnt.sample.label)
+    telling = all(c.kept or c.matrix.amplification >= WEAKEST_JUDGED for c in channels)
+    return telling and int((learnt.sample.folds == fold).sum()) >= FEWEST_JUDGES
+
+
+def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, tree: Tree, gap: float) -> AccuracyEvidence:
     """Return what folds that were held back say of trees that were grown without them."""
     sample = learnt.sample
     tested = [sample.channels[p] for p in model.places]
     table = model.table is not None
     folds = list(learnt.held.items())[: None if table and not sample.varies else 1]
-    trees = {fold: maker.tree(held, fold) for fold, held in folds}
+    # what a record says of a leaf is no evidence of several trees, whose leaves meet anew for each record
+    unbiased = tree.roots == 1 and not sample.varies and all(c.kept or c.matrix.invertible for c in tested)
+    judging = _can_judge(learnt, model) and sample.label.domain.ordinary <= MOST_JUDGED_LABELS
+    trees = {fold: maker.trees(held, fold) for fold, held in folds if unbiased or judging}
     right = []
-    if not sample.varies and all(c.kept or c.matrix.invertible for c in tested):
-        right = [rightness(sample, fold, *tree, model.places) for fold, tree in trees.items()]
+    if unbiased:
+        right = [rightness(sample, f, records, own[0], model.places) for f, (records, own) in trees.items()]
     fold, held = folds[0]
     judges, own, judged = int((sample.folds == fold).sum()), np.nan, np.nan
-    telling = all(c.kept or c.matrix.amplification >= WEAKEST_JUDGED for c in (*tested, sample.label))
-    if telling and judges >= FEWEST_JUDGES and sample.label.domain.ordinary <= MOST_JUDGED_LABELS:
-        own = maker.opinion(model, grown)
-        judged = maker.opinion(alone(held, sample, fold), trees[fold][1])
+    if judging:
+        own = float(maker.right(model, tree).mean())
+        judged = float(maker.right(alone(held, sample, fold), maker.packed(*trees[fold])).mean())
     trusted = OF_A_TABLE if table else OF_DRAWN_RECORDS
     return AccuracyEvidence(np.concatenate([*right, np.zeros(0)]), own, judged, judges, trusted, gap)

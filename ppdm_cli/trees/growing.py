@@ -226,9 +226,17 @@ def _between(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarra
     return np.clip(np.searchsorted(values, middle, side="right") - 1, low, high - 1)
 
 
-def packed(records: CodedRecords, grown: Grown, options: Options) -> Tree:
-    """Return the nodes that can be reached, numbered level by level."""
-    levels, nodes = [], np.zeros(1, np.int64)
+def packed(records: CodedRecords, options: Options, *trees: Grown) -> Tree:
+    """Return the nodes of one tree, or of several, that can be reached, numbered level by level."""
+    roots = np.cumsum([0, *(len(t.feature) for t in trees)])[:-1]
+    grown = Grown(
+        np.concatenate([t.feature for t in trees]),
+        np.concatenate([t.cut for t in trees]),
+        np.concatenate([t.first_child + r for t, r in zip(trees, roots, strict=True)]),
+        np.concatenate([t.children for t in trees]),
+        np.concatenate([t.counts for t in trees]),
+    )
+    levels, nodes = [], roots
     while nodes.size:
         levels.append(nodes)
         nodes = nodes[grown.feature[nodes] >= 0]
@@ -237,7 +245,7 @@ def packed(records: CodedRecords, grown: Grown, options: Options) -> Tree:
     feature = grown.feature[kept]
     inner = feature >= 0
     children = np.where(inner, grown.children[kept], 0)
-    first = np.where(inner, 1 + np.cumsum(children) - children, -1)
+    first = np.where(inner, len(roots) + np.cumsum(children) - children, -1)
     threshold = np.full(len(kept), np.nan)
     for number, column in enumerate(records.columns):
         if column.feature.numeric:
@@ -245,7 +253,7 @@ def packed(records: CodedRecords, grown: Grown, options: Options) -> Tree:
             threshold[here] = column.thresholds(grown.cut[kept[here]])
     counts = grown.counts[kept]
     label = majority(counts)
-    parent = np.concatenate([[0], np.repeat(np.arange(len(kept)), children)])
+    parent = np.concatenate([np.arange(len(roots)), np.repeat(np.arange(len(kept)), children)])
     for node in np.flatnonzero(counts.sum(axis=1) <= 0):
         label[node] = label[parent[node]]
     return Tree(
@@ -260,4 +268,5 @@ def packed(records: CodedRecords, grown: Grown, options: Options) -> Tree:
         counts,
         label.astype(np.int32),
         asdict(options),
+        len(roots),
     )

@@ -2,6 +2,7 @@
 
 As J48: the shares of the leaf that a record comes to (a leaf without records uses its parent's); a record
 with a missing value goes to all children, with chances proportional to the training records that went there.
+The shares of several trees are averaged.
 Neither many records nor many labels nor many missing values make memory grow.
 """
 
@@ -23,7 +24,7 @@ from ppdm_cli.engine import Batch, Made, Writing, map_partitions, scan, write
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted
 from ppdm_cli.releases import open_data
 from ppdm_cli.tables import CsvOptions, Output, Table, TableLike
-from ppdm_cli.trees.records import floats
+from ppdm_cli.trees.records import CodedRecords, floats
 from ppdm_cli.trees.tree import Feature, Measured, StoredValue, Tree, majority
 
 MOST_CHANCES = 1 << 22
@@ -262,7 +263,7 @@ class Descent:
 
     def predicted(self, outcomes: Outcomes, rows: int) -> Predicted:
         """Return the predictions: a leaf's where nothing is missing, else by as many chances as fit."""
-        complete = np.full(rows, True)
+        complete = np.full(rows, self.tree.roots == 1)
         if not self._to_heaviest:
             for number, values in outcomes.items():
                 complete &= ~self._missing(number, values)
@@ -278,12 +279,12 @@ class Descent:
     def _missing(self, number: int, values: np.ndarray) -> np.ndarray:
         return np.isnan(values) if self.tree.features[number].numeric else values < 0
 
-    def ends(self, outcomes: Outcomes, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the node where each of these records ends, and whether no value was missing on its way.
+    def ends(self, outcomes: Outcomes, records: np.ndarray, root: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Return the node below a root where each of these records ends, and whether no value was missing.
 
         A missing value goes to the heaviest branch.
         """
-        node, sure = np.zeros(len(records), np.int64), np.ones(len(records), bool)
+        node, sure = np.full(len(records), root), np.ones(len(records), bool)
         going = np.arange(len(records))
         while (going := going[self.tree.feature[node[going]] >= 0]).size:
             child = self._child(outcomes, records[going], node[going])
@@ -294,19 +295,27 @@ class Descent:
         return node, sure
 
     def chances(self, outcomes: Outcomes, rows: int) -> np.ndarray:
-        """Return class probabilities, (records, classes), from the outcomes of the tested attributes.
+        """Return class probabilities, (records, classes), from the outcomes of the tested attributes."""
+        chances = np.zeros((rows, len(self.tree.labels)))
+        has = np.zeros(rows, np.uint64)
+        for number, values in outcomes.items():
+            has[~self._missing(number, values)] |= _bit(number)
+        for root in range(self.tree.roots):
+            if self._to_heaviest:
+                chances += self._mixed[self.ends(outcomes, np.arange(rows), root)[0]]
+            else:
+                self._descend(chances, outcomes, has, root)
+        return chances / self.tree.roots
+
+    def _descend(self, chances: np.ndarray, outcomes: Outcomes, has: np.ndarray, root: int) -> None:
+        """Add what the records have of the leaves of one tree, by the bits of the attributes that they have.
 
         The records go down level by level. Where those with missing values are in too many positions at a
         time, half of the records go first. Below a node that tests nothing that a record has, it has the
         chances that were mixed beforehand.
         """
-        if self._to_heaviest:
-            return np.asarray(self._mixed[self.ends(outcomes, np.arange(rows))[0]])
-        tree, has = self.tree, np.zeros(rows, np.uint64)
-        for number, values in outcomes.items():
-            has[~self._missing(number, values)] |= _bit(number)
-        chances = np.zeros((rows, len(tree.labels)))
-        waiting = [(np.arange(rows), np.zeros(rows, np.int64), np.ones(rows))]
+        tree, rows = self.tree, len(has)
+        waiting = [(np.arange(rows), np.full(rows, root), np.ones(rows))]
         while waiting:
             record, node, weight = waiting.pop()
             done = (self._tests[node] & has[record]) == 0
@@ -328,7 +337,6 @@ class Descent:
             target = tree.first_child[node[which]] + np.maximum(child, 0)[which] + nth
             share = np.where((child < 0)[which], self._shares[target], 1.0)
             waiting.append((record[which], target, weight[which] * share))
-        return chances
 
     def _child(self, outcomes: Outcomes, record: np.ndarray, node: np.ndarray) -> np.ndarray:
         """Return the child that each record goes to, -1 where its value is missing."""
@@ -360,11 +368,12 @@ class Descent:
 
         Where none came to any of the children (a tree by hand, or all weights 0) they share alike.
         """
-        tree, parent = self.tree, self.tree.parent[1:]
+        tree, parent = self.tree, self.tree.parent[self.tree.roots :]
         held = tree.counts.sum(axis=1)
-        together = np.bincount(parent, held[1:], tree.size)[parent]
-        shares = np.where(together > 0, held[1:] / np.maximum(together, 1e-300), 1 / tree.children[parent])
-        return np.concatenate([[1.0], shares])
+        below = held[tree.roots :]
+        together = np.bincount(parent, below, tree.size)[parent]
+        shares = np.where(together > 0, below / np.maximum(together, 1e-300), 1 / tree.children[parent])
+        return np.concatenate([np.ones(tree.roots), shares])
 
     @cached_property
     def _mixed(self) -> np.ndarray:
@@ -415,6 +424,18 @@ def _add(
         first = np.flatnonzero(np.diff(record[some], prepend=-1))
         sums = np.add.reduceat(mixed[node[some]] * weight[some, None], first, axis=0)
         chances[record[some][first]] += sums
+
+
+def coded(records: CodedRecords, tree: Tree) -> Outcomes:
+    """Return the outcomes of the tested attributes for records in memory."""
+    found = {}
+    for number in np.unique(tree.feature[tree.feature >= 0]).tolist():
+        column = records.columns[number]
+        if column.feature.numeric:
+            found[number] = np.append(column.values, np.nan)[column.codes]
+        else:
+            found[number] = np.where(column.codes == column.size, -1, column.codes.astype(np.int64))
+    return found
 
 
 def _outcome(feature: Feature, array: pa.Array) -> np.ndarray:

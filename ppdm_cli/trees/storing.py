@@ -54,6 +54,8 @@ class StoredTree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     class_: StoredClass = msgspec.field(name="class")
     features: Annotated[tuple[Feature, ...], Meta(max_length=1 << 16)]
     nodes: Annotated[list[StoredTreeNode], Meta(min_length=1, max_length=1 << 24)]
+    roots: Annotated[int, Meta(ge=1, le=1 << 24)] = 1
+    """How many trees there are: the first so many nodes are their roots."""
 
 
 def encode_tree(tree: Tree) -> bytes:
@@ -64,6 +66,8 @@ def encode_tree(tree: Tree) -> bytes:
         "tool": sidecars.TOOL,
         "options": dict(tree.options),
     }
+    if tree.roots > 1:
+        head["roots"] = tree.roots
     head["class"] = StoredClass(tree.class_name, tree.class_dtype, list(tree.labels))
     dump = msgspec.json.Encoder().encode
     parts = [b"  %s: %s" % (dump(k), dump(v)) for k, v in head.items()]
@@ -134,7 +138,8 @@ def _built(stored: StoredTree) -> Tree:
     label = np.array([ranks[n.label] for n in nodes], np.int32)
     class_ = (stored.class_.name, stored.class_.dtype, labels)
     children = np.array([2 if f.numeric else len(f.categories) for f in features] + [0], np.int32)[feature]
-    tree = Tree(features, *class_, feature, threshold, child, children, counts, label, dict(stored.options))
+    arrays = (feature, threshold, child, children, counts, label)
+    tree = Tree(features, *class_, *arrays, dict(stored.options), stored.roots)
     tree.validate()
     return tree
 

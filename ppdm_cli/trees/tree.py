@@ -1,6 +1,6 @@
-"""A decision tree as flat arrays, for training, prediction and files; and how good a tree is.
+"""A decision tree or an ensemble as flat arrays, for training, prediction and files; and how good it is.
 
-Node 0 is the root and children come after their parents, next to each other, so a loop over the
+The roots come first and children come after their parents, next to each other, so a loop over the
 levels needs no recursion, and no cycle can be written down that `validate` lets pass.
 """
 
@@ -19,7 +19,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import wilson
 from ppdm_cli.display import Displayed
 from ppdm_cli.domain import MOST_VALUES
-from ppdm_cli.errors import PpdmError, counted, quoted
+from ppdm_cli.errors import PpdmError, UsageError, argument, counted, quoted
 from ppdm_cli.sidecar import LONGEST_PREFIX
 
 MOST_WEIGHT = 1e100
@@ -59,7 +59,10 @@ class Feature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tree(Displayed):
-    """A tree; a numeric test sends carrier values <= threshold to the first child."""
+    """A tree, or several whose shares of the classes are averaged.
+
+    A numeric test sends carrier values <= threshold to the first child.
+    """
 
     features: tuple[Feature, ...]
     class_name: str
@@ -76,10 +79,13 @@ class Tree(Displayed):
     label: np.ndarray
     """int32: the majority class; without records the parent's."""
     options: Mapping[str, StoredValue | None] = field(default_factory=dict)
+    roots: int = 1
+    """How many trees there are: the first so many nodes are their roots."""
 
     def _words(self) -> list[str]:
         grown = [f"{self.leaves} leaves", f"depth {self.depth}", counted(len(self.features), "attribute")]
-        return [f"of {quoted(self.class_name)}", *grown]
+        several = [f"{self.roots} trees"] * (self.roots > 1)
+        return [f"of {quoted(self.class_name)}", *several, *grown]
 
     def _body(self) -> list[str]:
         from ppdm_cli.trees.exporting import outlined  # it words trees, so it knows them
@@ -101,8 +107,16 @@ class Tree(Displayed):
 
     @property
     def parent(self) -> np.ndarray:
-        """Return each node's parent, -1 for the root."""
-        return np.concatenate([[-1], np.repeat(*self._brood)]).astype(np.int32)
+        """Return each node's parent, -1 for a root."""
+        return np.concatenate([np.full(self.roots, -1), np.repeat(*self._brood)]).astype(np.int32)
+
+    @property
+    def root(self) -> np.ndarray:
+        """Return the root above each node."""
+        root, parent = np.arange(self.size), self.parent
+        while (below := root >= self.roots).any():
+            root[below] = parent[root[below]]
+        return root
 
     @property
     def _brood(self) -> tuple[np.ndarray, np.ndarray]:
@@ -111,16 +125,16 @@ class Tree(Displayed):
         return inner, self.children[inner]
 
     def branches(self) -> Iterator[tuple[int, int, Feature, int]]:
-        """Yield each node below the root, its parent, what is tested there, and which outcome leads to the
+        """Yield each node below a root, its parent, what is tested there, and which outcome leads to the
         node."""
-        for node, above in enumerate(self.parent.tolist()[1:], 1):
+        for node, above in enumerate(self.parent.tolist()[self.roots :], self.roots):
             yield node, above, self.features[int(self.feature[above])], node - int(self.first_child[above])
 
     @property
     def levels(self) -> np.ndarray:
         """Return how many tests lead to each node."""
         level = np.zeros(self.size, np.int32)
-        nodes, depth = np.zeros(1, np.int64), 0
+        nodes, depth = np.arange(self.roots), 0
         while nodes.size:
             level[nodes] = depth
             nodes = nodes[self.feature[nodes] >= 0]
@@ -131,12 +145,18 @@ class Tree(Displayed):
     def depth(self) -> int:
         return int(self.levels.max())
 
+    def check_single(self) -> None:
+        """Raise a UsageError for an ensemble, where the rules of one tree are needed."""
+        if self.roots > 1:
+            what = f"this needs one tree, and the file or result given is an ensemble of {self.roots}"
+            raise UsageError("several-trees", what, f"train it with {argument('distil', True)}")
+
     def validate(self) -> None:
         """Raise a ValueError for anything that training cannot give, so that predicting is safe."""
         self._check_words()
         n, classes = self.size, len(self.labels)
         lengths = {len(a) for a in (self.threshold, self.first_child, self.children, self.counts, self.label)}
-        if n < 1 or lengths != {n} or self.counts.shape != (n, classes):
+        if not 1 <= self.roots <= n or lengths != {n} or self.counts.shape != (n, classes):
             raise ValueError("the arrays of the tree have different lengths")
         if not ((self.counts >= 0) & (self.counts <= MOST_WEIGHT)).all():
             raise ValueError("a count of the tree is negative, too large or no number")
@@ -157,7 +177,8 @@ class Tree(Displayed):
         starts = self.first_child[inner].astype(np.int64)
         if (starts <= inner).any():
             raise ValueError("a node's children come before it")
-        if (starts != 1 + np.cumsum(brood) - brood).any() or 1 + brood.sum() != n:
+        first = self.roots + np.cumsum(brood) - brood
+        if (starts != first).any() or self.roots + brood.sum() != n:
             raise ValueError("the children of the nodes overlap, or leave nodes out")
 
     def _check_words(self) -> None:
@@ -272,8 +293,8 @@ def importance(tree: Tree) -> dict[str, float]:
     gains = np.zeros(len(tree.features))
     inner = np.flatnonzero(tree.feature >= 0)
     below = np.zeros(tree.size)
-    if tree.size > 1:
-        np.add.at(below, tree.parent[1:], bits[1:])
+    if tree.size > tree.roots:
+        np.add.at(below, tree.parent[tree.roots :], bits[tree.roots :])
     np.add.at(gains, tree.feature[inner], np.maximum(bits - below, 0.0)[inner])
     total = gains.sum()
     found = {f.name: float(g / total) if total > 0 else 0.0 for f, g in zip(tree.features, gains, strict=True)}

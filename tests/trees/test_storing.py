@@ -97,6 +97,8 @@ EDITS: dict[str, Callable[[Any, Any], Any]] = {
     "a number that is text": lambda t, _: t["features"][0].update(dtype="string"),
     "labels twice": lambda t, _: t["class"].update(labels=["a", "a"]),
     "nodes left out": lambda t, _: t["nodes"].append({"label": "a", "counts": [1, 1]}),
+    "more roots than there are": lambda t, _: t.update(roots=2),
+    "no root": lambda t, _: t.update(roots=0),
     "another format": lambda t, _: t.update(format="other"),
     "another version": lambda t, _: t.update(version=2),
 }
