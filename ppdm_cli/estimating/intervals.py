@@ -33,12 +33,20 @@ class Coverage:
     """Whether all cells of a table are covered together."""
     population: bool = False
     """Whether the records are a sample, and the shares of its population are meant, times the records."""
+    tables: int = 1
+    """How many tables are covered together, where each value that was kept has one of its own."""
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.level <= 0.9999:
             meant = self.level / 100 if 50 <= self.level <= 99.99 else 0.9
             what = f"a level is a share from 0.5 to 0.9999, not {self.level:g}"
             raise UsageError("level-out-of-range", what, f"such as {argument('level', float(f'{meant:.6g}'))}")
+
+    def quantile(self, cells: int) -> float:
+        """Return how many standard errors an interval reaches, in a table of so many cells."""
+        # together as if errors were independent, which covers no less (Sidak 1967)
+        level = self.level ** (1 / (max(cells, 1) * self.tables)) if self.simultaneous else self.level
+        return normal_quantile((1 + level) / 2)
 
     def __str__(self) -> str:
         """Return what `low` and `high` are, for people."""
@@ -106,11 +114,7 @@ def intervals(
     axes = perturbed_axes(matrices)
     records = observed.sum(axis=None if coverage.population else axes, keepdims=True)
     error = Error.of(likeliest, matrices, records, sampled)
-    z = normal_quantile((1 + coverage.level) / 2)
-    if coverage.simultaneous:
-        # as if errors were independent, which covers no less (Sidak 1967)
-        cells = max(int(((error.steps >= FEWEST) & (error.variance > 0)).sum()), 1)
-        z = normal_quantile((1 + coverage.level ** (1 / cells)) / 2)
+    z = coverage.quantile(int(((error.steps >= FEWEST) & (error.variance > 0)).sum()))
     found = error.interval(inverse(observed, matrices), z).possible(records)
     coarse = (error.variance > 0) & (error.steps < FEWEST)
     return Interval(*(np.where(coarse, np.nan, part) for part in found.parts))

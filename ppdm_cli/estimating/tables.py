@@ -296,6 +296,7 @@ def _pooled(
         one = replace(one, axes=left, exposures=one.exposures[kept:], first=one.first[kept:])
         laws.append(StratumLaw(w.sizes, one, float(lam[number])))
     each = (([own[i][place] for i in there], float(n)) for place, n in enumerate(records))
+    coverage = replace(coverage, tables=max(int((records > 0).sum()), 1))
     done = [_slice(cells, laws, whole, n, estimator, coverage) for cells, n in each]
     published, estimate, *parts, sampled = (
         by_attribute(np.stack(of), w.axes, w.names) for of in zip(*done, strict=True)
@@ -322,6 +323,8 @@ def _slice(
         likeliest *= m / max(likeliest.sum(), 1e-300)
     estimate = likeliest if estimator == "ml" else ESTIMATORS[estimator](observed, [law])
     interval = intervals(observed, [law], coverage, likeliest, m / max(n, 1.0))
+    if n and not m:
+        interval = no_intervals(estimate.shape)
     published = np.sum([laws[i].seen(cells[i]) for i in whole], axis=0)
     scale = n / max(m, 1.0)
     return [published, estimate * scale, *(part * scale for part in interval.parts), np.full(law.inputs, m)]

@@ -139,3 +139,19 @@ def test_pairs_that_were_never_published_together_are_refused() -> None:
         estimate(release.frame, sidecar=release.sidecar, joint=["age", "town"])
     shown = estimate(release.frame, sidecar=release.sidecar, attributes=["town"])
     assert shown.sidecar.records == 500 and shown.frame["records"].max() < 250  # type: ignore[operator]
+
+
+ALL_SHOWN = {"record_epsilon": None, "publish": None, "gamma": 5}
+
+
+@pytest.mark.parametrize("plan", [{}, {"rounds": 2, "publish": "auto"}, ALL_SHOWN])
+def test_all_counts_by_a_kept_column_are_covered_together(plan: dict[str, Any]) -> None:
+    """By Sidak: each as if it were alone at a level of .95^(1/8), of two kept values and four others."""
+    release = released(4000, **plan)
+    asked: dict[str, Any] = {"sidecar": release.sidecar, "attributes": ["level"], "by": "ill"}
+    together = estimate(release.frame, simultaneous=True, **asked).frame
+    alone = estimate(release.frame, level=0.95 ** (1 / 8), **asked).frame
+    for name in ("low", "high"):
+        assert np.allclose(together[name], alone[name], rtol=1e-9), name
+    two = estimate(release.frame, level=0.95 ** (1 / 4), **asked).frame
+    assert ((together["high"] - together["low"]) > (two["high"] - two["low"])).all()

@@ -4,6 +4,9 @@ The truths are drawn from counts of Adult, without replacement, or are tables th
 cells of their own rows and columns. Published counts are drawn from a truth exactly, so that only `intervals`
 itself is measured. Beside the plug-in of the variance that is used, the most likely counts, stand two others.
 A cell of true count 0 can be missed on one side only, so that 97.5 % are to be expected there.
+
+Last, how often simultaneous intervals of a table crossed with a kept column hold all of its counts, in releases
+of 4,000 records with three kept values and four others: of all cells together, 95 in 100 times.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ppdm_cli import estimate, perturb
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Matrix
 from ppdm_cli.channels.additive import Additive
@@ -152,7 +156,40 @@ def one(case: Case, plug_in: str, times: int, seed: int = 1) -> dict[str, Any]:
     }  # fmt: skip
 
 
+DESIGNS: dict[str, dict[str, Any]] = {
+    "gamma 5": {"gamma": 5},
+    "recipes": {"record_epsilon": 4, "publish": 2},
+    "rounds": {"record_epsilon": 4, "publish": "auto", "rounds": 3, "class_": "ward"},
+}
+CROSSED, KEPT_RECORDS = 250, 4_000
+
+
+def people(seed: int) -> pl.DataFrame:
+    """Records of three wards, of which the grade depends on the ward."""
+    rng = np.random.default_rng([seed, 77])
+    ward = rng.choice(["u", "v", "w"], KEPT_RECORDS, p=[0.5, 0.3, 0.2])
+    grades = [rng.choice(4, KEPT_RECORDS, p=p) for p in ([0.4, 0.3, 0.2, 0.1], [0.1, 0.2, 0.3, 0.4])]
+    others = {name: rng.choice(["x", "y", "z"], KEPT_RECORDS) for name in "bcd"}
+    return pl.DataFrame({"ward": ward, "grade": np.where(ward == "u", *grades), **others})
+
+
+def crossed(design: str) -> dict[str, Any]:
+    """Of releases by a design, the share in which all counts by ward are in simultaneous intervals."""
+    domains: dict[str, Any] = {"grade": {"domain": [0, 3]}, **{n: {"domain": "x|y|z"} for n in "bcd"}}
+    held: dict[str, list[bool]] = {"together": [], "alone": []}
+    for seed in range(1, 1 + CROSSED):
+        table = people(seed)
+        release = perturb(table, keep=["ward"], attributes=domains, seed=seed, keep_order=True, **DESIGNS[design])
+        for how, hits in held.items():
+            frame = estimate(release.frame, sidecar=release.sidecar, attributes=["grade"], by="ward",
+                             simultaneous=how == "together", truth=table).frame  # fmt: skip
+            low, true, high = (frame[name].to_numpy() for name in ("low", "true", "high"))
+            hits.append(bool(((low - 1e-6 <= true) & (true <= high + 1e-6)).all()))
+    return {"design": design, **{how: float(np.mean(hits)) for how, hits in held.items()}}
+
+
 def main() -> None:
+    saved("intervals_crossed", pl.DataFrame([crossed(design) for design in DESIGNS]), digits=3)
     rows = [one(case, plug_in, RELEASES) for case in CASES for plug_in in PLUG_INS]
     saved("intervals", pl.DataFrame(rows), digits=3)
 
