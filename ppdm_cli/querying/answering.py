@@ -359,9 +359,9 @@ def _row(
     else:
         told = corrected(computed, sums, covariance)
         sure = told.sure(covariance)
-        value, moves = told.value if sure else np.nan, told.gradient
+        value, moves = told.value if sure else np.nan, (told.square or told).gradient
         low, high = told.interval(covariance, z) if sure else (np.nan, np.nan)
-        std_error = sqrt(told.variance(covariance)) if sure else np.nan
+        std_error = sqrt(told.variance(covariance)) if sure and (told.square is None or low > 0) else np.nan
     if _coarse(known, place, some, moves):
         std_error = low = high = np.nan
     worth = np.nan

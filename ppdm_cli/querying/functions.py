@@ -13,7 +13,9 @@ nor the ends of their intervals: they are put in order, which brings them nearer
 
 Figures know how they move with each sum; standard errors are by the delta method. The interval of a ratio of
 two sums is Fieller's: all ratios q for which the numerator less q times the denominator is no further from 0
-than chance has it.
+than chance has it. That of a variance is of all means and mean squares that are together no further away than
+chance has a single number, and a standard deviation's has the roots of its ends: both are known wherever the
+variance is, also where chance made it negative (docs/method.md, "Answers").
 """
 
 from __future__ import annotations
@@ -65,6 +67,10 @@ class Figure:
     """What was divided by on the way."""
     limits: tuple[float, float] = (-inf, inf)
     """Between what the number must lie, whatever the records are."""
+    about: tuple[Figure, Figure] | None = None
+    """The variance that it is, with its bias, and the mean about which."""
+    square: Figure | None = None
+    """The figure whose root it is."""
 
     @classmethod
     def of(cls, sums: Floats, place: int) -> Figure:
@@ -112,7 +118,8 @@ class Figure:
 
     def root(self) -> Figure:
         value = sqrt(self.value) if self.value > 0 else nan
-        return Figure(value, self.gradient / (2 * value), False, None, self.divided)
+        divided = (*self.divided, self)
+        return Figure(value, self.gradient / (2 * value), False, None, divided, square=self)
 
     # -- how certain it is
 
@@ -121,6 +128,8 @@ class Figure:
 
     def sure(self, covariance: Floats) -> bool:
         """Return whether nothing was divided by that may be 0."""
+        if self.square is not None:
+            return self.square.sure(covariance)
         return bool(np.isfinite(self.value)) and all(
             abs(d.value) > SURE * sqrt(d.variance(covariance)) for d in self.divided
         )
@@ -131,6 +140,10 @@ class Figure:
         low, high = self.value - reach, self.value + reach
         if self.ratio is not None:
             low, high = _fieller(*self.ratio, covariance, z)
+        elif self.about is not None:
+            low, high = _variances(*self.about, covariance, z)
+        elif self.square is not None:
+            low, high = (sqrt(max(end, 0.0)) for end in self.square.interval(covariance, z))
         least, most = self.limits
         return min(max(low, least), most), max(min(high, most), least)
 
@@ -138,6 +151,10 @@ class Figure:
 def corrected(computed: Callable[[Floats], Figure], sums: Floats, covariance: Floats) -> Figure:
     """Return what is computed of sums, less the bias that their errors give a function that is curved."""
     told = computed(sums)
+    if told.square is not None:
+        square = corrected(lambda moved: computed(moved).square or told, sums, covariance)
+        root = square.root()
+        return replace(root, value=0.0 if square.value <= 0 else root.value, limits=told.limits)
     moving = np.flatnonzero(told.gradient)
     if told.linear or not len(moving) or not np.isfinite(told.gradient).all():
         return told
@@ -164,6 +181,17 @@ def _fieller(above: Figure, below: Figure, covariance: Floats, z: float) -> tupl
     return (b - half) / a, (b + half) / a
 
 
+def _variances(variance: Figure, mean: Figure, covariance: Floats, z: float) -> tuple[float, float]:
+    """Return the least and the largest variance on an ellipse of z standard errors."""
+    error = sqrt(mean.variance(covariance))
+    along = float(mean.gradient @ covariance @ variance.gradient) / (error or 1.0)
+    rest = sqrt(max(variance.variance(covariance) - along**2, 0.0))
+    cosines, sines = np.cos(ANGLES), np.sin(ANGLES)
+    found = variance.value + z * (along * cosines + rest * sines) - (z * error * cosines) ** 2
+    return float(found.min()), float(found.max())
+
+
+ANGLES = np.linspace(0, 2 * np.pi, 721)
 STEPS = 32
 """How finely shares are followed inside a bin."""
 
@@ -407,7 +435,8 @@ class Compiler:
         def variance(sums: Floats) -> Figure:
             n, m = Figure.of(sums, below), mean(sums)
             one = Figure.constant(1.0, sums)
-            return ((square(sums) - m * m) * (n / (n - one))).within(0.0, inf)
+            found = (square(sums) - m * m) * (n / (n - one))
+            return replace(found, about=(found, m), limits=(0.0, inf))
 
         return variance
 
