@@ -30,6 +30,7 @@ READS: dict[str, tuple[str, str, str]] = {
         "in.csv more.csv.ppdm.json plan.toml",
         "-o --sidecar --key-file",
     ),
+    "perturb, with a ledger": ("perturb in.csv --gamma 9 --drop id --people all", "in.csv", "-o --ledger"),
     "perturb --like": (
         "perturb original.csv --like r.csv",
         "original.csv r.csv r.csv.ppdm.json",
@@ -73,8 +74,8 @@ READS: dict[str, tuple[str, str, str]] = {
         "-o",
     ),
     "inspect --report": (
-        "inspect r.csv --about about.toml --attack attack.json",
-        "r.csv r.csv.ppdm.json about.toml attack.json",
+        "inspect r.csv --about about.toml --attack attack.json --ledger all.ledger --people all",
+        "r.csv r.csv.ppdm.json about.toml attack.json all.ledger",
         "--report",
     ),
     "query": (
@@ -127,6 +128,7 @@ SUFFIX = {
     "--output-sidecar": "json",
     "--key-file": "key",
     "--report": "html",
+    "--ledger": "ledger",
 }
 
 
@@ -150,7 +152,7 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "describing.toml").write_text(DESCRIBING)
     (folder / "my.key").write_text("5e" * 32 + "\n")
     (folder / "my.key").chmod(0o600)
-    perturb(frame, folder / "r.csv", gamma=9, class_="group")
+    perturb(frame, folder / "r.csv", gamma=9, class_="group", ledger=folder / "all.ledger", people="all")
     (folder / "about.toml").write_text('name = "all"\n')
     with (folder / "attack.json").open("wb") as file:
         assert here(folder, "attack", "r.csv", "--with", "posterior", "--json", out=file, err=file) == 0
@@ -182,7 +184,7 @@ def suffix(command: str, way: str) -> str:
 
 def ways(command: str, options: str, **given: str) -> list[str]:
     """Every output named, each with a file of its own unless it is given one."""
-    always = ("-o", "--key-file", "--report")
+    always = ("-o", "--key-file", "--ledger", "--report")
     named = [o for o in options.split() if o in given or o in always]
     return [w for o in named for w in (o, given.get(o, f"fresh.{suffix(command, o)}"))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -52,6 +52,8 @@ Memory: constant.""",
 )
 @file_option("--about", help="With --report: a TOML file of what only the curator can say.")
 @file_option("--attack", help="With --report: what `ppdm attack RELEASE --json` printed.")
+@file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
+@click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
 @sidecar_option
 def inspect_command(
     file: Path,
@@ -61,7 +63,7 @@ def inspect_command(
     report: Path | None,
     sidecar: Path | None,
     force: bool,
-    **stated: Path | None,
+    **stated: Any,
 ) -> Report:
     """Show what FILE promises: a release, a result table or a sidecar.
 
@@ -80,7 +82,9 @@ def inspect_command(
             "use --describe PLAN -o FILE.ppdm.json",
         )
     if report is None and any(stated.values()):
-        raise UsageError("only-with-report", "--about and --attack go with --report", "add --report FILE")
+        raise UsageError(
+            "only-with-report", "--about, --attack, --ledger and --people go with --report", "add --report FILE"
+        )
     if report is not None and describe is not None:
         raise UsageError(
             "report-or-describe",

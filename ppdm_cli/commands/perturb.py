@@ -38,7 +38,7 @@ _LEAVES = 20
     cls=Command,
     groups={
         "Budgets": "rho1 rho2 publish rounds class_in_budget together",
-        "Persons and several releases": "person rows_per_person copies key_file id like",
+        "Persons and several releases": "person rows_per_person copies key_file id like ledger people",
         "What is published": "representative matrix rare clip strict shuffle keep_order seed",
         "Noise, for comparison": "scheme noise sd tree innocent leaves sd_percent percent_of",
     },
@@ -139,8 +139,8 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 @file_option(
     "--like",
     metavar="RELEASE",
-    help="Publish the next batch with every protection of an earlier release. A --plan then says how the data "
-    "are read, and may add protection; all else is that release's.",
+    help="Publish the next batch with every protection of an earlier release. A --plan or other options may "
+    "add protection. Anything that contradicts that release is refused.",
 )
 @click.option(
     "--representative",
@@ -240,6 +240,13 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     help="With --id: a secret key, created if absent, so that an unchanged value gets the same answer again.",
 )
 @click.option("--id", metavar="COL", help="The column that identifies a record; dropped unless kept.")
+@file_option(
+    "--ledger",
+    help="With --people: a file, begun if absent, that each release is entered into before it appears. The "
+    "epsilons of those about the same people are added up; above the total that its first line states it is "
+    "refused.",
+)
+@click.option("--people", metavar="NAME", help="Whom the release is about, in words of your own; see --ledger.")
 @click.option(
     "--seed", type=int, metavar="N", help="Repeatable coins, for tests. Such a release promises nothing."
 )
@@ -303,6 +310,8 @@ def _figures(release: Release) -> dict[str, object]:
         "padded",
     )  # fmt: skip
     figures = promise_figures(release.sidecar) | {n: getattr(release, n) for n in done}
+    if release.account is not None:
+        figures["ledger"] = {"total": release.account.total, "sentences": release.account.sentences}
     if release.noise is not None:
         figures["noise"] = release.noise.figures()
     return figures | {"sentences": release.sentences}

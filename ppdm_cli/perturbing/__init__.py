@@ -34,7 +34,7 @@ from ppdm_cli.perturbing.resolve_run import (
     task_of,
 )
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
-from ppdm_cli.releases import opened, sentences
+from ppdm_cli.releases import Account, Entering, opened, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
 from ppdm_cli.tables import CsvOptions, Table, TableLike, commit, suffixes
 
@@ -88,6 +88,8 @@ class Release(Displayed):
     """The number of bins was chosen (--bins auto)."""
     noise: NoiseReport | None = None
     """What noise that keeps a tree did."""
+    account: Account | None = None
+    """What the ledger says of these people, with this release."""
 
     def error(self, name: str) -> float | None:
         """Return the error of an attribute, or of several in one channel: the largest of theirs."""
@@ -151,6 +153,8 @@ def perturb(
     seed: int | None = None,
     key_file: str | Path | None = None,
     id: str | None = None,
+    ledger: str | Path | None = None,
+    people: str | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
     from_: Literal["arrow", "csv"] | None = None,
@@ -242,6 +246,10 @@ def perturb(
         A secret key, created if absent, so that an unchanged value gets the same answer again.
     id : str, optional
         With `key_file`: the column that identifies a record; dropped unless kept.
+    ledger : str or Path, optional
+        A file that the release is entered into before it appears; goes with `people`.
+    people : str, optional
+        Whom the release is about, in words of your own.
     sidecar : str or Path, optional
         Where the sidecar goes; beside the output otherwise.
     force : bool, default False
@@ -262,6 +270,7 @@ def perturb(
             "CSV on standard output carries no sidecar",
             f"say where it goes: {argument('sidecar', 'FILE')}",
         )
+    entering = Entering(ledger, people)
     with ExitStack() as stack:
         key = (keys := KeyFile.of(stack, seed, key_file, id)).key
         earlier = earlier_sidecar(like)
@@ -272,6 +281,7 @@ def perturb(
         kept = keys.kept(stack, task.plan)
         rows = None if table.rows is None else table.rows - left_out
         made = sidecars_of(task.plan, asked, key, id, copies, rows)
+        entering.check(made[0])
         filled = []
         for number, (target, one) in enumerate(zip(targets, made, strict=True), 1):
             work = task.for_copy(number)
@@ -280,9 +290,10 @@ def perturb(
             done = write(table, work, writing, columns=work.columns, doing="perturbing")
             assert done is not None
             filled.append(done)
+        entering.enter(filled[0])
         commit(*kept, *targets)
     report = task.report(checks.checks)
-    found = checks.found(id) | {"sized": asked.bins == "auto", "noise": report}
+    found = checks.found(id) | {"sized": asked.bins == "auto", "account": entering.account, "noise": report}
     return Release(filled[0], targets[0].frame, **found, shuffled=bool(asked.shuffle))
 
 

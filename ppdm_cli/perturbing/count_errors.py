@@ -227,4 +227,4 @@ def release_remarks(release: Release) -> list[str]:
             f"The rows are in the order of {release.in_order_of}, which is dropped: anyone who knows a "
             f"person's value of it knows roughly where that row is. Use {argument('shuffle', True)} to hide it."
         )
-    return found
+    return found + ([] if release.account is None else release.account.sentences)

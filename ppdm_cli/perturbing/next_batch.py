@@ -1,43 +1,31 @@
 """The plan of an earlier release for the next batch of the same table (--like).
 
-It brings all that protected the earlier release. A plan beside it, such as the one that made that release, says
-how the data are read and may add protection; its other settings are passed over. As options they are refused.
+It brings all that protected the earlier release. A plan beside it, such as the one that made that release, may
+add protection and say how the data are read; where it asks for anything else otherwise, it is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from ppdm_cli import dtypes
+from ppdm_cli.channels import SUBSTITUTION
 from ppdm_cli.coins import Key
+from ppdm_cli.domain import CALENDAR, starts
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
-from ppdm_cli.perturbing.resolving import ResolvedPlan, clipped, nothing_perturbed
+from ppdm_cli.perturbing.resolving import ResolvedPlan, check_columns, clipped, nothing_perturbed, resolve
+from ppdm_cli.releases import RecipeInUse, in_rounds, opened
 from ppdm_cli.sidecar import Attribute, Sidecar
 
-_BESIDE = {"csv", "clip", "strict", "shuffle", "keep_order", "person", "rows_per_person"}
-"""What may be asked for beside an earlier release, which decides all other settings."""
-
-
-def beside(plan: Plan | Mapping[str, object] | str | Path | None, given: Mapping[str, object]) -> Plan:
-    """Return what a plan, and settings that are `given` by name, may add to an earlier release."""
-    given = {n: v for n, v in given.items() if v}
-    for name in given.keys() - _BESIDE:
-        raise UsageError(
-            "unlike-earlier",
-            f"the earlier release decides {argument(name)}, which cannot be given beside {argument('like')}",
-            f"remove it, or publish without {argument('like')}",
-        )
-    known = Plan.known(plan)
-    if known.person is None:  # a question, which an earlier release answers
-        known = replace(known, rows_per_person=None)
-    asked = Plan.of(known, **given)
-    groups = {n: AttributePlan(mapping=w.mapping) for n, w in asked.attributes.items() if w.mapping is not None}
-    return Plan(attributes=groups, **{n: getattr(asked, n) for n in _BESIDE})
+_COMPARED = ("type", "N", "edges", "categories", "nulls", "representative", "group")
 
 
 def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
@@ -56,13 +44,14 @@ def carried(earlier: Sidecar, asked: Plan, key: Key, copies: int) -> Plan:
         if rows > before.rows:
             raise _other(argument("rows_per_person"), rows, before.rows)
         asked = replace(asked, person=before.person, rows_per_person=rows)
+    elif asked.person == "":
+        asked = replace(asked, person=None)
     if before.shuffled:
         if asked.keep_order:
             raise _other("the order of the rows", "that of the data", "random")
         asked = replace(asked, shuffle=True)
-    many = 1 if earlier.copy is UNSET else earlier.copy.of
-    if copies > many:
-        raise _other(argument("copies"), copies, many)
+    if copies > copies_of(earlier):
+        raise _other(argument("copies"), copies, copies_of(earlier))
     if before.key not in (UNSET, key.mark) and key.origin != "seeded":
         raise RefusedError(
             "other-key",
@@ -85,11 +74,17 @@ def check_identifier(earlier: Sidecar, identifier: str | None) -> None:
         )
 
 
-def _other(what: str, asked: object, before: object) -> UsageError:
+def copies_of(sidecar: Sidecar) -> int:
+    """Return how many copies a release has."""
+    return 1 if sidecar.copy is UNSET else sidecar.copy.of
+
+
+def _other(what: str, asked: object = None, before: object = None) -> UsageError:
     """Return the error for what contradicts the earlier release."""
+    shown = f"{what} is {before} in the earlier release, and cannot be {asked} beside {argument('like')}"
     return UsageError(
         "unlike-earlier",
-        f"{what} is {before} in the earlier release, and cannot be {asked} beside {argument('like')}",
+        f"{what} beside {argument('like')} is not what the earlier release has" if asked is None else shown,
         f"remove it from the plan or the options, or publish without {argument('like')}",
     )
 
@@ -121,6 +116,7 @@ def like(earlier: Sidecar, schema: pa.Schema, asked: Plan) -> ResolvedPlan:
         attributes = [_with_clip(a) for a in attributes]
     if not any(a.role == "perturbed" for a in attributes):
         raise nothing_perturbed()
+    _check_agrees(earlier, asked, schema)
     class_ = earlier.class_ if isinstance(earlier.class_, str) else None
     merging = frozenset(a.name for a in attributes if a.outside == "other")
     dropped = [n for n in schema.names if n not in names]
@@ -131,3 +127,151 @@ def _with_clip(attribute: Attribute) -> Attribute:
     if attribute.role != "perturbed" or attribute.outside is not UNSET:
         return attribute
     return attribute.changed(outside=clipped(attribute.domain))
+
+
+def _check_agrees(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> None:
+    """Check that what is asked for makes the earlier release's attributes and laws where it states them.
+
+    What it leaves open is the earlier release's: domains from the data above all.
+    """
+    _check_roles(earlier, asked)
+    filled, of_laws = _filled(earlier, asked, schema), _asks_for_laws(asked)
+    if of_laws:
+        _check_has_gamma(asked)
+        check_columns(schema, filled, None)
+    made = resolve(schema, filled if of_laws else replace(filled, gamma=Decimal(2)), None, {})
+    for attribute in (a for a in made.attributes if a.role == "perturbed"):
+        before = earlier.by_name[attribute.name]
+        for part in _COMPARED:
+            ours, theirs = getattr(attribute, part), getattr(before, part)
+            if ours != theirs and not (part == "group" and ours is UNSET):
+                shown = (ours, theirs) if part in ("N", "nulls", "representative") else ()
+                raise _other(f"{part} of the column {quoted(attribute.name)}", *shown)
+    if of_laws:
+        _check_laws(earlier, made)
+
+
+def _check_roles(earlier: Sidecar, asked: Plan) -> None:
+    """Check what is asked of columns by name, and of values outside their domains."""
+    named = {*asked.attributes, *(n for several in asked.together for n in several)}
+    in_budget = [str(earlier.class_)] * bool(asked.class_in_budget)
+    roles = {"kept": asked.keep, "dropped": asked.drop, "perturbed": [*sorted(named), *in_budget]}
+    for role, names in roles.items():
+        for name in names:
+            was = earlier.by_name[name].role if name in earlier.by_name else "dropped"
+            if role != was:
+                raise _other(f"the column {quoted(name)}", role, was)
+    if asked.class_ not in (None, earlier.class_):
+        other = "none" if earlier.class_ is UNSET else quoted(earlier.class_)
+        raise _other("the class", quoted(asked.class_), other)
+    if asked.rounds not in (None, rounds := len(in_rounds(opened(earlier).recipes))):
+        raise _other(argument("rounds"), asked.rounds, rounds)
+    for name, own in _left_open(earlier, asked).items():
+        before, most = earlier.by_name[name], own.bins or asked.bins
+        if isinstance(most, int) and before.edges is not UNSET and before.domain.ordinary > most:
+            raise _other(f"the number of bins of {quoted(name)}", most, before.domain.ordinary)
+        if own.scale in CALENDAR and not _is_calendar(before, CALENDAR[str(own.scale)]):
+            raise _other(f"scale={own.scale} for the column {quoted(name)}")
+        if asked.rare == "publish" and before.outside == "other" and not own.other:
+            raise _other(argument("rare"), "publish", f"merge for {quoted(name)}")
+
+
+def _is_calendar(attribute: Attribute, months: int) -> bool:
+    """Return whether bins are periods of so many months."""
+    marks = attribute.domain.marks
+    dated = attribute.edges is not UNSET and dtypes.is_dated(attribute.kind)
+    return dated and marks[:-1] == starts(marks[0], marks[-2], months, attribute.kind)[:-1]
+
+
+def _left_open(earlier: Sidecar, asked: Plan) -> dict[str, AttributePlan]:
+    """Return what is asked of the attributes whose domain no plan declares."""
+    own = {a.name: asked.attributes.get(a.name, AttributePlan()) for a in earlier.perturbed}
+    return {n: w for n, w in own.items() if not w.declares_domain}
+
+
+def _asks_for_laws(asked: Plan) -> bool:
+    """Return whether a matrix, a budget or what records publish is asked for."""
+    some = (asked.gamma, asked.rho1, asked.record_epsilon, asked.matrix, asked.publish, asked.rounds)
+    own = any(w.asks_for_channel for w in asked.attributes.values())
+    several = (
+        asked.scheme != SUBSTITUTION or asked.class_in_budget or bool(asked.together or asked.kind_options)
+    )
+    return own or several or some != (None,) * len(some)
+
+
+def _check_has_gamma(asked: Plan) -> None:
+    """Check that what is asked of laws comes with the privacy that it goes with, or it cannot be compared."""
+    own = (w.own_gamma() is not None for w in (*asked.attributes.values(), *asked.together.values()))
+    for_all = asked.own_gamma() is not None or asked.record_epsilon is not None
+    if not (for_all or any(own)) and asked.scheme == SUBSTITUTION:
+        raise UsageError(
+            "laws-without-budget",
+            f"a matrix, or what a record publishes, is asked for without a gamma beside {argument('like')}",
+            "remove it to use the earlier release's",
+        )
+
+
+def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
+    """Return what is asked for, with the earlier release's answers to what it leaves open."""
+    attributes, left_open = dict[str, AttributePlan](), _left_open(earlier, asked)
+    for a in earlier.perturbed:
+        own = asked.attributes.get(a.name, AttributePlan())
+        changes: dict[str, Any] = {"representative": own.representative or asked.representative}
+        if changes["representative"] is None and a.representative is not UNSET:
+            changes["representative"] = a.representative
+        if a.name in left_open:
+            marks = {f: tuple(m) for f in ("edges", "categories") if (m := getattr(a, f)) is not UNSET}
+            changes |= {**marks, "data": False, "nulls": own.nulls or a.nulls is True}
+            changes |= {"scale": None, "bins": None}
+        elif asked.bins == "auto" and own.bins is None and own.scale not in CALENDAR:
+            changes["bins"] = max(a.domain.ordinary, 2)
+        attributes[a.name] = replace(own, **changes)
+    rest: dict[str, Any] = {"bins": None} if asked.bins == "auto" else {}
+    if asked.record_epsilon is not None:
+        rest["rounds"] = asked.rounds or (None if (n := len(in_rounds(opened(earlier).recipes))) == 1 else n)
+        if asked.few == "auto" and rest["rounds"] is None:
+            rest["publish"] = _published(earlier, asked)
+    return replace(
+        asked,
+        attributes=attributes,
+        keep=tuple(a.name for a in earlier.kept),
+        drop=tuple(n for n in schema.names if n not in earlier.by_name),
+        class_=None if earlier.class_ is UNSET else earlier.class_,
+        person=None,
+        rows_per_person=None,
+        **rest,
+    )
+
+
+def _published(earlier: Sidecar, asked: Plan) -> int | Literal["all"]:
+    """Return how many attributes a record published, where the number was left to the tool."""
+    first, names = opened(earlier).recipes[0], {a.name for a in earlier.perturbed}
+    if len(first.channels) > 1 and asked.publish is None:
+        return "all"
+    return len(first.attributes) - (earlier.class_ in names)
+
+
+def _check_laws(earlier: Sidecar, made: ResolvedPlan) -> None:
+    """Check the channels of each recipe; where there are rounds those of the first round's recipes."""
+    before = opened(earlier).recipes
+    both = [made.in_use, before if made.rounds is None else before[: len(made.in_use)]]
+    ours, theirs = ([{c.name: c.spec for c in r.channels} for r in recipes] for recipes in both)
+    if len(ours) + len(theirs) > 2 and [[*map(_encoded, w.values())] for w in ours] != [
+        [*map(_encoded, w.values())] for w in theirs
+    ]:
+        raise _other("the budget of a record", *map(_shown, both))
+    for name, spec in theirs[0].items():
+        own = ours[0].get(name)
+        if own is None or spec is None or _encoded(own) != _encoded(spec):
+            shown = ["another law" if s is None else s.described() for s in (own, spec)]
+            raise _other(f"the law of {quoted(name)}", *shown)
+
+
+def _encoded(value: object) -> bytes:
+    return msgspec.json.encode(value)
+
+
+def _shown(dealt: Sequence[RecipeInUse]) -> str:
+    sizes = sorted({len(d.attributes) for d in dealt})
+    epsilon = max(d.epsilon for d in dealt)
+    return f"epsilon {epsilon:.4g} for {' or '.join(map(str, sizes))} attributes of a record"

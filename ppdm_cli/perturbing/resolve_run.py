@@ -29,7 +29,7 @@ from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.perturbing.domain_choice import declared_type, profile
-from ppdm_cli.perturbing.next_batch import beside, carried, check_identifier, like
+from ppdm_cli.perturbing.next_batch import carried, check_identifier, copies_of, like
 from ppdm_cli.perturbing.plan import Plan
 from ppdm_cli.perturbing.record_keys import Published, left_out
 from ppdm_cli.perturbing.resolving import (
@@ -114,20 +114,22 @@ def asked_of(
     read = csv if isinstance(csv, CsvOptions) else CsvOptions()
     if read is csv:
         given = {**given, "csv": {"formats": read.formats} if read.formats else {}}
-    if earlier is not None:
-        asked = carried(earlier, beside(plan, given), key, copies)
-        return asked, typed_csv_options(read, asked, earlier, identifier)
     asked = Plan.of(plan, **given)
     if asked.keeps_tree:
-        if copies > 1 or identifier is not None:
+        if earlier is not None or copies > 1 or identifier is not None:
             raise UsageError(
                 "tree-noise-again",
-                f"{asked.schemes[0]} noise is added once: it has no copies and no key",
-                f"leave out {argument('copies')} and {argument('id')}",
+                f"{asked.schemes[0]} noise is added once: it has no copies, no next batch and no key",
+                f"leave out {argument('like')}, {argument('copies')} and {argument('id')}",
             )
         return _with_tree(asked, read)
-    asked = for_each_of(asked, copies)
-    return asked, typed_csv_options(read, asked, None, identifier)
+    if earlier is None:
+        asked = for_each_of(asked, copies)
+    else:
+        if given.get("person") == "":
+            asked = msgspec.structs.replace(asked, person="")  # which an earlier release may contradict
+        asked = carried(earlier, for_each_of(asked, copies_of(earlier)), key, copies)
+    return asked, typed_csv_options(read, asked, earlier, identifier)
 
 
 def _with_tree(asked: Plan, csv: CsvOptions) -> tuple[Plan, CsvOptions]:

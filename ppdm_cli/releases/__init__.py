@@ -24,6 +24,7 @@ from ppdm_cli.releases.inspection import (
     release_facts,
     sentences,
 )
+from ppdm_cli.releases.ledger import Account, Entering, open_account
 from ppdm_cli.releases.opened_release import (
     OpenedRelease,
     RecipeInUse,
@@ -48,10 +49,11 @@ from ppdm_cli.releases.strata import (
 )
 
 __all__ = [
-    "OWN", "PRIOR", "Exposure", "Exposures", "Fact", "Grouped", "Inspected", "OpenedRelease", "RecipeInUse",
-    "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn", "attribute_figures", "axes_of", "axis_of",
-    "check_same", "cut_folder", "decode", "encoded", "has_noise", "in_rounds", "inspect", "is_promised",
-    "limit_sentences", "never_together", "one_attribute_limit", "open_data", "open_original", "open_release",
-    "open_releases", "opened", "other_rows", "promise_figures", "read_sidecar", "recipes_in_use",
-    "record_figures", "release_facts", "sentences", "spooled",
+    "OWN", "PRIOR", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",
+    "OpenedRelease", "RecipeInUse", "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn",
+    "attribute_figures", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded", "has_noise",
+    "in_rounds", "inspect", "is_promised", "limit_sentences", "never_together", "one_attribute_limit",
+    "open_account", "open_data", "open_original", "open_release", "open_releases", "opened", "other_rows",
+    "promise_figures", "read_sidecar", "recipes_in_use", "record_figures", "release_facts", "sentences",
+    "spooled",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Statements for data protection officers: what a release promises, and all that an answer for it needs.
 
-`state` gathers the release, the curator's own words and what attacks can be expected to achieve, and puts them
-on one page of HTML, or into JSON. No file but the release's own is hashed: a digest of the original or of a key
-would confirm guesses.
+`state` gathers the release, the curator's own words, what attacks can be expected to achieve and the ledger,
+and puts them on one page of HTML, or into JSON. No file but the release's own is hashed: a digest of the
+original, a key or the ledger would confirm guesses.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing import read_toml
-from ppdm_cli.releases import PRIOR, open_release, promise_figures, read_sidecar
+from ppdm_cli.releases import PRIOR, open_account, open_release, promise_figures, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, TOOL, Sidecar, display_json
 from ppdm_cli.statement.content import About, AttackReport, Material, ReleaseFile, material, sections
 from ppdm_cli.statement.page import html
@@ -36,6 +36,8 @@ def state(
     *,
     about: str | Path | None = None,
     attack: str | Path | None = None,
+    ledger: str | Path | None = None,
+    people: str | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
     prior: float = PRIOR,
@@ -52,6 +54,10 @@ def state(
         A TOML file of what only the curator can say.
     attack : path, optional
         What `ppdm attack --json` printed of this release.
+    ledger : path, optional
+        The ledger of releases about the same people.
+    people : str, optional
+        Their name in the ledger.
     sidecar : path, optional
         The sidecar, where it is not beside the release.
     force : bool, default False
@@ -66,10 +72,11 @@ def state(
             f"the suffix of {quoted(path.name)} names no statement",
             "name one of .html, .json",
         )
+    account = open_account(ledger, people)
     found, hashed = _read_release(Path(release), None if sidecar is None else Path(sidecar))
     words = About() if about is None else _read_about(Path(about))
     report = None if attack is None else _read_report(Path(attack), found)
-    m = material(found, hashed, words, report, prior)
+    m = material(found, hashed, words, report, account, prior)
     with PendingFile(path, force) as target:
         target.put(_page(m) if path.suffix == ".html" else display_json(_figures(m)))
         commit(target)
@@ -87,6 +94,12 @@ def _today() -> str:
 
 def _figures(m: Material) -> dict[str, object]:
     """Return the statement for programs."""
+    entered = m.account and {
+        "people": m.account.people,
+        "total": None if m.account.total == float("inf") else m.account.total,
+        "limit": m.account.limit,
+        "entries": m.account.entries,
+    }
     return {
         "format": "ppdm-statement",
         "version": 1,
@@ -95,6 +108,7 @@ def _figures(m: Material) -> dict[str, object]:
         "about": m.about,
         "files": [asdict(f) for f in m.files],
         "attack": m.attack,
+        "ledger": entered,
         "promise": promise_figures(m.sidecar, m.prior),
         "sentences": [f.sentence for f in m.facts],
     }

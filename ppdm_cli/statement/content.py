@@ -17,6 +17,7 @@ from ppdm_cli.channels import KINDS
 from ppdm_cli.display import at_most, percent, up
 from ppdm_cli.errors import counted, some
 from ppdm_cli.releases import (
+    Account,
     Fact,
     RecordFigures,
     attribute_figures,
@@ -109,6 +110,7 @@ class Material:
     files: list[ReleaseFile]
     about: About
     attack: AttackReport | None
+    account: Account | None
     prior: float
 
     @property
@@ -131,13 +133,14 @@ def material(
     files: list[ReleaseFile],
     about: About,
     attack: AttackReport | None,
+    account: Account | None,
     prior: float,
 ) -> Material:
     """Return what the statement about a release is made of."""
     record, privacy = record_figures(sidecar, prior), sidecar.privacy
     assert record is not None and privacy is not UNSET
     facts = release_facts(sidecar, prior)
-    return Material(sidecar, privacy, record, facts, files, about, attack, prior)
+    return Material(sidecar, privacy, record, facts, files, about, attack, account, prior)
 
 
 def sections(m: Material) -> list[tuple[str, list[Part]]]:
@@ -222,6 +225,9 @@ def _loss(m: Material) -> list[Part]:
             f"Each record went through one of {m.record.recipes} recipes, dealt by a coin that sees no value. "
             f"The epsilon is the largest of any recipe, for its attributes at once{also}."
         )
+    if m.account is not None:
+        rows = [[e.entered, e.release, e.unit, _number(e.epsilon)] for e in m.account.entries]
+        parts += [m.account.sentences, _cut(["entered", "release", "unit", "epsilon"], rows, words=3)]
     return parts
 
 
@@ -341,7 +347,10 @@ def _risks(m: Material) -> list[Part]:
             "Over a whole record the bound is so weak that it promises nothing in practice: what protects a "
             "record against someone who compares whole records is only what attacks show."
         )
-    risks.append("Other releases about the same people are not known to this statement; each adds its epsilon.")
+    if m.account is None:
+        risks.append(
+            "Other releases about the same people are not known to this statement; each adds its epsilon."
+        )
     risks.append("What is true of many people is published, and may be held against each of them.")
     review, choices = _date(m.about.review) or _UNSAID, m.about.choices or f"{_UNSAID}."
     return [[*risks, *m.about.risks], f"To be reviewed by: {review}.", f"Choices: {choices}"]

@@ -13,6 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ppdm_cli import Sidecar, perturb
+from ppdm_cli.errors import UsageError
 from tests.vocabulary import Run, raises
 
 
@@ -73,7 +74,7 @@ def test_a_plan_that_perturbs_nothing_is_refused(firsts: dict[str, Sidecar]) -> 
         perturb(visits(), like=kept)
 
 
-@pytest.mark.parametrize("beside", [["--plan", "plan.toml"], [], ["--person", "patient"]])
+@pytest.mark.parametrize("beside", [["--plan", "plan.toml"], [], ["--person", "patient", "--drop", "secret"]])
 def test_a_person_has_as_many_rows_in_the_next_batch_and_no_order(
     tmp_path: Path, ppdm: Run, beside: list[str]
 ) -> None:
@@ -81,12 +82,15 @@ def test_a_person_has_as_many_rows_in_the_next_batch_and_no_order(
     visits(seed=2).write_csv(tmp_path / "feb.csv")
     plan = 'shuffle = true\nperson = "patient"\nrows_per_person = 1\ndrop = ["secret", "day"]\n'
     (tmp_path / "plan.toml").write_text(plan + "record_epsilon = 1\n")
-    ppdm("perturb", "jan.csv", "-o", "jan-r.csv", "--plan", "plan.toml")
-    ppdm("perturb", "feb.csv", "-o", "feb-r.csv", "--like", "jan-r.csv", *beside)
+    ledger = ("--ledger", "l", "--people", "patients")
+    ppdm("perturb", "jan.csv", "-o", "jan-r.csv", "--plan", "plan.toml", *ledger)
+    ppdm("perturb", "feb.csv", "-o", "feb-r.csv", "--like", "jan-r.csv", *beside, *ledger)
     january, february = (json.loads((tmp_path / f"{m}-r.csv.ppdm.json").read_text()) for m in ("jan", "feb"))
     assert january["privacy"] == february["privacy"]
     assert january["privacy"]["person"] == "patient" and january["privacy"]["shuffled"] is True
     assert (february["records"], february["recipes"]) == (100, january["recipes"])
+    entries = [json.loads(line) for line in (tmp_path / "l").read_text().splitlines()[1:]]
+    assert [(e["unit"], e["epsilon"]) for e in entries] == [("person", 1.0)] * 2
 
 
 def test_rows_are_in_a_random_order_again() -> None:
@@ -149,26 +153,63 @@ def test_the_plan_that_made_a_release_goes_beside_it_unchanged(name: str) -> Non
     assert replace(again.privacy, shuffled=False) == first.privacy
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"gamma": 9}, {"record_epsilon": 0.5}, {"matrix": "band"}, {"together": [["age", "ward"]]}, {"bins": 3},
-        {"keep": ["ill"]}, {"drop": ["ward"]}, {"class_": "ward"}, {"representative": "left"},
-        {"attributes": {"age": {"domain": "0:120"}}}, {"copies": 2}, {"rounds": 2},
-    ],
-)  # fmt: skip
-def test_what_the_earlier_release_decides_is_refused(
-    firsts: dict[str, Sidecar], asked: dict[str, Any], tmp_path: Path
+ELSE: list[tuple[str, dict[str, Any]]] = [
+    ("gamma", {"gamma": 5}),
+    ("gamma", {"rho1": 0.05, "rho2": 0.3}),
+    ("gamma", {"record_epsilon": 0.5}),
+    ("gamma", {"attributes": {"pay": {"gamma": 3}}, "gamma": 9}),
+    ("gamma", {"gamma": 9, "matrix": "band"}),
+    ("gamma", {"gamma": 9, "together": [["age", "ward"]]}),
+    ("gamma", {"keep": ["age"]}),
+    ("gamma", {"keep": ["secret"]}),
+    ("gamma", {"drop": ["ward"]}),
+    ("gamma", {"drop": ["ill"]}),
+    ("gamma", {"attributes": {"ill": {"nulls": True, "domain": "yes|no"}}}),
+    ("gamma", {"class_": "ward"}),
+    ("gamma", {"attributes": {"age": {"domain": "0:120"}}}),
+    ("gamma", {"attributes": {"age": {"domain": "0:100", "bins": 5}}}),
+    ("gamma", {"attributes": {"age": {"domain": "0:100", "nulls": True}}}),
+    ("gamma", {"attributes": {"ward": {"domain": "a1|b1"}}}),
+    ("gamma", {"attributes": {"ward": {"prefix": 1}}}),
+    ("gamma", {"attributes": {"ward": {"other": True}}}),
+    ("gamma", {"attributes": {"day": {"scale": "year"}}}),
+    ("gamma", {"bins": 3}),
+    ("gamma", {"representative": "left"}),
+    ("gamma", {"copies": 2}),
+    ("budget", {"record_epsilon": 2, "publish": 1}),
+    ("budget", {"record_epsilon": 2, "publish": "all"}),
+    ("budget", {"record_epsilon": 3}),
+    ("budget", {"gamma": 9}),
+    ("budget", {"record_epsilon": 2, "rounds": 2, "class_": "ill"}),
+]
+
+
+@pytest.mark.parametrize(("first", "asked"), ELSE)
+def test_what_contradicts_the_earlier_release_is_refused(
+    firsts: dict[str, Sidecar], first: str, asked: dict[str, Any], tmp_path: Path
 ) -> None:
+    """As an option, and (but for --copies) in a plan."""
+    frame, out = visits(seed=2), tmp_path / "r.parquet"
     with raises("unlike-earlier"):
-        perturb(visits(seed=2), tmp_path / "r.parquet", like=firsts["gamma"], **asked)
-    assert not [*tmp_path.iterdir()]
+        perturb(frame, out, like=firsts[first], **asked)
+    assert not out.exists()
+    if "copies" not in asked:
+        with raises("unlike-earlier"):
+            perturb(frame, out, like=firsts[first], plan={k: v for k, v in asked.items() if v is not None})
+
+
+def test_laws_need_a_budget_beside_an_earlier_release(firsts: dict[str, Sidecar]) -> None:
+    with raises("laws-without-budget"):
+        perturb(visits(), like=firsts["gamma"], matrix="band")
+    with pytest.raises(UsageError):
+        perturb(visits(), like=firsts["gamma"], rounds=2)
 
 
 def test_what_a_sidecar_cannot_hold_goes_beside_it(firsts: dict[str, Sidecar]) -> None:
     for asked in (
-        {"shuffle": True}, {"clip": True}, {"person": "patient", "rows_per_person": 3}, {"person": ""},
-        {"plan": {"gamma": "?", "person": "?", "rows_per_person": 1}}, {"plan": {"gamma": 3, "keep": ["age"]}},
+        {"shuffle": True}, {"clip": True}, {"drop": ["secret"]}, {"keep": ["ill"]}, {"class_": "ill"},
+        {"gamma": 9}, {"bins": 40}, {"rare": "publish"}, {"attributes": {"age": {"domain": "0:100"}}},
+        {"person": "patient", "rows_per_person": 3}, {"person": ""}, {"plan": {"gamma": "?"}, "gamma": 9},
     ):  # fmt: skip
         made = perturb(visits(seed=2), like=firsts["gamma"], **asked).sidecar
         assert made.recipes == firsts["gamma"].recipes and "secret" not in made.by_name

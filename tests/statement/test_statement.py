@@ -80,13 +80,13 @@ def test_the_page_says_what_an_officer_asks(release: Path, ppdm: Run) -> None:
 
 
 def test_only_files_of_the_release_are_hashed(release: Path, ppdm: Run) -> None:
-    key = ("--id", "id", "--key-file", "my.key")
+    key = ("--id", "id", "--key-file", "my.key", "--ledger", "l", "--people", "all")
     people(800).with_row_index("id").write_parquet(release / "in.parquet")
     ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", "--force", *key)
     secret = [hashlib.sha256(b).hexdigest() for n, b in listing(release).items() if not n.startswith("r.")]
     secret.append((release / "my.key").read_text().split()[0])
     for form in ("html", "json"):
-        options = ("--about", "about.toml", "--force")
+        options = ("--ledger", "l", "--people", "all", "--about", "about.toml", "--force")
         ppdm("inspect", "r.parquet", "--report", f"s.{form}", *options)
         stated = (release / f"s.{form}").read_text()
         for name in ("r.parquet", "r.parquet.ppdm.json"):
@@ -168,14 +168,14 @@ def test_nothing_that_a_name_holds_becomes_markup(tmp_path: Path, ppdm: Run) -> 
     pl.DataFrame({n: rng.choice(["x", "y"], 300).tolist() for n in names}).write_parquet(
         tmp_path / "in.parquet"
     )
-    kept = ("--keep", names[2])
+    kept = ("--keep", names[2], "--ledger", "l", "--people", f"all {ATTACK}")
     ppdm("perturb", "in.parquet", "-o", "r.parquet", "--gamma", "9", *kept)
     said = json.dumps(ATTACK)
     (tmp_path / "about.toml").write_text(ABOUT.replace('"several admissions"', said).replace('"a safe"', said))
     report = json.loads(ppdm("attack", "r.parquet", "--json").stdout)
     report["sentences"].append(ATTACK)
     (tmp_path / "attack.json").write_text(json.dumps(report))
-    options = ("--about", "about.toml", "--attack", "attack.json")
+    options = ("--about", "about.toml", "--attack", "attack.json", "--ledger", "l", "--people", f"all {ATTACK}")
     for form in ("html", "json"):
         ppdm("inspect", "r.parquet", "--report", f"s.{form}", *options)
         stated = (tmp_path / f"s.{form}").read_bytes()

@@ -96,7 +96,7 @@ def test_a_table_that_changes_is_not_published(change: str, number: int, tmp_pat
     visits().drop("patient").write_csv(file)
     meanwhile = Meanwhile(lambda: CHANGES[change](file), number)
     with running(progress=meanwhile), raises("file-changed", DataError):
-        perturb(file, tmp_path / "r.csv", **LIMITED)
+        perturb(file, tmp_path / "r.csv", **LIMITED, ledger=tmp_path / "all.ledger", people="all")
     assert len(meanwhile.passes) >= number and not list(tmp_path.glob("[ar]*"))
 
 

@@ -1,0 +1,247 @@
+"""Ledgers for owners of several releases: what those about the same people add up to.
+
+Each release is entered before it appears, under a lock, and what is entered stays: epsilons are added up at
+worst case, whatever attributes they are of and whether or not answers repeat. Above the total that the first
+line states, a release is refused. The people have a name that the owner types; nothing is taken from the data.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf, isfinite
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta
+
+from ppdm_cli import files
+from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, counted, listed, near, quoted
+from ppdm_cli.sidecar import TOOL, Sidecar
+from ppdm_cli.tables import unwritable
+
+MOST_BYTES = 16 << 20
+NAME = 200
+"""The most characters of the people's name."""
+_LATEST = 8
+"""Digits to which sums are compared and shown: decimals such as 0.1 are no binary fractions."""
+
+
+class Head(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line, which the owner may change: the total that the releases of some people may reach."""
+
+    format: Literal["ppdm-ledger"]
+    version: Literal[1]
+    total_epsilon: dict[str, Annotated[float, Meta(gt=0)]]
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One release; an epsilon of null is one of which nothing is promised."""
+
+    people: Annotated[str, Meta(min_length=1, max_length=NAME)]
+    release: Annotated[str, Meta(max_length=36)]
+    epsilon: Annotated[float, Meta(ge=0)] | None
+    unit: Literal["record", "person"]
+    kept: int
+    entered: Annotated[str, Meta(max_length=40)]
+    tool: Annotated[str, Meta(max_length=128)]
+
+
+@dataclass(frozen=True)
+class Account:
+    """The releases of some people, in the order of their entry, and the total that they may reach."""
+
+    people: str
+    entries: tuple[Entry, ...]
+    limit: float | None
+
+    @property
+    def total(self) -> float:
+        """Return the sum of the epsilons: the worst case, where nobody knows what the releases share."""
+        return round(sum(inf if e.epsilon is None else e.epsilon for e in self.entries), _LATEST)
+
+    @property
+    def sentences(self) -> list[str]:
+        """Say what the releases add up to, and of what that is not the whole story."""
+        many, total = counted(len(self.entries), "release"), _in_words(self.total)
+        limit = "it states no total" if self.limit is None else f"it allows {_in_words(self.limit)}"
+        lines = [f"The ledger has {many} about {quoted(self.people)}: epsilon adds up to {total}; {limit}."]
+        if len(self.entries) > 1:
+            lines.append("Someone who has all of them learns from all of them: each costs its epsilon again.")
+        if any(e.epsilon is None for e in self.entries):
+            lines.append("One of them has no gamma, so nothing is promised of them together.")
+        if any(e.kept for e in self.entries):
+            lines.append("Columns that were kept unchanged are in no epsilon, and are not counted.")
+        if len({e.unit for e in self.entries}) > 1:
+            lines.append("Some promise for a person, others for a record, of which a person may have several.")
+        return lines
+
+
+def _in_words(epsilon: float) -> str:
+    return "no bound at all" if epsilon == inf else f"{epsilon:.6g}"
+
+
+def _checked_people(path: str | Path | None, people: str | None) -> str:
+    """Return the people's name, which a ledger always goes with; empty where neither is given."""
+    if (path is None) != (people is None):
+        raise UsageError(
+            "ledger-without-people",
+            f"{argument('ledger')} and {argument('people')} go together",
+            f"such as {argument('ledger', 'releases.ledger')} {argument('people', 'patients 2026')}",
+        )
+    name = "" if people is None else people.strip()
+    if people is not None and not 0 < len(name) <= NAME:
+        raise UsageError(
+            "people-without-name",
+            f"{argument('people')} names them in 1 to {NAME} characters",
+            f"add {argument('people', 'NAME')}",
+        )
+    return name
+
+
+def open_account(ledger: str | Path | None, people: str | None) -> Account | None:
+    """Return what a ledger says of some people; None without a ledger."""
+    people = _checked_people(ledger, people)
+    if ledger is None:
+        return None
+    path = Path(ledger)
+    files.reading(path)
+    with files.readable(path, "the ledger "), path.open("rb") as file:
+        return _account(path, file.read(MOST_BYTES + 1), people)
+
+
+class Entering:
+    """A release on its way into a ledger: checked before the work, entered before it appears."""
+
+    def __init__(self, path: str | Path | None, people: str | None) -> None:
+        self._path, self._people = None if path is None else Path(path), _checked_people(path, people)
+        self.account: Account | None = None
+        """What the ledger says with this release; None without a ledger."""
+        if self._path is not None:
+            files.claim(self._path)
+            if self._path.exists() and not self._path.is_file():
+                what = f"the ledger {quoted(self._path)} is not an ordinary file"
+                raise UsageError("ledger-not-a-file", what, "name a file")
+
+    def check(self, sidecar: Sidecar) -> None:
+        """Refuse a release that would be too much, before any work is done."""
+        if self._path is not None and self._path.exists():
+            with files.readable(self._path, "the ledger "):
+                self._judged(self._path.read_bytes(), sidecar)
+
+    def enter(self, sidecar: Sidecar) -> None:
+        """Enter the release, unless it would be too much by now."""
+        if self._path is None:
+            return
+        files.check_unchanged()  # a release that will not appear is not entered
+        with _locked(self._path) as ledger:
+            data = os.read(ledger, MOST_BYTES + 1)
+            self.account = self._judged(data, sidecar)
+            head = b"" if data else _line(Head("ppdm-ledger", 1, {}))
+            _append(self._path, ledger, head + _line(self.account.entries[-1]))
+
+    def _judged(self, data: bytes, sidecar: Sidecar) -> Account:
+        assert self._path is not None
+        before = _account(self._path, data, self._people)
+        after = Account(self._people, (*before.entries, _entry(self._people, sidecar)), before.limit)
+        if after.limit is not None and after.total > after.limit:
+            total, limit, used = map(_in_words, (after.total, after.limit, before.total))
+            raise RefusedError(
+                "ledger-total-exceeded",
+                f"the releases about {quoted(self._people)} would add up to an epsilon of {total}; the ledger "
+                f"{quoted(self._path)} allows {limit}, of which {used} is used",
+                f"publish with a smaller budget, such as {argument('record_epsilon', 1)}, or decide on another "
+                "total in its first line",
+            )
+        return after
+
+
+def _entry(people: str, sidecar: Sidecar) -> Entry:
+    privacy = sidecar.privacy
+    assert privacy is not UNSET
+    stated = privacy.perturbed_epsilon
+    epsilon = None if stated is None or not isfinite(float(stated)) else float(stated)
+    shared = sidecar.release if sidecar.copy is UNSET else sidecar.copy.release
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Entry(people, shared, epsilon, privacy.unit, len(privacy.kept), now, TOOL)
+
+
+def _account(path: Path, data: bytes, people: str) -> Account:
+    if len(data) > MOST_BYTES:
+        what = f"the ledger {quoted(path)} is larger than {MOST_BYTES >> 20} MiB"
+        raise UsageError("ledger-too-large", what, "begin another")
+    if not data:
+        return Account(people, (), None)
+    if not data.endswith(b"\n"):
+        raise DataError(
+            "ledger-cut-off",
+            f"the last line of the ledger {quoted(path)} is not whole: its release never appeared",
+            "remove that line, or end it if you edited the file",
+        )
+    head, entries = None, []
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            if head is None:
+                head = msgspec.json.decode(line, type=Head)
+            else:
+                entries.append(msgspec.json.decode(line, type=Entry))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            raise UsageError(
+                "ledger-line-invalid",
+                f"line {number} of the ledger {quoted(path)} is not a line of a ledger",
+                "fix it, or name another file; one that does not exist is begun",
+            ) from None
+    assert head is not None
+    known = sorted({*head.total_epsilon, *(e.people for e in entries)})
+    if head.total_epsilon and people not in known:  # a name with a letter wrong would have no total
+        raise UsageError(
+            "people-unknown-to-ledger",
+            f"the ledger {quoted(path)} knows {listed(known)}, and not {quoted(people)}",
+            near(people, known) or "add these people's total to its first line",
+        )
+    return Account(people, tuple(e for e in entries if e.people == people), head.total_epsilon.get(people))
+
+
+def _line(record: Head | Entry) -> bytes:
+    return msgspec.json.encode(record) + b"\n"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Yield a descriptor of the ledger, made where it is new; whoever else enters a release waits."""
+    with ExitStack() as stack:
+        try:
+            ledger = _opened(stack, path)
+            while not os.path.samestat(os.fstat(ledger), path.stat()):  # an editor put another in its place
+                ledger = _opened(stack, path)
+        except OSError as error:
+            raise unwritable(path, error) from None
+        yield ledger
+
+
+def _opened(stack: ExitStack, path: Path) -> int:
+    ledger = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    stack.callback(os.close, ledger)
+    with suppress(ImportError):  # where there is no flock, nothing keeps two runs apart
+        import fcntl
+
+        fcntl.flock(ledger, fcntl.LOCK_EX)
+    return ledger
+
+
+def _append(path: Path, ledger: int, lines: bytes) -> None:
+    """Put the lines on the disk whole, or leave the ledger as it was."""
+    end = os.lseek(ledger, 0, os.SEEK_END)
+    try:
+        if os.write(ledger, lines) < len(lines):
+            raise OSError(errno.ENOSPC, "no space left")
+        os.fsync(ledger)
+    except OSError as error:
+        with suppress(OSError):
+            os.ftruncate(ledger, end)
+        raise unwritable(path, error) from None
