@@ -306,7 +306,7 @@ def _figures(release: Release) -> dict[str, object]:
 
     done = (
         "dropped", "left_out", "merged", "telling_order", "in_order_of", "clipped", "shuffled", "errors",
-        "unlearnable", "in_ranges", "unchanged", "identifying", "typed",
+        "unlearnable", "in_ranges", "unchanged", "crowded", "identifying", "typed",
         "padded",
     )  # fmt: skip
     figures = promise_figures(release.sidecar) | {n: getattr(release, n) for n in done}

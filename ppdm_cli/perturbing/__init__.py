@@ -77,6 +77,8 @@ class Release(Displayed):
     """Attributes of which ranges can be told, and single values cannot."""
     unchanged: list[str]
     """Attributes of which over 95% of the values are published as they were."""
+    crowded: list[str]
+    """Attributes of which nearly all values are in one bin from the data."""
     identifying: list[str]
     """Kept columns that look like identifiers."""
     typed: list[str]

@@ -203,6 +203,11 @@ def release_remarks(release: Release) -> list[str]:
             f"The domain of {', '.join(release.typed)} is declared without a type, so private cells decide the "
             f"type that is published. Add {kinds}."
         )
+    if release.crowded:
+        found.append(
+            f"Warning: nearly all values of {', '.join(release.crowded)} are in one bin. Use `ppdm plan FILE "
+            "-o plan.toml`, which proposes bins."
+        )
     if release.padded:
         found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")
     if release.dropped:

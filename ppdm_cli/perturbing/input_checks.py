@@ -33,6 +33,8 @@ from ppdm_cli.tables import Table, loaded
 
 MOST_MOVED = 0.5
 """The most of a column's values that are moved into its domain where only a plan, or --like, says so."""
+CROWDED = 0.95
+"""The share of the values in one bin above which the others are wasted."""
 ALONE = 3
 """A kept column with a value for fewer rows than this looks like an identifier."""
 
@@ -102,6 +104,7 @@ class InputChecks:
             "unlearnable": unlearnable(self.expected),
             "in_ranges": in_ranges(self.expected),
             "unchanged": unchanged(self.plan.in_use),
+            "crowded": [n for n, c in self.checks.bins.items() if c.max() > CROWDED * c.sum()],
             "identifying": self._identifying(),
             "typed": list(self.plan.typed),
             "padded": list(self.table.padded),

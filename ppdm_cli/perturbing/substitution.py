@@ -33,6 +33,9 @@ from ppdm_cli.perturbing.row_order import RowBlocks
 from ppdm_cli.releases import WideColumn, in_rounds
 from ppdm_cli.sidecar import COLUMN, Attribute
 
+_LOOKED_AT = 1 << 12
+"""So many values of a batch show whether nearly all are in one bin."""
+
 
 @dataclass
 class Outside:
@@ -52,6 +55,8 @@ class Checks:
     outside: dict[str, Outside] = field(default_factory=dict)
     identifiers: list[Addresses] = field(default_factory=list)
     rows: int = 0
+    bins: dict[str, np.ndarray] = field(default_factory=dict)
+    """How many of some values are in each bin that is from the data."""
     distinct: dict[str, tuple[int, int]] = field(default_factory=dict)
     """For kept labels and whole numbers the rows of the largest batch, and how many values these have."""
     changed: Counter[str] = field(default_factory=Counter)
@@ -77,6 +82,8 @@ class Checks:
                 self.outside[name].count += outside.count
             else:
                 self.outside[name] = outside
+        for name, own in after.bins.items():
+            self.bins[name] = self.bins.get(name, 0) + own
         for name, found in after.distinct.items():
             self.distinct[name] = max(self.distinct.get(name, found), found)
         self.identifiers.extend(after.identifiers)
@@ -150,6 +157,7 @@ class Substituter(OwnersTask):
         super().__init__(plan, key, shuffle)
         self._key, self._identifier = key, identifier
         self._outside = {a.name: a.outside for a in plan.attributes}
+        self._binned = {a.name for a in plan.attributes if a.domain_from == "data" and a.type == "continuous"}
         self._left_out = left_out
         self._recipes = (Withholder if plan.design else AllPublished)(plan, key)
         self.schema = pa.schema(
@@ -229,6 +237,9 @@ class Substituter(OwnersTask):
             null = bool(not array[row].is_valid)
             checks.outside[name] = Outside(len(outside), batch.where(row), null)
             codes[outside] = 0
+        if name in self._binned:
+            some = codes[:: len(codes) // _LOOKED_AT + 1]
+            checks.bins[name] = np.bincount(some, minlength=domain.size)[: domain.ordinary]
         return codes
 
 

@@ -163,6 +163,19 @@ def test_what_is_hardly_perturbed_is_said_and_refused_by_strict(
         perturb(data, **asked, strict=True)
 
 
+@pytest.mark.parametrize("parts", [1, 5])
+@pytest.mark.parametrize(("largest", "crowded"), [(9e8, ["cost"]), (100, [])])
+def test_nearly_all_values_in_one_bin_are_warned_of(parts: int, largest: float, crowded: list[str]) -> None:
+    cost = np.r_[np.random.default_rng(1).uniform(0, 100, 1000), [largest] * 5]
+    frame = wide(1005, 2).with_columns(cost=pl.Series(cost))
+    frame = pl.concat([frame[i::parts] for i in range(parts)], rechunk=False)
+    made = perturb(frame, gamma=9, shuffle=True)
+    assert made.crowded == crowded
+    assert any("nearly all values of cost are in one bin" in s for s in made.sentences) == bool(crowded)
+    declared = {"cost": {"domain": [0, largest], "bins": 40}}
+    assert perturb(frame, gamma=9, shuffle=True, attributes=declared).crowded == []  # nobody looked at the data
+
+
 @pytest.mark.parametrize(
     ("cells", "found"),
     [
