@@ -24,7 +24,7 @@ SEVERAL, MOST_TREES = 25, 500
 """How many trees `auto` takes where it doesn't take one, and how many may be asked for."""
 LEAST_GAIN = 0.01
 """The share of the held-out records that an ensemble must be right about beyond one tree."""
-FEWEST_ATTRIBUTES = 7
+FEWEST_ATTRIBUTES = 9
 """The number of attributes that each tree sees at least, if there are so many."""
 FEWEST_HELD = 500
 """The number of records without which held-out records show nothing."""

@@ -35,7 +35,7 @@ MOST_DEALT = 2_500_000
 """How many drawn records are dealt between the trees of an ensemble at most."""
 BRANCH, LEAST_IN_BRANCH = 50, 5
 """The drawn records that two branches need in an ensemble, divided by the number of classes, and at least."""
-DISTILLED = Options(min_records=20)
+DISTILLED = Options("gain", 10, mdl=False)
 """How one that imitates them is, so that it can be read: the records are several draws of each."""
 MADE_UP = 20_000
 """The number of records by which a model judges a tree."""
@@ -51,7 +51,7 @@ class ModelTrees:
     def __init__(self, learnt: Learnt, class_name: str, wanted: Ensemble = ONE) -> None:
         self._learnt, self._sample = learnt, learnt.sample
         self._label, self._class = learnt.sample.label, class_name
-        self._wanted = wanted
+        self.wanted = wanted
         self._domains = {n: p for c in learnt.sample.channels for n, p in c.each()}
         label = self._domains.setdefault(self._label.name, self._label.domain)
         assert isinstance(label, Categories)
@@ -60,8 +60,8 @@ class ModelTrees:
     @property
     def options(self) -> Options:
         """Return the settings that the tree records about its training."""
-        if self._wanted != ONE:
-            return DISTILLED if self._wanted.distil else self._in_ensembles
+        if self.wanted != ONE:
+            return DISTILLED if self.wanted.distil else self._in_ensembles
         if self._learnt.model is not None and self._learnt.model.table is not None:
             return Options("gain", max(2.0, LEAST_BRANCH * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
@@ -115,19 +115,19 @@ class ModelTrees:
 
     def trees(self, model: Model, without: int | None = None) -> tuple[CodedRecords, list[Grown]]:
         """Return the tree or trees of a model that was learnt from all records, or without a fold."""
-        if self._wanted != ONE:
+        if self.wanted != ONE:
             return self._ensemble(model, without)
         records, grown = self._drawn_tree(model, without) if model.table is None else self._table_tree(model)
         return records, [grown]
 
     def _ensemble(self, model: Model, without: int | None) -> tuple[CodedRecords, list[Grown]]:
         """Return trees between which draws of all records are dealt, or the one that imitates them."""
-        trees = int(self._wanted.trees)
+        trees = int(self.wanted.trees)
         copies = max(1, min(trees, MOST_DEALT // max(self._sample.records, 1)))
         records = replace(self._drawn(model, without, copies), weights=None)
         order = generator().permutation(records.rows)
         grown = ensemble(records, np.array_split(order, trees), self._in_ensembles)
-        if self._wanted.distil:
+        if self.wanted.distil:
             some = part(records, order[: self._copies * self._sample.records])
             grown = [distilled(some, packed(records, self._in_ensembles, *grown), self.options)]
         return records, grown

@@ -224,7 +224,8 @@ def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, tree: Tree, gap: 
     sample = learnt.sample
     tested = [sample.channels[p] for p in model.places]
     table = model.table is not None
-    folds = list(learnt.held.items())[: None if table and not sample.varies else 1]
+    every = table and not sample.varies and maker.wanted == ONE
+    folds = list(learnt.held.items())[: None if every else 1]
     # what a record says of a leaf is no evidence of several trees, whose leaves meet anew for each record
     unbiased = tree.roots == 1 and not sample.varies and all(c.kept or c.matrix.invertible for c in tested)
     judging = _can_judge(learnt, model) and sample.label.domain.ordinary <= MOST_JUDGED_LABELS

@@ -190,6 +190,25 @@ def test_two_evaluators_agree_row_for_row(evaluate: Any, trees: int, tmp_path: P
     assert evaluate(path, table.to_pylist(), tree.class_name) == wanted
 
 
+@JAVA
+def test_of_equal_sums_every_engine_takes_the_first_label(tmp_path: Path) -> None:
+    """At 0 one tree says a, the other b; at 1 the same, by sums that differ in how they are rounded."""
+    counts = np.array([[1, 1], [1, 1], [1, 1], [3, 0], [1, 2], [0, 5], [1, 1], [1, 1], [2, 1.0]])
+    feature = np.array([0] * 3 + [-1] * 6, np.int32)
+    first, children = np.array([3, 5, 7, *[-1] * 6], np.int32), np.array([2] * 3 + [0] * 6, np.int32)
+    tree = Tree(
+        (Feature("x", "double", True),), "c", "string", ("a", "b"), feature,
+        np.array([0.5] * 3 + [np.nan] * 6), first, children, counts, counts.argmax(axis=1).astype(np.int32),
+        {}, 3,
+    )  # fmt: skip
+    tree.validate()
+    table, path = pa.table({"x": [0.0, 1.0]}), tmp_path / "t.pmml"
+    assert predict(tree, table)["confidence"].to_list() == pytest.approx([0.5, 0.5])
+    path.write_text(pmml(tree, NOTE), "utf-8", newline="")
+    told = [by(path, table.to_pylist(), "c") for by in (by_jpmml, by_pypmml)]
+    assert [in_duckdb(tree, table), in_sqlite(tree, table), *told] == [["a", "a"]] * 4
+
+
 def test_the_command_writes_them_and_says_what_they_change(tmp_path: Path, ppdm: Run) -> None:
     frame = people(900)
     label = pl.when(frame["age"] > 50).then(pl.col("region")).otherwise(pl.lit("young"))
