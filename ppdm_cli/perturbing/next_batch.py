@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import pyarrow as pa
@@ -216,7 +216,7 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
     attributes, left_open = dict[str, AttributePlan](), _left_open(earlier, asked)
     for a in earlier.perturbed:
         own = asked.attributes.get(a.name, AttributePlan())
-        changes: dict[str, Any] = {"representative": own.representative or asked.representative}
+        changes: dict[str, object] = {"representative": own.representative or asked.representative}
         if changes["representative"] is None and a.representative is not UNSET:
             changes["representative"] = a.representative
         if a.name in left_open:
@@ -226,7 +226,7 @@ def _filled(earlier: Sidecar, asked: Plan, schema: pa.Schema) -> Plan:
         elif asked.bins == "auto" and own.bins is None and own.scale not in CALENDAR:
             changes["bins"] = max(a.domain.ordinary, 2)
         attributes[a.name] = replace(own, **changes)
-    rest: dict[str, Any] = {"bins": None} if asked.bins == "auto" else {}
+    rest: dict[str, object] = {"bins": None} if asked.bins == "auto" else {}
     if asked.record_epsilon is not None:
         rest["rounds"] = asked.rounds or (None if (n := len(in_rounds(opened(earlier).recipes))) == 1 else n)
         if asked.few == "auto" and rest["rounds"] is None:

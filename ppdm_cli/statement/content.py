@@ -36,8 +36,8 @@ _UNSAID = "not stated"
 _COINS = {
     "system": "The coins came from the operating system for this release alone; their key was never written "
     "down.",
-    "key-file": "The coins follow from a secret key in a file and from each record's identifier. Whoever has "
-    "the key can undo the perturbation.",
+    "key-file": "The coins follow from a secret key in a file and from each record's identifier. Anyone who "
+    "has the key can undo the perturbation.",
     "seeded": "The coins came from a seed. Seeds can be guessed: nothing is promised.",
     "unknown": "Another tool drew the coins, and nothing is known of them: nothing is promised.",
 }
@@ -124,7 +124,7 @@ class Material:
         """Return how sure of a value a reader of the whole record may become."""
         return 1.0 if self.record.worst_posterior is None else self.record.worst_posterior
 
-    def said(self, *topics: str) -> list[str]:
+    def sentences(self, *topics: str) -> list[str]:
         return [f.sentence for f in self.facts if f.topic in topics]
 
 
@@ -169,16 +169,16 @@ def _plain(m: Material) -> list[Part]:
     ]
     if m.epsilon is None:
         return [*parts, "Nothing is promised of this release. " + " ".join(f.sentence for f in m.facts[:2])]
-    said = " ".join(limit_sentences(m.sidecar, m.posterior, m.prior))
+    limits = " ".join(limit_sentences(m.sidecar, m.posterior, m.prior))
     one = one_attribute_limit(m.sidecar, m.prior)
-    open_ones = ["columns published unchanged"] * bool(m.said("kept"))
-    open_ones += ["domains taken from the data"] * bool(m.said("domains"))
-    if "at most" in said:
+    open_ones = ["columns published unchanged"] * bool(m.sentences("kept"))
+    open_ones += ["domains taken from the data"] * bool(m.sentences("domains"))
+    if "at most" in limits:
         known = f", including from {' and '.join(open_ones)}" if open_ones else ""
-        said += f" This holds whatever the reader knew before{known}."
+        limits += f" This holds whatever the reader knew before{known}."
     of_all = "all records of a person" if m.privacy.unit == "person" else "a whole record"
     bars = [("before the release", m.prior), *([] if one is None else [("after one attribute alone", one)])]
-    parts += [said, Bars([*bars, (f"after {of_all}", m.posterior)])]
+    parts += [limits, Bars([*bars, (f"after {of_all}", m.posterior)])]
     return [*parts, "What this does not cover is listed under residual risks."]
 
 
@@ -206,7 +206,7 @@ def _named(rows: dict[str, str]) -> TextTable:
 
 
 def _loss(m: Material) -> list[Part]:
-    parts: list[Part] = list(m.said("promise"))
+    parts: list[Part] = list(m.sentences("promise"))
     rows = [
         [r.attribute, f"{r.N}", _number(r.gamma), _number(r.epsilon), _share(r.staying)]
         for r in attribute_figures(m.sidecar)
@@ -339,7 +339,7 @@ def _attacks(m: Material) -> list[Part]:
 
 
 def _risks(m: Material) -> list[Part]:
-    risks = ["The number of records, and that each of them is in the file.", *m.said("kept", "domains")]
+    risks = ["The number of records, and that each of them is in the file.", *m.sentences("kept", "domains")]
     if m.epsilon is None:
         risks.insert(0, "No gamma and no epsilon holds for this release.")
     elif at_most(m.posterior).startswith("over"):
