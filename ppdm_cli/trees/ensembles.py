@@ -23,7 +23,7 @@ from ppdm_cli.trees.tree import Tree
 SEVERAL, MOST_TREES = 25, 500
 """How many trees `auto` takes where it doesn't take one, and how many may be asked for."""
 LEAST_GAIN = 0.01
-"""The share of the held-out records that an ensemble must be right about beyond one tree."""
+"""The share by which an ensemble must be right about more held-out records than one tree."""
 FEWEST_ATTRIBUTES = 9
 """The number of attributes that each tree sees at least, if there are so many."""
 FEWEST_HELD = 500
@@ -129,16 +129,15 @@ def rightly(records: CodedRecords, tree: Tree) -> np.ndarray:
 def decided(wanted: Ensemble, right: list[np.ndarray] | None) -> tuple[Ensemble, list[str]]:
     """Return what `auto` takes by what one tree and an ensemble are right about, if anything shows it.
 
-    An ensemble must be right about one record in a hundred more, and by two standard errors.
+    An ensemble must be right about 1% more of the held-out records, and by two standard errors.
     """
+    one = replace(wanted, trees=1, distil=False)
     if right is None:
-        return replace(wanted, trees=1, distil=False), [
-            "Too few records are held out to compare several trees with one: one tree."
-        ]
+        return one, ["The records that are held out are too few or too perturbed to ask for several trees."]
     apart = right[1].astype(float) - right[0]
     gain = float(apart.mean())
     points = f"{100 * abs(gain):.1f} points {'more' if gain > 0 else 'less'} often"
     remark = f"On held-out records, {SEVERAL} trees are right {points} than one tree"
-    if gain < max(LEAST_GAIN, 2 * float(apart.std()) / len(apart) ** 0.5):
-        return replace(wanted, trees=1, distil=False), [f"{remark}: one tree is enough."]
+    if gain < max(LEAST_GAIN * float(right[0].mean()), 2 * float(apart.std()) / len(apart) ** 0.5):
+        return one, [f"{remark}, so one is trained."]
     return replace(wanted, trees=SEVERAL), [f"{remark}."]

@@ -201,7 +201,9 @@ def _commonest(tree: Tree) -> float:
 
 def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble, list[str]]:
     """Return what `auto` takes: one tree, or an ensemble, by a model that learnt from one fold alone."""
-    if learnt.model is None or not _can_judge(learnt, learnt.model):
+    if learnt.model is None:
+        return ONE, []
+    if not _can_judge(learnt, learnt.model):
         return decided(wanted, None)
     fold, held = next(iter(learnt.held.items()))
     judge, right = alone(held, learnt.sample, fold), []

@@ -79,11 +79,11 @@ def encode_tree(tree: Tree) -> bytes:
         lambda found: found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1], whole.decode()
     )
     if len(data := printable.encode()) > LARGEST_TREE:
-        raise UsageError(
-            "tree-too-large",
-            f"the tree has {tree.size} nodes: as .json it is larger than {LARGEST_TREE >> 20} MiB",
-            f"grow a smaller one with {argument('max_depth', 20)} or {argument('min_records', 100)}",
-        )
+        smaller = f"grow a smaller one with {argument('max_depth', 20)} or {argument('min_records', 100)}"
+        if tree.roots > 1:
+            smaller = f"train fewer trees with {argument('trees', max(2, tree.roots // 4))}"
+        what = f"the tree has {tree.size} nodes: as .json it is larger than {LARGEST_TREE >> 20} MiB"
+        raise UsageError("tree-too-large", what, smaller)
     return data
 
 
