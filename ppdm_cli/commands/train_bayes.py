@@ -1,4 +1,4 @@
-"""`ppdm train-bayes`: learn the parameters of a Bayesian network whose structure is known."""
+"""`ppdm train-bayes`: learn the parameters of a Bayesian network, and a tree where no structure is known."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _ROWS = 40
     epilog="""\b
 Examples:
   ppdm train-bayes release.parquet --network asia.bif -o learned.bif -o params.parquet
+  ppdm train-bayes release.parquet --learn-structure auto -o learned.bif
   ppdm train-bayes clinic.csv insurer.csv --network net.bif --prior 1 -o net.bif
   ppdm train-bayes own.csv theirs.csv --network net.bif --nodes flu,fever -o mine.bif
   ppdm train-bayes --merge mine.bif theirs.bif -o all.bif --compare true.bif
@@ -36,6 +37,13 @@ without an inverse. Memory: the largest table of a node and its parents.""",
 )
 @files_argument("data", required=False)
 @file_option("--network", help="The structure: .bif, or .json of train-bayes.")
+@click.option(
+    "--learn-structure",
+    type=click.Choice(["tree", "auto"]),
+    help="Learn the structure too: the tree of the largest mutual information (Chow and Liu), over all "
+    "perturbed columns and the class, or over --nodes. tree: all edges. auto: only those beyond chance, at a "
+    "level of 5% over all pairs.",
+)
 @file_option(
     "-o",
     "--output",
@@ -102,6 +110,7 @@ def train_bayes_command(
 
 def _check(network: Path | None, own: tuple[str, ...], settings: dict[str, Any]) -> None:
     given = {"network": network, "nodes": own, "prior": settings["prior"]}
+    given["learn-structure"] = settings["learn_structure"]
     if any(given.values()):
         name = next(n for n, v in given.items() if v)
         raise UsageError(

@@ -28,12 +28,15 @@ from ppdm_cli.estimating.questions import check_names, groups_of, with_kept
 from ppdm_cli.estimating.results import against_truth, as_frame, fill_estimated, table_remarks
 from ppdm_cli.estimating.tables import (
     MOST_CELLS,
+    CountedTable,
     EstimatedTable,
     Group,
     columns_of,
     count,
+    counted_tables,
     estimated_tables,
     joint_codes,
+    likeliest_counts,
     tabulated,
 )
 from ppdm_cli.files import one_run
@@ -45,11 +48,11 @@ if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
-    "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "Coverage", "Estimate",
-    "EstimatedTable", "Group", "Interval", "Part", "PooledLaw", "Steps", "Stop", "StratumLaw", "Tables",
-    "as_frame", "by_attribute", "check_work", "columns_of", "count", "estimate", "estimated_tables",
-    "fill_estimated", "forward", "joint_codes", "largest_remainder", "maximum_likelihood", "project", "shares",
-    "tabulated", "with_kept",
+    "DEFAULT", "ESTIMATORS", "FEWEST", "MOST_CELLS", "MOST_WEIGHED", "TINY", "CountedTable", "Coverage",
+    "Estimate", "EstimatedTable", "Group", "Interval", "Part", "PooledLaw", "Steps", "Stop", "StratumLaw",
+    "Tables", "as_frame", "by_attribute", "check_work", "columns_of", "count", "counted_tables", "estimate",
+    "estimated_tables", "fill_estimated", "forward", "joint_codes", "largest_remainder", "likeliest_counts",
+    "maximum_likelihood", "project", "shares", "tabulated", "with_kept",
 ]  # fmt: skip
 
 

@@ -91,15 +91,20 @@ def project(values: Floats, n: float) -> Floats:
     return np.maximum(values - excess[above[-1]], 0.0) if above.size else np.zeros(len(values))
 
 
-def expectation_maximisation(observed: Floats, matrices: Matrices, start: Floats | None = None) -> Floats:
-    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance (docs/method.md)."""
+def expectation_maximisation(
+    observed: Floats, matrices: Matrices, start: Floats | None = None, least: float = 0.0
+) -> Floats:
+    """Run EM from equal shares (or `start`), along the axes, to a likelihood tolerance (docs/method.md).
+
+    It ends where a step adds fewer than `least` nats.
+    """
     axes = perturbed_axes(matrices)
     cells = int(np.prod([m.inputs for m in matrices if m is not None]))
     shape = tuple(observed.shape[i] if m is None else m.inputs for i, m in enumerate(matrices))
     totals = observed.sum(axis=axes, keepdims=True)
     estimate = np.broadcast_to(totals / cells, shape) if start is None else start
     tolerance, before = EM_TOLERANCE * max(observed.sum(), 1.0), -np.inf
-    least = max((m.stop_gain for m in matrices if m is not None), default=0.0)
+    least = max(least, *(m.stop_gain for m in matrices if m is not None), 0.0)
     tolerance = max(tolerance, least * int((totals > 0).sum()))
     for _ in range(EM_STEPS):
         expected = _along(estimate, matrices, "forward")

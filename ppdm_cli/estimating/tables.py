@@ -205,10 +205,48 @@ class Wanted:
         return len(self.grouped.strata) == 1 and not self.grouped.strata[0].noisy
 
 
+@dataclass(frozen=True, eq=False)
+class CountedTable:
+    """What was published of a table that is wanted."""
+
+    wanted: Wanted
+    cells: list[Floats]
+    """By stratum the counts of what it reveals."""
+    lam: Floats
+    """By stratum the mean of its records' lam."""
+    withholds: bool
+    """Whether some records withhold a column of this table or of another."""
+
+    @property
+    def whole(self) -> tuple[PooledLaw, Floats]:
+        """Return the law and the counts of the records that reveal all columns, kept ones among them."""
+        grouped, sizes = self.wanted.grouped, tuple(a.domain.size for a in self.wanted.axes)
+        those = grouped.complete(len(sizes))
+        laws = [StratumLaw(sizes, grouped.strata[i], float(self.lam[i]) or 1.0) for i in those]
+        counts = [self.cells[i].ravel() for i in those]
+        return PooledLaw(laws, np.array([y.sum() for y in counts])), np.concatenate(counts)
+
+
 def estimated_tables(
     table: Table, sidecar: Sidecar, asked: Sequence[Sequence[str]], estimator: str, coverage: Coverage
 ) -> tuple[list[EstimatedTable], int]:
     """Return the estimates of the tables asked for, in one pass, and how many records there are."""
+    counted, records = counted_tables(table, sidecar, asked)
+    done = []
+    for c in counted:
+        if c.wanted.along_axes:
+            done.append(_along_axes(c.wanted, c.cells[0], estimator, coverage))
+            if c.withholds:  # others of the tables have fewer records
+                done[-1] = replace(done[-1], sampled=_by_slice(c.wanted, c.cells[0]))
+            continue
+        done.append(_pooled(c.wanted, c.cells, c.lam, estimator, coverage))
+    return done, records
+
+
+def counted_tables(
+    table: Table, sidecar: Sidecar, asked: Sequence[Sequence[str]]
+) -> tuple[list[CountedTable], int]:
+    """Return what was published of the tables asked for, in one pass, and how many records there are."""
     axes = {a.name: a for names in asked for a in axes_of(sidecar, names)}
     strata = Strata.of_axes(sidecar, list(axes.values()))
     wanted = [Wanted.of(strata, sidecar, names) for names in asked]
@@ -217,17 +255,11 @@ def estimated_tables(
     found = fold(table, partial(_by_stratum, strata, wanted), _added, columns=strata.columns)
     if found is None:
         found = [np.zeros(len(strata.lam)), *(np.zeros(s.shape) for w in wanted for s in w.grouped.strata)]
-    recipes, cells = found[0], iter(found[1:])
-    done = []
+    recipes, cells, done = found[0], iter(found[1:]), list[CountedTable]()
     for w in wanted:
         own = [next(cells).astype(np.float64) for _ in w.grouped.strata]
-        if w.along_axes:
-            done.append(_along_axes(w, own[0], estimator, coverage))
-            if strata.withholds:  # others of the tables have fewer records
-                done[-1] = replace(done[-1], sampled=_by_slice(w, own[0]))
-            continue
         sums, lam = (np.bincount(w.grouped.which, recipes * x, len(own)) for x in (1.0, strata.lam))
-        done.append(_pooled(w, own, lam / np.maximum(sums, 1), estimator, coverage))
+        done.append(CountedTable(w, own, lam / np.maximum(sums, 1), strata.withholds))
     return done, int(recipes.sum())
 
 
@@ -319,7 +351,7 @@ def _slice(
     m = float(observed.sum())
     likeliest = np.full(law.inputs, m / law.inputs)
     if m:
-        likeliest = _likeliest(PooledLaw(laws, np.array([y.sum() for y in cells])), np.concatenate(cells))
+        likeliest = likeliest_counts(PooledLaw(laws, np.array([y.sum() for y in cells])), np.concatenate(cells))
         likeliest *= m / max(likeliest.sum(), 1e-300)
     estimate = likeliest if estimator == "ml" else ESTIMATORS[estimator](observed, [law])
     interval = intervals(observed, [law], coverage, likeliest, m / max(n, 1.0))
@@ -330,17 +362,17 @@ def _slice(
     return [published, estimate * scale, *(part * scale for part in interval.parts), np.full(law.inputs, m)]
 
 
-def _likeliest(law: PooledLaw, observed: Floats) -> Floats:
+def likeliest_counts(law: PooledLaw, observed: Floats, least: float = 0.0) -> Floats:
     """Return the likeliest counts; of several attributes from those of each, as if they were independent.
 
     Records that reveal one attribute alone tell no more of it than that: what the likeliest table says beyond
-    comes from those that reveal several.
+    comes from those that reveal several. EM ends where a step adds fewer than `least` nats.
     """
     sizes, start = law.strata[0].sizes, np.full(1, float(observed.sum()))
     if len(sizes) == 1:
-        return expectation_maximisation(observed, [law])
+        return expectation_maximisation(observed, [law], None, least)
     for axis in range(len(sizes)):
         single, counts = law.alone(axis, observed)
-        own = np.maximum(expectation_maximisation(counts, [single]), 1e-9)
+        own = np.maximum(expectation_maximisation(counts, [single], None, least), 1e-9)
         start = np.multiply.outer(start, own / own.sum())
-    return expectation_maximisation(observed, [law], start.ravel())
+    return expectation_maximisation(observed, [law], start.ravel(), least)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
-from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals
+from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals, spanning
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import COIN, Model, alone, table_model, unseeing
 from ppdm_cli.joint.sample import (
@@ -33,7 +33,7 @@ from ppdm_cli.joint.screening import Tells, screened
 __all__ = [
     "CELLS", "COIN", "FOLDS", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model",
     "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "picked",
-    "read", "screened", "unseeing", "usable",
+    "read", "screened", "spanning", "unseeing", "usable",
 ]  # fmt: skip
 
 LEAST = 2.0

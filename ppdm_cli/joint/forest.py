@@ -6,7 +6,7 @@ forest stays. Reading published records is passing messages along it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import combinations
@@ -441,27 +441,33 @@ def _stacked(seen: Sequence[SubTable]) -> SubTable:
     return replace(seen[0], counts=counts, lam=lam)
 
 
-def _forest(
-    label: int, marginals: list[Floats], weights: dict[Pair, Floats], tables: dict[Pair, Tables]
-) -> tuple[Branch, ...]:
-    """Return the heaviest forest: edges from heavy to light, none that closes a circle (Kruskal 1956)."""
-    tree = list(range(len(marginals)))
-    neighbours: list[list[tuple[int, Tables]]] = [[] for _ in marginals]
+def spanning(places: int, pairs: Iterable[Pair]) -> list[Pair]:
+    """Return those of the pairs, the heaviest first, that close no circle (Kruskal 1956)."""
+    tree, found = list(range(places)), []
 
     def root(place: int) -> int:
         while tree[place] != place:
             place = tree[place]
         return place
 
-    for pair in sorted(weights, key=lambda p: -weights[p][label]):
-        if weights[pair][label] <= EDGE:
-            break
+    for pair in pairs:
         a, b = root(pair[0]), root(pair[1])
         if a != b:
             tree[a] = b
-            table = shares(tables[pair][label][None])[0].astype(np.float64)
-            neighbours[pair[0]].append((pair[1], table))
-            neighbours[pair[1]].append((pair[0], table.T))
+            found.append(pair)
+    return found
+
+
+def _forest(
+    label: int, marginals: list[Floats], weights: dict[Pair, Floats], tables: dict[Pair, Tables]
+) -> tuple[Branch, ...]:
+    """Return the heaviest forest of edges that are worth enough."""
+    neighbours: list[list[tuple[int, Tables]]] = [[] for _ in marginals]
+    heavy = [p for p in sorted(weights, key=lambda p: -weights[p][label]) if weights[p][label] > EDGE]
+    for pair in spanning(len(marginals), heavy):
+        table = shares(tables[pair][label][None])[0].astype(np.float64)
+        neighbours[pair[0]].append((pair[1], table))
+        neighbours[pair[1]].append((pair[0], table.T))
     branches, seen = [], set()
     for start in range(len(marginals)):
         if start in seen:

@@ -1,7 +1,8 @@
-"""Networks for `train-bayes`: parameters of a known structure, from columns of one party or of several.
+"""Networks for `train-bayes`: parameters of a structure, from columns of one party or of several.
 
-Ma and Sivakumar: a miner who is sent all columns perturbed (Model II), or a party that learns its own nodes
-from its own columns and others' perturbed ones (Model I), and puts together what all of them learnt.
+The structure is known, or a tree that the release itself shows. Ma and Sivakumar: a miner who is sent all
+columns perturbed (Model II), or a party that learns its own nodes from its own columns and others' perturbed
+ones (Model I), and puts together what all of them learnt.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, load, parame
 from ppdm_cli.networks.learning import Estimation, learn_parameters
 from ppdm_cli.networks.network import Network, Node, sample
 from ppdm_cli.networks.parties import Party, PartyLike, join, open_parties
+from ppdm_cli.networks.structure import learn_structure
 from ppdm_cli.releases import OWN
-from ppdm_cli.sidecar import Sidecar
+from ppdm_cli.sidecar import COLUMN, Sidecar
 from ppdm_cli.tables import CsvOptions, TableLike
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def train_bayes(
     data: PartyLike | list[PartyLike],
     network: Network | str | Path | None = None,
     *,
+    learn_structure: str | None = None,
     nodes: str | Sequence[str] = (),
     estimator: str = "inverse",
     prior: float = 0.0,
@@ -90,8 +93,10 @@ def train_bayes(
         The release or original of one party, or of each.
     network : Network, str or Path
         The structure, or a file of it.
+    learn_structure : {"tree", "auto"}, optional
+        Learn a tree instead: all edges of the heaviest, or only those beyond chance.
     nodes : str or sequence of str, default all
-        The nodes to learn.
+        The nodes to learn; of a tree that is learnt all perturbed columns and the class, or these columns.
     estimator : {"inverse", "em"}, default "inverse"
         How counts are estimated: unbiased, as in the paper, or the most likely ones.
     prior : float, default 0
@@ -107,10 +112,16 @@ def train_bayes(
         The network with its parameters and their standard errors.
     """
     asked, nodes = Estimation(estimator, prior), names("nodes", nodes)
-    structure = _network(network)
-    named = _named(structure, nodes)
-    parties = open_parties(data if isinstance(data, list) else [data], csv)
-    done = _learnt(structure, named, parties, asked)
+    given = data if isinstance(data, list) else [data]
+    if learn_structure is not None:
+        if network is not None:
+            what = f"{argument('network')} gives the structure that {argument('learn_structure')} learns"
+            raise UsageError("two-structures", what, "leave one of them out")
+        done = _with_structure(open_parties(given, csv, withheld=True), learn_structure, nodes, asked)
+    else:
+        structure = _network(network)
+        named = _named(structure, nodes)
+        done = _learnt(structure, named, open_parties(given, csv), asked)
     return done if compare is None else _compared(done, compare, csv)
 
 
@@ -153,6 +164,23 @@ def _learnt(
     return LearntNetwork(found, joined.sidecar, records, [*joined.remarks, *_remarks(found)])
 
 
+def _with_structure(
+    parties: Sequence[Party], how: str, nodes: Sequence[str], asked: Estimation
+) -> LearntNetwork:
+    """Return a tree over the columns, learnt from what was published of each two of them."""
+    columns = [n for p in parties for n in p.table.schema.names if n != COLUMN]
+    for name in nodes:
+        if name not in columns:
+            raise unknown_column(name, columns, "nodes")
+    usual = [n for p in parties for n in p.usual_nodes]
+    with ExitStack() as stack:
+        wanted = [n for n in columns if n in (nodes or usual)]
+        joined = join(parties, wanted, {}, stack)
+        structure, remarks = learn_structure(joined.table, joined.sidecar, wanted, how)
+    done = _learnt(structure, wanted, parties, asked)
+    return replace(done, remarks=[*remarks, *done.remarks])
+
+
 def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptions | None) -> LearntNetwork:
     """Return the same with its distances from a reference: a network, its file, or original records."""
     if isinstance(reference, (str, Path)) and Path(reference).suffix.lower() in NETWORKS:
@@ -171,7 +199,8 @@ def _compared(done: LearntNetwork, reference: Network | TableLike, csv: CsvOptio
 def _network(given: object) -> Network:
     if not isinstance(given, (Network, str, Path)):
         what = "no network is named" if given is None else f"a {type(given).__name__} is no network"
-        raise UsageError("no-network", what, f"name its file, such as {argument('network', 'net.bif')}")
+        step = f"use {argument('network', 'net.bif')}, or {argument('learn_structure', 'tree')} without one"
+        raise UsageError("no-network", what, step)
     return given if isinstance(given, Network) else load(given)
 
 

@@ -9,19 +9,29 @@ sum y c^2 - (sum y c)^2 / n with c the weights of f, for which three moments alo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
-from ppdm_cli.channels import Channel
+from ppdm_cli.channels import Channel, Law
 from ppdm_cli.errors import RefusedError, UsageError, argument, quoted, unknown
-from ppdm_cli.estimating import ESTIMATORS, MOST_CELLS, Group, by_attribute, count, project
+from ppdm_cli.estimating import (
+    ESTIMATORS,
+    MOST_CELLS,
+    Group,
+    PooledLaw,
+    by_attribute,
+    count,
+    counted_tables,
+    likeliest_counts,
+    project,
+)
 from ppdm_cli.networks.network import Network, Node
 from ppdm_cli.networks.parties import Joined, state_numbers
-from ppdm_cli.releases import axes_of, opened
+from ppdm_cli.releases import axes_of, axis_of, opened
 
 ESTIMATED = {"inverse": "inverse", "em": "ml"}
 """The estimators of counts, by the names that the paper's readers know."""
@@ -50,7 +60,10 @@ def learn_parameters(
 ) -> tuple[Network, int]:
     """Return the network with the parameters of the nodes of these names, and the number of records."""
     wanted = list(dict.fromkeys(m for n in names for m in network[n].family))
-    domains = {m: dict(opened(joined.sidecar).through(m).each())[m] for m in wanted}
+    several = len(opened(joined.sidecar).recipes) > 1
+    through = axis_of if several else lambda sidecar, m: opened(sidecar).through(m)
+    channels = {m: through(joined.sidecar, m) for m in wanted}
+    domains = {m: dict(channels[m].each())[m] for m in wanted}
     states = {m: network[m].states or tuple(d.labels()) for m, d in domains.items()}
     at = {m: state_numbers(m, d, states[m]) for m, d in domains.items()}
     # of a parent that is not learnt itself only the states are known
@@ -59,14 +72,25 @@ def learn_parameters(
     }
     learnt = Network(nodes)
     families = {n: axes_of(joined.sidecar, network[n].family) for n in names}
-    for name, family in families.items():
-        _check(name, family, asked)
-    records = 0
-    for name, observed in _counted(families, joined):
-        node, records = nodes[name], int(observed.sum())
-        found = _Counts(observed, families[name], node.family, [at[m] for m in node.family], learnt.shape(node))
+    laws = dict[str, PooledLaw]()
+    if several:
+        tables, records = counted_tables(joined.table, joined.sidecar, [network[n].family for n in names])
+        families = {n: t.wanted.axes for n, t in zip(names, tables, strict=True)}
+        whole = {n: t.whole for n, t in zip(names, tables, strict=True)}
+        laws = {n: law for n, (law, _) in whole.items()}
+        each: Iterable[tuple[str, Floats]] = ((n, counts) for n, (_, counts) in whole.items())
+    else:
+        for name, family in families.items():
+            _check(name, family, asked)
+        records, each = 0, _counted(families, joined)
+    for name, observed in each:
+        node, own = nodes[name], float(observed.sum())
+        at_of, shape = [at[m] for m in node.family], learnt.shape(node)
+        found = _Counts(observed, families[name], node.family, at_of, shape, laws.get(name))
         theta, error, rows = _estimated(found, asked)
-        raw = tuple(m for m in node.family if opened(joined.sidecar).through(m).kept)
+        records = records if several else int(own)
+        raw = tuple(m for m in node.family if channels[m].kept)
+        rows = rows * (records / own if own else 1.0)
         nodes[name] = replace(node, parameters=theta, std_error=error, records=rows, raw=raw)
     return Network.of(list(nodes.values())), records
 
@@ -107,6 +131,18 @@ class _Counts:
     names: Sequence[str]
     at: Sequence[Sequence[int]]
     shape: Sequence[int]
+    law: PooledLaw | None = None
+    """The law of the records that publish the whole family, where others withhold some of it."""
+
+    @property
+    def laws(self) -> Sequence[Law | None]:
+        return [c.law for c in self.family] if self.law is None else [self.law]
+
+    def estimated(self, estimator: str) -> Floats:
+        """Return the counts of the family's states by an estimator, a row for each configuration."""
+        if self.law is not None and estimator == "ml":
+            return self.summed(likeliest_counts(self.law, self.observed))
+        return self.summed(ESTIMATORS[estimator](self.observed, self.laws))
 
     def rows(self, table: Floats) -> Floats:
         """Return a table by states, a row for each configuration; a table of parents alone as one column."""
@@ -121,6 +157,8 @@ class _Counts:
 
     def moment(self, own: int) -> Floats:
         """Return what the squared weights of the parents make of the counts, and the node's own to a power."""
+        if self.law is not None:
+            return self._of_law(own)
         table, shown = self.observed, self.names if own else self.names[:-1]
         for axis, channel in enumerate(self.family):
             node = self.names[-1] in channel.attributes
@@ -132,6 +170,16 @@ class _Counts:
             elif channel.law is not None:
                 table = channel.law.solve_power(table, own if node else 2, axis)
         return self.rows(by_attribute(table, self.family, shown, shown or [""]))
+
+    def _of_law(self, own: int) -> Floats:
+        """Return the same where one law is of the whole family."""
+        assert self.law is not None
+        found = np.zeros((prod(self.shape[:-1]), self.shape[-1] if own else 1))
+        for seen, column in zip(self.observed, self.law.inverse.T, strict=True):
+            weights = self.summed(column)
+            total = weights.sum(axis=1, keepdims=True)
+            found += seen * total ** (2 - own) * (weights**own if own else 1.0)
+        return found
 
     def _weights(self, channel: Channel, own: int) -> Floats:
         """Return products of the inverse's entries for attributes perturbed together, others summed out."""
@@ -148,9 +196,8 @@ class _Counts:
 
 def _estimated(found: _Counts, asked: Estimation) -> tuple[Floats, Floats, Floats]:
     """Return parameters, standard errors (NaN where none is valid) and the records of each configuration."""
-    laws = [c.law for c in found.family]
     n, states = max(float(found.observed.sum()), 1.0), found.shape[-1]
-    counts = found.summed(ESTIMATORS[ESTIMATED[asked.estimator]](found.observed, laws))
+    counts = found.estimated(ESTIMATED[asked.estimator])
     records = np.maximum(counts.sum(axis=1), 0.0)
     records[records <= 1e-9 * n] = 0.0
     possible = np.zeros_like(counts)
@@ -161,8 +208,8 @@ def _estimated(found: _Counts, asked: Estimation) -> tuple[Floats, Floats, Float
     theta = np.full_like(counts, 1 / states)
     theta[known] = (possible[known] + asked.prior) / total[known, None]
     error = np.full_like(counts, np.nan)
-    if all(law is None or law.invertible for law in laws):
-        unbiased = found.summed(ESTIMATORS["inverse"](found.observed, laws))
+    if all(law is None or law.invertible for law in found.laws):
+        unbiased = found.estimated("inverse")
         mass = unbiased.sum(axis=1)
         squares, cross, parents = found.moment(2), found.moment(1), found.moment(0)
         f = unbiased - theta * mass[:, None]

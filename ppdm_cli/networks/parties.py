@@ -53,16 +53,27 @@ class Party:
         epsilon = None if privacy is UNSET else privacy.perturbed_epsilon
         return NetworkSource(self.sidecar.release, np.inf if epsilon == "inf" else epsilon)
 
+    @property
+    def usual_nodes(self) -> list[str]:
+        """Return the columns that a structure is over if none are named: all perturbed ones, and the class."""
+        if not self.released:
+            return self.table.schema.names
+        own = {a.name for a in self.sidecar.perturbed} | {self.sidecar.class_}
+        return [a.name for a in self.sidecar.attributes if a.name in own]
 
-def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None) -> list[Party]:
-    """Open what each party gives: a path, a table, or a table with its sidecar."""
+
+def open_parties(data: Sequence[PartyLike], csv: CsvOptions | None, withheld: bool = False) -> list[Party]:
+    """Open what each party gives: a path, a table, or a table with its sidecar.
+
+    Cells of one party may be `withheld`, if these are not to be taken for null.
+    """
     if not data or any(map(is_stream, data)):
         raise UsageError("no-parties", "no files are named, or standard input is", "name a file of each party")
     found = []
     for given in data:
         source, sidecar = given if isinstance(given, tuple) else (given, None)
         table, sidecar = open_data(source, sidecar, csv)
-        if sidecar is not None:
+        if sidecar is not None and not (withheld and len(data) == 1):
             opened(sidecar).refuse_withheld()
         if sidecar is not None and sidecar.stage != "perturbed":
             raise MismatchError(
@@ -89,6 +100,8 @@ def join(
 ) -> Joined:
     """Join the columns of these names; `states` are those that the network gives, where it does."""
     owners = {name: _owner(name, parties) for name in names}
+    if len(parties) == 1 and len(opened(parties[0].sidecar).recipes) > 1:
+        return _withheld(parties[0], names, stack)
     for party in list(owners.values()):  # whoever was perturbed together with a node comes along
         own = (opened(p.sidecar).spec(n) for n, p in owners.items() if p is party)
         mates = [s.attributes for s in own if s is not None]
@@ -111,6 +124,14 @@ def join(
     table = tables[0] if len(tables) == 1 else _by_order(tables, columns)
     table, sidecar = with_kept(table, sidecar, names, None, stack)
     return Joined(table, sidecar, [BY_ORDER] * (len(tables) > 1))
+
+
+def _withheld(party: Party, names: Sequence[str], stack: ExitStack) -> Joined:
+    """Return the columns of a release whose records publish a few of them, by its recipes."""
+    table, sidecar = with_kept(party.table, party.sidecar, names, None, stack)
+    past = [Past.of(sidecar)]
+    learnt = msgspec.structs.replace(sidecar, stage="estimated", privacy=UNSET, blake2b=UNSET, history=past)
+    return Joined(table, learnt, [])
 
 
 def _owner(name: str, parties: Sequence[Party]) -> Party:

@@ -59,6 +59,20 @@ def test_a_miner_learns_a_release(network: str, folder: Path, ppdm: Run) -> None
     np.testing.assert_allclose(truth(load(folder / "l.bif")), frame["parameter"].to_numpy(), atol=2e-7)
 
 
+def test_a_structure_is_learnt_beside_its_parameters(folder: Path, ppdm: Run) -> None:
+    """The columns a, b and c hang together: the tree has the two heaviest of three edges."""
+    asked = ("train-bayes", "r.parquet", "--learn-structure", "auto")
+    said = ppdm(*asked, "-o", "t.bif", "-o", "t.csv").stdout.decode()
+    assert "2 of the heaviest tree's 2 edges are beyond chance" in said
+    done = train_bayes(folder / "r.parquet", learn_structure="auto")
+    assert [n.parents for n in load(folder / "t.bif")] == [n.parents for n in done.network]
+    assert sum(len(n.parents) for n in done.network) == 2
+    again = ppdm("train-bayes", "r.parquet", "--network", "t.bif", "-o", "u.csv")
+    assert (folder / "t.csv").read_bytes() == (folder / "u.csv").read_bytes() and again.returncode == 0
+    ppdm(*asked, "--network", "net.bif", code=2)
+    assert b"--learn-structure is for training" in ppdm("train-bayes", "--merge", *asked[1:], code=2).stderr
+
+
 def test_json_is_one_object_with_the_library_s_figures(folder: Path, ppdm: Run) -> None:
     args = ("train-bayes", "r.parquet", "--network", "net.bif", "--prior", "1", "--compare", "original.csv")
     said = json.loads(ppdm(*args, "--json").stdout)
