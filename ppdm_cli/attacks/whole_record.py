@@ -40,7 +40,7 @@ from ppdm_cli.channels import Channel
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, listed
 from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, maximum_likelihood, shares, tabulated
-from ppdm_cli.joint import FOLDS, Learnt, Model, Sample, unseeing
+from ppdm_cli.joint import FOLDS, LABEL, Law, Learnt, Sample
 from ppdm_cli.releases import Exposure
 
 MOST_MODEL_WORK = 1 << 24
@@ -132,13 +132,15 @@ class Record(Attack):
             return []
         return [*(self.channels[p].name for p in self._model.places), self.channels[-1].name]
 
-    def _posteriors(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
-        """Return by the joint model p(original | record) of each attribute that it has."""
-        own = codes[: self._width], codes[self._width]
-        found = [*model.marginals(*own), model.chances(*own)]
-        return {n: b for n, b in zip(self._modelled, found, strict=True) if n in self._targets}
+    def _name(self, place: int) -> str:
+        return self.channels[-1 if place == LABEL else place].name
 
-    def _opinions(self, model: Model, codes: Sequence[Codes]) -> dict[str, Floats]:
+    def _posteriors(self, model: Law, codes: Sequence[Codes]) -> dict[str, Floats]:
+        """Return by the joint model p(original | record) of each attribute that it has."""
+        found = model.posteriors(codes[: self._width], codes[self._width])
+        return {self._name(p): b for p, b in found.items() if self._name(p) in self._targets}
+
+    def _opinions(self, model: Law, codes: Sequence[Codes]) -> dict[str, Floats]:
         """Return p(original | all but the own answer) of each attribute that the joint model has."""
         return {
             n: shares(b / np.maximum(self._answers[n][codes[self._columns[n]]], TINY))
@@ -220,9 +222,8 @@ class Record(Attack):
             found[name] = self._bayes[name].likely(codes, records.count, kept_only=True)
         if any(n in self._joint for n in names):
             assert self._model is not None
-            *kept, label = (c.kept for c in self.channels)
-            blind = unseeing(replace(self._model, coin=None), kept, label)
-            found |= {n: shares(b) for n, b in self._posteriors(blind, codes).items() if n in self._joint}
+            blind = self._posteriors(self._model.blind(), codes)
+            found |= {n: shares(b) for n, b in blind.items() if n in self._joint}
         return found
 
     def gamma(self, attribute: AttackedAttribute) -> float:

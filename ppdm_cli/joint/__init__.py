@@ -16,14 +16,17 @@ import numpy as np
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
 from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals, spanning
+from ppdm_cli.joint.given_kept import GivenKept, learn_given_kept
 from ppdm_cli.joint.joint_table import JointTable, picked
-from ppdm_cli.joint.model import COIN, Model, alone, table_model, unseeing
+from ppdm_cli.joint.model import COIN, Model, alone, table_model
 from ppdm_cli.joint.sample import (
     FOLDS,
+    LABEL,
     LARGEST_DOMAIN,
     MOST_CHANNELS,
     Sample,
     class_of,
+    departure,
     kept_channels,
     read,
     usable,
@@ -31,17 +34,24 @@ from ppdm_cli.joint.sample import (
 from ppdm_cli.joint.screening import Tells, screened
 
 __all__ = [
-    "CELLS", "COIN", "FOLDS", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "JointTable", "Learnt", "Model",
-    "Sample", "Tells", "alone", "class_of", "kept_channels", "learn", "picked",
-    "read", "screened", "spanning", "unseeing", "usable",
+    "CELLS", "COIN", "FOLDS", "LABEL", "LARGEST_DOMAIN", "MOST_CHANNELS", "Forest", "GivenKept", "JointTable",
+    "Law", "Learnt", "Model",
+    "Sample", "Tells", "alone", "class_of", "departure", "kept_channels", "learn", "picked",
+    "read", "screened", "spanning", "usable",
 ]  # fmt: skip
 
 LEAST = 2.0
 """Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""
 ALIKE = 0.05
 """By this share of what it gains may a model be better than a joint table that is still taken."""
+JUDGING = 0
+"""The fold that judges between what was kept and what perturbed columns say of each other."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
 """By the best of these the log-odds of naive Bayes and of a forest are scaled."""
+
+
+Law = Model | GivenKept
+"""What a record's original values may have been, given all that it shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +88,14 @@ class Learnt:
 
     sample: Sample
     name: str
-    model: Model | None
+    model: Law | None
     gain: float
     """Nats a record by which the published label became likelier, on records held out."""
     gains: dict[str, float]
-    held: Mapping[int, Model]
+    held: Mapping[int, Law]
     """The same model learnt without a fold, by fold: what shows how certain it is."""
-    linked: Model | None
-    """The model that records are drawn from: with kept columns the forest, else the same."""
+    linked: Law | None
+    """The model that records are drawn from: the same, but where records withhold cells the forest."""
 
     @property
     def totals(self) -> Floats:
@@ -97,17 +107,43 @@ class Learnt:
 def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn.
 
-    Where records differ in what they reveal a model of all attributes is learnt only if `every` is wanted.
+    With kept columns that is the law of what was perturbed given what was kept, unless what perturbed columns
+    say of each other makes the records of a fold that was held back likelier. Where records differ in what they
+    reveal a model of all attributes is learnt only if `every` is wanted.
     """
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
+    kept = [p for p, c in enumerate(sample.channels) if c.kept]
+    perturbed = sample.only(range(len(sample.channels) - len(kept)))
+    among = _among_perturbed(perturbed, cells, every) if perturbed.channels else None
+    if not kept:
+        assert among is not None
+        return among
+    rows, judges = (np.flatnonzero((sample.folds == JUDGING) == held) for held in (False, True))
+    without, codes = learn_given_kept(sample, rows), [c[judges] for c in sample.codes]
+    given = without.published(codes, sample.labels[judges])
+    alone = without.alone(codes, sample.labels[judges])
+    law = learn_given_kept(sample, np.arange(sample.records))
+    gain = float((given - alone).mean())
+    if among is not None and among.model is not None:
+        held = among.held[JUDGING]
+        assert isinstance(held, Model)
+        left = [p for p in range(len(perturbed.channels)) if p not in held.places]
+        others = held.published(codes, sample.labels[judges]) + without.alone(
+            codes, sample.labels[judges], left
+        )
+        if (others - given).mean() > _error(others - given):
+            return replace(among, sample=sample)
+    return Learnt(sample, "kept", law, gain, {"kept": gain}, {JUDGING: without}, law)
+
+
+def _among_perturbed(sample: Sample, cells: int, every: bool) -> Learnt:
+    """Return the simplest model of perturbed columns alone."""
     growing = Growing(sample, cells)
     candidates = _candidates(sample, growing, every)
     rises = {c.name: c.scores for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
-    # what was kept is linked to all else by a forest only
-    forest = sample.varies or any(c.kept for c in sample.channels)
-    linked = candidates[-1].model if forest and candidates else None
+    linked = candidates[-1].model if sample.varies and candidates else None
     told = [c for c in candidates if _stands_out(c.name, rises[c.name], sample.records)]
     for c in told:
         best = max(told, key=lambda c: gains[c.name])

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.special import logsumexp
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.estimating import Part, Steps, shares
 from ppdm_cli.joint.attribute_search import fitted
 from ppdm_cli.joint.forest import Branch, Forest
-from ppdm_cli.joint.joint_table import TINY, JointTable, Uniform, normalised
-from ppdm_cli.joint.sample import RecordCoin, Sample
+from ppdm_cli.joint.joint_table import TINY, JointTable, Uniform, normalised, picked
+from ppdm_cli.joint.sample import LABEL, RecordCoin, Sample
 
 COIN = -1
 """The place whose numbers decide whether a record is noise."""
@@ -46,6 +48,11 @@ class Model:
         """Return p(original values | class), (classes, cells ...), where the model is a table; else None."""
         return self.within.table if isinstance(self.within, JointTable) else None
 
+    @cached_property
+    def label_kept(self) -> bool:
+        """Return whether the published label is the original one."""
+        return bool((np.diagonal(self.label) == 1).all())
+
     def said(self, codes: Sequence[Codes]) -> list[Floats]:
         """Return p(published attributes | class) up to a factor a record, (records, classes).
 
@@ -53,13 +60,16 @@ class Model:
         """
         if self.coin is None:
             return [self.within.likelihood(codes)]
-        left = self.coin.as_noise(codes)
-        if self.coin.alone:  # then nothing is left of any record where the coin says noise
-            left = [c[:1] for c in left]
-        told, blind = self.within.logs(codes), self.within.logs(left)
+        told, blind = self.within.logs(codes), self.within.logs(self._blind(codes))
         top = np.maximum(told.max(axis=1), blind.max(axis=1))[:, None]
         lam, noise = self.coin.lam[codes[-1]], self.coin.noise(codes, self.places)
         return [lam[:, None] * np.exp(told - top), noise[:, None] * np.exp(blind - top)]
+
+    def _blind(self, codes: Sequence[Codes]) -> list[Codes]:
+        """Return what is left of records where the coin says noise; one for all, where that is nothing."""
+        assert self.coin is not None
+        left = self.coin.as_noise(codes)
+        return [c[:1] for c in left] if self.coin.alone else left
 
     @property
     def _labels(self) -> list[Floats]:
@@ -102,13 +112,31 @@ class Model:
         told, blind = (s * label[labels] for s, label in zip(self.said(codes), self._labels, strict=True))
         return np.asarray(told / np.maximum(told + blind, TINY))
 
-    def draw(self, codes: Sequence[Codes], labels: Codes, classes: Codes, uniform: Uniform) -> list[np.ndarray]:
-        """Return original codes drawn from their posterior, given the published record and its class."""
+    def drawn(
+        self, codes: Sequence[Codes], labels: Codes, numbers: Uniform
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return original classes and codes drawn from their posterior, given the published record."""
+        rows, classes = np.arange(len(labels)), labels
+        if not self.label_kept:
+            classes = picked(self.chances(codes, labels), numbers(LABEL, rows))
         if self.coin is not None:
-            rows = np.arange(len(classes))
             told = self.telling(codes, labels)[rows, classes]
-            codes = self.coin.as_noise(codes, uniform(COIN, rows) >= told)
-        return self.within.draw(codes, classes, uniform)
+            codes = self.coin.as_noise(codes, numbers(COIN, rows) >= told)
+        return classes, self.within.draw(codes, classes, numbers)
+
+    def published(self, codes: Sequence[Codes], labels: Codes) -> Floats:
+        """Return log p(what was published), by record, given a kept class."""
+        logs = [self.within.logs(codes)]
+        if self.coin is not None:
+            noise = np.log(np.maximum(self.coin.noise(codes, self.places), TINY))[:, None]
+            told = np.log(np.maximum(self.coin.lam[codes[-1]], TINY))[:, None]
+            logs = [logs[0] + told, self.within.logs(self._blind(codes)) + noise]
+        whole = [
+            a + np.log(np.maximum(m[labels] * self.shares, TINY))
+            for a, m in zip(logs, self._labels, strict=True)
+        ]
+        found = logsumexp(np.concatenate(whole, axis=1), axis=1)
+        return found - np.log(np.maximum(self.label @ self.shares, TINY))[labels] * self.label_kept
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
         """Return for each place the posterior of its original codes given the published record."""
@@ -127,14 +155,16 @@ class Model:
                     all_[rows] += normalised(m) * weights[rows, c, None]
         return found
 
+    def posteriors(self, codes: Sequence[Codes], labels: Codes) -> dict[int, Floats]:
+        """Return by place p(original value | published record); the class is at LABEL."""
+        found = dict(zip(self.places, self.marginals(codes, labels), strict=True))
+        return found | {LABEL: self.chances(codes, labels)}
 
-def unseeing(model: Model, kept: Sequence[bool], label: bool) -> Model:
-    """Return the model with matrices that tell nothing but of what was kept: attributes, and the `label`."""
-    within = model.within
-    own = [kept[p] for p in model.places]
-    matrices = tuple(m if k else np.ones_like(m) for m, k in zip(within.matrices, own, strict=True))
-    told = model.label if label else np.ones_like(model.label)
-    return replace(model, label=told, within=replace(within, matrices=matrices))
+    def blind(self) -> Model:
+        """Return the model as it is without what was published, but for a kept class."""
+        matrices = tuple(np.ones_like(m) for m in self.within.matrices)
+        told = self.label if self.label_kept else np.ones_like(self.label)
+        return replace(self, label=told, within=replace(self.within, matrices=matrices), coin=None)
 
 
 def alone(model: Model, sample: Sample, fold: int) -> Model:

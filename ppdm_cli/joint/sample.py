@@ -32,6 +32,8 @@ from ppdm_cli.repeatable import mixed as hashed_address
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
+LABEL = -2
+"""The place of the class."""
 FOLDS = 4
 ALIKE = 2.0
 """Records whose lam differs by a larger factor are counted apart: .6 and .2 pooled lose a fifth."""
@@ -159,10 +161,16 @@ class Sample:
     @cached_property
     def label_matrix(self) -> Floats:
         """Return p(published label | original class), of all records together."""
-        own, lam = self.strata.exposures[-1], self.strata.lam[self.recipes]
+        return self.law(LABEL)
+
+    def law(self, place: int) -> Floats:
+        """Return p(code | original code) of a column by itself, of all records together."""
+        last = place == LABEL
+        own, lam = self.strata.exposures[-1 if last else place], self.strata.lam[self.recipes]
         if not own.noisy.any():
             return own.matrix
-        which = np.searchsorted(own.first, self.labels, side="right") - 1
+        codes = self.labels if last else self.codes[place]
+        which = np.searchsorted(own.first, codes, side="right") - 1
         sums, records = np.bincount(which, lam, len(own.first)), np.bincount(which, minlength=len(own.first))
         each = np.repeat(sums / np.maximum(records, 1), [*np.diff(own.first), 1])[: own.codes]
         return blended(each[:, None], own.matrix, own.as_noise)
@@ -212,7 +220,7 @@ class Sample:
         """Return the sample of no more attributes than a model may have, those that say most of the class."""
         if len(self.channels) <= MOST_CHANNELS or self.varies or not self.records:
             return self
-        said = [_departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
+        said = [departure(self.counts([p]).sum(axis=0)) for p in range(len(self.channels))]
         return self.only(np.sort(np.argsort(said, kind="stable")[-MOST_CHANNELS:]).tolist())
 
     def only(self, places: Sequence[int]) -> Sample:
@@ -244,14 +252,20 @@ class Sample:
         noise = published.mean(axis=1) * (1 - self.strata.lam)
         return float((~published).mean(axis=1)[self.recipes].mean()), float(noise[self.recipes].mean())
 
-    def shares(self, counts: Floats) -> Floats:
-        """Return the original classes' most likely shares, from counts of published labels."""
-        if self.varies and not self.label.kept:
-            law = self.label_matrix[: self.strata.exposures[-1].withheld]
+    def channel(self, place: int) -> Channel:
+        """Return the channel of a column."""
+        return self.label if place == LABEL else self.channels[place]
+
+    def shares(self, counts: Floats, place: int = LABEL) -> Floats:
+        """Return the most likely shares of a column's original values, from counts of published codes."""
+        channel = self.channel(place)
+        if self.varies and not channel.kept:
+            own = self.strata.exposures[-1 if place == LABEL else place]
+            law = self.law(place)[: own.withheld]
             start = np.full((1, law.shape[1]), 1 / law.shape[1])
             counts = Steps(Part([law], shares(counts[None, : len(law)])))(start, LABEL_STEPS)[0]
-        elif not self.label.kept:
-            counts = maximum_likelihood(counts, [self.label.law])
+        elif not channel.kept:
+            counts = maximum_likelihood(counts, [channel.law])
         raised = np.maximum(counts, 1e-9)
         return np.asarray(raised / raised.sum())
 
@@ -316,7 +330,7 @@ def read(
     return Sample(strata, codes, labels, folds, found.published).telling()
 
 
-def _departure(table: np.ndarray) -> float:
+def departure(table: np.ndarray) -> float:
     """Return by how many standard deviations chi-square says more than that two axes are independent."""
     table = table[table.any(axis=1)][:, table.any(axis=0)].astype(np.float64)
     independent = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
@@ -363,7 +377,7 @@ class _Thinned:
         return found
 
 
-MOST_BINS = 24
+MOST_BINS = 128
 """Numbers of more values are cut at so many quantiles."""
 DECIDING_ROWS = 1 << 16
 """About so many rows decide on the quantiles."""

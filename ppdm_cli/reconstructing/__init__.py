@@ -120,13 +120,14 @@ def reconstruct(
         target = destination(stack, output, output_sidecar, force, to)
         table = spooled(table, stack)
         drawer, withheld = None, None
-        if label is not None and method in (None, "joint") and usable(sidecar, label):
+        proven = method in (None, "joint")
+        if label is not None and proven and usable(sidecar, label):
             sample = read(table, sidecar, label)
             with step("learning"):
                 learnt = learn(sample, cells)
             if learnt.linked is not None:
                 drawer, withheld = Drawer.of(learnt, sidecar), sample.withheld
-        planned = Planner(table, sidecar, estimator).planned(label, drawer)
+        planned = Planner(table, sidecar, estimator, proven).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
         schema = pa.schema([pa.field(a.name, a.kind) for a in sidecar.attributes])

@@ -22,7 +22,7 @@ from ppdm_cli.coins import Coins, places_of
 from ppdm_cli.domain import Domain
 from ppdm_cli.engine import Batch, Made, scan
 from ppdm_cli.estimating import ESTIMATORS, columns_of, joint_codes, largest_remainder
-from ppdm_cli.joint import COIN, Learnt, Model, picked
+from ppdm_cli.joint import COIN, LABEL, Law, Learnt, departure
 from ppdm_cli.releases import Strata, axes_of, axis_of, encoded
 from ppdm_cli.repeatable import Deal, Staircase, hashed, uniform
 from ppdm_cli.sidecar import Sidecar
@@ -54,7 +54,8 @@ class Dealer:
         if by.deal is not None and by.label is not None and label is not None:
             codes[by.label.name] = label
         for attribute, deal in self.planned.deals:
-            codes[attribute.name] = deal(by.joint(batch, label, attribute), batch.index)
+            within = None if attribute.name in self.planned.apart else label
+            codes[attribute.name] = deal(by.joint(batch, within, attribute), batch.index)
         own = {n: c for name, c in codes.items() for n, c in self._split(name, c)}
         columns = [
             self._column(a.name, a.domain, own[a.name], batch) if a.name in own else batch.column(a.name)
@@ -82,6 +83,8 @@ class Dealer:
         return domain.column(codes, within)
 
 
+PROVEN = 3.0
+"""Standard deviations by which chi-square must say that published counts hang on the class."""
 DRAWN_AT_ONCE = 1 << 13
 """Records that are drawn at a time: their chances stay in the processor's cache."""
 
@@ -90,7 +93,7 @@ DRAWN_AT_ONCE = 1 << 13
 class Drawer:
     """A learnt model, ready to be applied to batches."""
 
-    model: Model
+    model: Law
     channels: tuple[Channel, ...]
     """Those that the model's places count over."""
     label: Channel
@@ -117,7 +120,7 @@ class Drawer:
 
     def labels(self, batch: Batch) -> Codes:
         """Return the original labels alone."""
-        return self._labels(batch, *self._published(batch))
+        return self(batch)[0]
 
     def _published(self, batch: Batch) -> tuple[list[Codes], Codes]:
         """Return published codes as the model takes them, and labels; what it does not have is not read."""
@@ -130,32 +133,25 @@ class Drawer:
     def __call__(self, batch: Batch) -> tuple[Codes, dict[str, Codes]]:
         """Return the original labels, and by name the original codes of all that is drawn."""
         published, shown = self._published(batch)
-        labels = self._labels(batch, published, shown)
         channels = [self.channels[p] for p in self.model.places]
+        labels = np.empty(batch.rows, code_type(self.label.domain.size))
         drawn = {c.name: np.empty(batch.rows, code_type(c.domain.size)) for c in channels}
         starts = {p: hashed([self.release, "draw", self.channels[p].name]) for p in self.model.places}
-        starts[COIN] = hashed([self.release, "coin"])
+        starts |= {
+            COIN: hashed([self.release, "coin"]),
+            LABEL: hashed([self.release, "label", self.label.name]),
+        }
         for part in _parts(batch):
             own = batch.addresses[part]
 
             def numbers_of(place: int, rows: np.ndarray, own: np.ndarray = own) -> Floats:
                 return uniform(own[rows], starts[place])
 
-            codes = [p[part] for p in published]
-            found = self.model.draw(codes, shown[part], labels[part], numbers_of)
+            labels[part], found = self.model.drawn([p[part] for p in published], shown[part], numbers_of)
             for channel, values in zip(channels, found, strict=True):
                 drawn[channel.name][part] = values
         perturbed = {c.name: drawn[c.name] for c in channels if not c.kept}
         return labels, perturbed if self.label.kept else perturbed | {self.label.name: labels}
-
-    def _labels(self, batch: Batch, published: list[Codes], shown: Codes) -> Codes:
-        if self.label.kept:
-            return shown
-        numbers = uniform(batch.addresses, hashed([self.release, "label", self.label.name]))
-        labels = np.empty(batch.rows, code_type(self.label.domain.size))
-        for part in _parts(batch):
-            labels[part] = picked(self.model.chances([p[part] for p in published], shown[part]), numbers[part])
-        return labels
 
 
 def _parts(batch: Batch) -> list[slice]:
@@ -221,13 +217,19 @@ class Planned:
     labels: Labels
     deals: list[tuple[Channel, Deal]]
     totals: dict[str, list[int]]
+    apart: frozenset[str] = frozenset()
+    """The attributes that hang on no label as far as the release shows, and are dealt without one."""
 
 
 class Planner:
-    """Counts a release and plans the deal of attributes, within labels where there are any."""
+    """Counts a release and plans the deal of attributes, within labels where there are any.
 
-    def __init__(self, table: Table, sidecar: Sidecar, estimator: str) -> None:
+    Only `proven` labels are dealt within if that is wanted: where published counts hang on them beyond chance.
+    """
+
+    def __init__(self, table: Table, sidecar: Sidecar, estimator: str, proven: bool) -> None:
         self._table, self._sidecar, self._estimator = table, sidecar, ESTIMATORS[estimator]
+        self._proven = proven
         self._totals: dict[str, list[int]] = {}
 
     def planned(self, label: Channel | None, drawer: Drawer | None) -> Planned:
@@ -243,7 +245,14 @@ class Planner:
         if not others and not (hidden and drawer is None):
             return Planned(Labels(label, drawer if hidden else None), [], {})
         published = self._counted(Counter(labels, others or ((label,) if label else ())))
-        wanted = [self._estimate(label, a, c.sum(axis=0)) for a, c in zip(others, published, strict=False)]
+        apart = set[str]()
+        if self._proven and label is not None:
+            counted = zip(others, published, strict=False)
+            apart = {a.name for a, c in counted if departure(c.sum(axis=0)) < PROVEN}
+        wanted = [
+            self._estimate(None if a.name in apart else label, a, c.sum(axis=0))
+            for a, c in zip(others, published, strict=False)
+        ]
         if label is not None and hidden:
             deal = None
             if drawer is None:
@@ -252,8 +261,12 @@ class Planner:
             labels = Labels(label, drawer, deal)
             if others:
                 published = self._counted(Counter(labels, others))
+        published = [
+            c.sum(axis=1, keepdims=True) if a.name in apart else c
+            for a, c in zip(others, published, strict=False)
+        ]
         deals = [(a, self._deal(a, c, w)) for a, c, w in zip(others, published, wanted, strict=False)]
-        return Planned(labels, deals, self._totals)
+        return Planned(labels, deals, self._totals, frozenset(apart))
 
     def _counted(self, counter: Counter) -> list[np.ndarray]:
         """Return each attribute's counts by (partition, label, code), from one pass."""
@@ -266,7 +279,8 @@ class Planner:
     def _estimate(self, label: Channel | None, attribute: Channel, counts: np.ndarray) -> Floats:
         """Return original counts, by original label where there is one."""
         if label is None:
-            return self._estimator(counts.reshape(-1).astype(np.float64), [attribute.law])
+            counts = counts.reshape(-1, attribute.published.size).sum(axis=0)
+            return self._estimator(counts.astype(np.float64), [attribute.law])
         return self._estimator(counts.astype(np.float64), [label.law, attribute.law])
 
     def _deal(self, attribute: Channel, parts: np.ndarray, wanted: np.ndarray) -> Deal:

@@ -19,7 +19,7 @@ from ppdm_cli import dtypes
 from ppdm_cli.arrays import Floats, code_type
 from ppdm_cli.channels import Channel
 from ppdm_cli.domain import Bins, Categories
-from ppdm_cli.joint import Learnt, Model, picked
+from ppdm_cli.joint import LABEL, GivenKept, Law, Learnt, Model
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.trees.ensembles import ONE, Ensemble, distilled, ensemble, generator, part, rightly
 from ppdm_cli.trees.growing import Grown, Options, descended, grow, packed
@@ -58,11 +58,27 @@ class ModelTrees:
         self._labels = tuple(label.values)
 
     @property
+    def kept(self) -> list[int]:
+        """Return the places of kept columns: trees may ask them, whatever the model has."""
+        return [p for p, c in enumerate(self._sample.channels) if c.kept]
+
+    def places(self, model: Law) -> tuple[int, ...]:
+        """Return the places that a tree may ask: kept columns, and those that hang on the class."""
+        own, whole = model.places, self._learnt.model
+        if isinstance(whole, GivenKept):
+            own = whole.telling
+        return (*own, *(p for p in self.kept if p not in own))
+
+    def on_cells(self, model: Law) -> bool:
+        """Return whether the tree is grown on the cells of the model's table, and not on drawn records."""
+        return model.table is not None and not self.kept
+
+    @property
     def options(self) -> Options:
         """Return the settings that the tree records about its training."""
         if self.wanted != ONE:
             return DISTILLED if self.wanted.distil else self._in_ensembles
-        if self._learnt.model is not None and self._learnt.model.table is not None:
+        if self._learnt.model is not None and self.on_cells(self._learnt.model):
             return Options("gain", max(2.0, LEAST_BRANCH * self._sample.total), None, 0.25, True, False)
         each = self._sample.total / max(self._sample.records, 1) / self._copies
         return Options(min_records=max(2.0, 2 * each))
@@ -100,7 +116,9 @@ class ModelTrees:
         The tables are (tables, classes, cells): the model's, then those learnt without a fold.
         """
         attributes = self._sample.channels
-        tables = np.stack([self._weights(m) for m in (model, *self._learnt.held.values())])
+        tables = np.stack(
+            [self._weights(m) for m in (model, *self._learnt.held.values()) if isinstance(m, Model)]
+        )
         flat = tables.reshape(*tables.shape[:2], -1)
         kept = np.flatnonzero(flat[0].sum(axis=0) > 1e-7 * self._sample.total / flat.shape[2])
         cells = np.unravel_index(kept, tables.shape[2:])
@@ -113,14 +131,15 @@ class ModelTrees:
         records = CodedRecords(columns, self._class, str(self._label.kind), self._labels, nothing)
         return records, flat[:, :, kept]
 
-    def trees(self, model: Model, without: int | None = None) -> tuple[CodedRecords, list[Grown]]:
+    def trees(self, model: Law, without: int | None = None) -> tuple[CodedRecords, list[Grown]]:
         """Return the tree or trees of a model that was learnt from all records, or without a fold."""
         if self.wanted != ONE:
             return self._ensemble(model, without)
-        records, grown = self._drawn_tree(model, without) if model.table is None else self._table_tree(model)
+        on_cells = isinstance(model, Model) and self.on_cells(model)
+        records, grown = self._table_tree(model) if on_cells else self._drawn_tree(model, without)
         return records, [grown]
 
-    def _ensemble(self, model: Model, without: int | None) -> tuple[CodedRecords, list[Grown]]:
+    def _ensemble(self, model: Law, without: int | None) -> tuple[CodedRecords, list[Grown]]:
         """Return trees between which draws of all records are dealt, or the one that imitates them."""
         trees = int(self.wanted.trees)
         copies = max(1, min(trees, MOST_DEALT // max(self._sample.records, 1)))
@@ -148,7 +167,7 @@ class ModelTrees:
         prune(grown, sums.reshape(-1, *tables.shape[:2]))
         return records, grown
 
-    def _drawn_tree(self, model: Model, without: int | None) -> tuple[CodedRecords, Grown]:
+    def _drawn_tree(self, model: Law, without: int | None) -> tuple[CodedRecords, Grown]:
         """Return the tree grown from records with class and values drawn from their posterior."""
         records = self._drawn(model, without, self._copies)
         grown = c45(records, self.options)
@@ -162,24 +181,28 @@ class ModelTrees:
             prune(grown, np.stack([landed(r, grown, _by_class(r, classes)) for r in every], axis=1))
         return records, grown
 
-    def _drawn(self, model: Model, without: int | None, copies: int) -> CodedRecords:
+    def _drawn(self, model: Law, without: int | None, copies: int) -> CodedRecords:
         """Return the records, or those outside a fold, with class and values drawn some times."""
-        sample = self._sample
-        rows = np.arange(sample.records) if without is None else np.flatnonzero(sample.folds != without)
+        folds = self._sample.folds
+        return self._drawn_rows(model, np.flatnonzero(folds != (-1 if without is None else without)), copies)
+
+    def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> CodedRecords:
+        """Return some records, each some times, with class and values drawn."""
+        sample, places = self._sample, self.places(model)
         published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
-        chances = None
-        if not self._label.kept:
-            chances = model.chances(published, labels)
         classes, drawn = [], []
         for copy in range(copies):
-            own = labels
-            if chances is not None:
-                own = picked(chances, uniform(rows, hashed([SEED, copy])))
-            numbers = partial(_numbers, rows, copy)
+            own, values = model.drawn(published, labels, partial(_numbers, rows, copy))
+            by_place = dict(zip(model.places, values, strict=True))
             classes.append(own.astype(np.intp))
-            drawn.append(model.draw(published, labels, own, numbers))
+            drawn.append([by_place.get(p, published[p]) for p in places])
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
-        return self._records(model.places, codes, np.concatenate(classes))
+        return self._records(places, codes, np.concatenate(classes))
+
+    def right_about_held(self, held: Law, fold: int) -> np.ndarray:
+        """Return whether what was grown without a fold is right about its records, as drawn without it."""
+        tree = self.packed(*self.trees(held, fold))
+        return rightly(self._drawn_rows(held, np.flatnonzero(self._sample.folds == fold), 1), tree)
 
     def _records(
         self, numbers: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray
@@ -284,4 +307,5 @@ def _by_class(records: CodedRecords, classes: int) -> Any:
 
 def _numbers(rows: np.ndarray, copy: int, number: int, some: np.ndarray) -> Floats:
     """Return repeatable numbers for some of the rows: the same whatever the model."""
-    return uniform(rows[some], hashed([SEED, copy, number]))
+    purpose = [SEED, copy] if number == LABEL else [SEED, copy, number]
+    return uniform(rows[some], hashed(purpose))

@@ -14,7 +14,7 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unknown_column
-from ppdm_cli.joint import CELLS, MOST_CHANNELS, Learnt, Model, alone, learn, read
+from ppdm_cli.joint import CELLS, MOST_CHANNELS, Law, Learnt, Model, alone, learn, read
 from ppdm_cli.releases import axis_of, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -83,6 +83,7 @@ class FromRelease(Displayed):
             "joint": f"the joint distribution of {listed(self.attributes)}",
             "bayes": f"each of {many} by itself",
             "forest": f"pairs among {many}",
+            "kept": f"{listed(self.attributes)}, given what was kept",
         }.get(self.model)
         records = counted(self.records, "perturbed record")
         sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
@@ -172,7 +173,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
             "No test tells the classes apart beyond what the model's own uncertainty does: one leaf."
         )
     whole = tree
-    if model.table is not None and wanted == ONE:
+    if isinstance(model, Model) and maker.on_cells(model) and wanted == ONE:
         tree, gap = maker.refined(tree, model)
     evidence = _evidence(learnt, maker, model, whole, gap)
     expected = expected_accuracy(evidence, _commonest(tree if wanted == ONE else maker.leaf()))
@@ -187,7 +188,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
         sample.total,
         expected,
         learnt.name,
-        tuple(n for p in model.places for n in sample.channels[p].attributes),
+        tuple(n for p in maker.places(model) for n in sample.channels[p].attributes),
         bits,
         remarks,
     )
@@ -206,14 +207,16 @@ def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble
     if not _can_judge(learnt, learnt.model):
         return decided(wanted, None)
     fold, held = next(iter(learnt.held.items()))
-    judge, right = alone(held, learnt.sample, fold), []
-    for each in (ONE, Ensemble(SEVERAL)):
-        maker = ModelTrees(learnt, class_name, each)
-        right.append(maker.right(judge, maker.packed(*maker.trees(held, fold))))
+    makers = [ModelTrees(learnt, class_name, each) for each in (ONE, Ensemble(SEVERAL))]
+    if makers[0].kept:
+        return decided(wanted, [m.right_about_held(held, fold) for m in makers])
+    assert isinstance(held, Model)
+    judge = alone(held, learnt.sample, fold)
+    right = [m.right(judge, m.packed(*m.trees(held, fold))) for m in makers]
     return decided(wanted, right)
 
 
-def _can_judge(learnt: Learnt, model: Model) -> bool:
+def _can_judge(learnt: Learnt, model: Law) -> bool:
     """Return whether a model that learns from one fold alone says something of trees."""
     fold = next(iter(learnt.held))
     channels = (*(learnt.sample.channels[p] for p in model.places), learnt.sample.label)
@@ -221,21 +224,25 @@ def _can_judge(learnt: Learnt, model: Model) -> bool:
     return telling and int((learnt.sample.folds == fold).sum()) >= FEWEST_JUDGES
 
 
-def _evidence(learnt: Learnt, maker: ModelTrees, model: Model, tree: Tree, gap: float) -> AccuracyEvidence:
+def _evidence(learnt: Learnt, maker: ModelTrees, model: Law, tree: Tree, gap: float) -> AccuracyEvidence:
     """Return what folds that were held back say of trees that were grown without them."""
     sample = learnt.sample
+    fold, held = next(iter(learnt.held.items()))
+    if maker.kept:
+        drawn = maker.right_about_held(held, fold).astype(np.float64)
+        return AccuracyEvidence(drawn, np.nan, np.nan, len(drawn), OF_DRAWN_RECORDS, gap)
+    assert isinstance(model, Model) and isinstance(held, Model)
     tested = [sample.channels[p] for p in model.places]
     table = model.table is not None
     every = table and not sample.varies and maker.wanted == ONE
     folds = list(learnt.held.items())[: None if every else 1]
     # what a record says of a leaf is no evidence of several trees, whose leaves meet anew for each record
-    unbiased = tree.roots == 1 and not sample.varies and all(c.kept or c.matrix.invertible for c in tested)
+    unbiased = tree.roots == 1 and not sample.varies and all(c.matrix.invertible for c in tested)
     judging = _can_judge(learnt, model) and sample.label.domain.ordinary <= MOST_JUDGED_LABELS
     trees = {fold: maker.trees(held, fold) for fold, held in folds if unbiased or judging}
     right = []
     if unbiased:
         right = [rightness(sample, f, records, own[0], model.places) for f, (records, own) in trees.items()]
-    fold, held = folds[0]
     judges, own, judged = int((sample.folds == fold).sum()), np.nan, np.nan
     if judging:
         own = float(maker.right(model, tree).mean())

@@ -65,9 +65,7 @@ def test_what_a_model_says_of_a_record_is_bayes_rule_with_its_one_coin(keep: lis
     many = [np.full(20_000, c[row]) for c in sample.codes]
     labels = np.full(20_000, sample.labels[row])
     rng = np.random.default_rng(1)
-    chances = learnt.model.chances(many, labels)
-    classes = (rng.random(20_000) < chances[:, 1]).astype(np.intp)
-    drawn = learnt.model.draw(many, labels, classes, lambda place, some: rng.random(len(some)))
+    _, drawn = learnt.model.drawn(many, labels, lambda place, some: rng.random(len(some)))
     told = learnt.model.marginals([m[:1] for m in many], labels[:1])
     for values, want in zip(drawn, told, strict=True):
         share = np.bincount(values, minlength=want.shape[1]) / len(values)

@@ -1,0 +1,143 @@
+"""The law of what was perturbed given what was kept: one column after the other, each by its own boosted law.
+
+Each is drawn given all that was kept, the class if that was kept, and what has been drawn already; a perturbed
+class comes last. The class is one of the columns that may be asked: only what they do not say already is its.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.joint.boosting import Boosted, Feature, boosted
+from ppdm_cli.joint.joint_table import TINY, Uniform, normalised, picked
+from ppdm_cli.joint.sample import LABEL, Sample
+from ppdm_cli.repeatable import hashed, uniform
+
+SEED = 20262
+DRAWS = 8
+"""So many times are the other columns drawn for what a record says of one."""
+
+
+@dataclass(frozen=True, eq=False)
+class OwnLaw:
+    """The law of the column at a place, given those before it."""
+
+    place: int
+    law: Boosted
+    matrix: Floats
+    """p(published code | original value)."""
+
+    def seen(self, asked: Sequence[Codes], published: Codes) -> Floats:
+        """Return p(published code, original value | those before it), (records, values)."""
+        return np.asarray(self.law.chances(asked, len(published)) * self.matrix[published])
+
+
+@dataclass(frozen=True, eq=False)
+class GivenKept:
+    """p(original values of perturbed columns | kept columns)."""
+
+    kept: tuple[int, ...]
+    label_kept: bool
+    laws: tuple[OwnLaw, ...]
+
+    table, coin = None, None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        return (*self.kept, *(own.place for own in self.laws if own.place != LABEL))
+
+    def _steps(
+        self, codes: Sequence[Codes], labels: Codes, numbers: Uniform
+    ) -> Iterator[tuple[int, Floats, np.ndarray]]:
+        """Yield place, p(published code, original value | those before) and a draw of each perturbed column."""
+        asked, rows = [codes[p] for p in self.kept] + [labels] * self.label_kept, np.arange(len(labels))
+        for own in self.laws:
+            seen = own.seen(asked, labels if own.place == LABEL else codes[own.place])
+            asked.append(picked(seen, numbers(own.place, rows)))
+            yield own.place, seen, asked[-1]
+
+    def drawn(
+        self, codes: Sequence[Codes], labels: Codes, numbers: Uniform
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return original classes and codes drawn from their posterior, given the published record."""
+        found = {place: values for place, _, values in self._steps(codes, labels, numbers)}
+        return found.get(LABEL, labels), [found.get(p, codes[p]) for p in self.places]
+
+    def published(self, codes: Sequence[Codes], labels: Codes) -> Floats:
+        """Return log p(what was published of perturbed columns | what was kept), by record."""
+        steps = self._steps(codes, labels, own_numbers(np.arange(len(labels)), 0))
+        return np.asarray(sum(np.log(np.maximum(seen.sum(axis=1), TINY)) for _, seen, _ in steps))
+
+    def alone(self, codes: Sequence[Codes], labels: Codes, places: Collection[int] | None = None) -> Floats:
+        """Return log p(what was published of each perturbed column by itself), by record."""
+        found = np.zeros(len(labels))
+        for own in self.laws:
+            if places is None or own.place in places:
+                shares = np.exp(own.law.start.astype(np.float64))
+                chances = own.matrix @ (shares / shares.sum())
+                found += np.log(np.maximum(chances, TINY))[labels if own.place == LABEL else codes[own.place]]
+        return found
+
+    def posteriors(self, codes: Sequence[Codes], labels: Codes) -> dict[int, Floats]:
+        """Return by place p(original value | published record), by the mean over draws of those before."""
+        found: dict[int, Floats] = {}
+        for copy in range(DRAWS):
+            for place, seen, _ in self._steps(codes, labels, own_numbers(np.arange(len(labels)), copy)):
+                found[place] = found.get(place, 0.0) + normalised(seen) / DRAWS
+        return found
+
+    def blind(self) -> GivenKept:
+        """Return the law as it is without what was published of perturbed columns."""
+        laws = [replace(own, matrix=np.ones_like(own.matrix)) for own in self.laws]
+        return replace(self, laws=tuple(laws))
+
+    @property
+    def telling(self) -> tuple[int, ...]:
+        """Return the perturbed places that hang on the class, or on which it does."""
+        own = [law for law in self.laws if law.place != LABEL]
+        first = len(self.kept) + self.label_kept
+        if self.label_kept:
+            return tuple(law.place for law in own if first - 1 in law.law.asked)
+        (label,) = (law for law in self.laws if law.place == LABEL)
+        return tuple(law.place for n, law in enumerate(own) if first + n in label.law.asked)
+
+
+def own_numbers(rows: np.ndarray, copy: int) -> Uniform:
+    """Return repeatable numbers for records: the same whatever the model."""
+    return lambda place, some: uniform(rows[some], hashed([SEED, copy, place]))
+
+
+def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
+    """Learn the law from some records of a sample."""
+    kept = tuple(p for p, c in enumerate(sample.channels) if c.kept)
+    perturbed = sorted(
+        set(range(len(sample.channels))) - set(kept), key=lambda p: sample.channel(p).domain.size
+    )
+    codes, labels = [c[rows] for c in sample.codes], sample.labels[rows]
+    features = [_feature(sample, p, codes[p]) for p in kept]
+    if sample.label.kept:
+        features.append(_feature(sample, LABEL, labels))
+    laws, numbers = list[OwnLaw](), own_numbers(rows, 0)
+    for place in [*perturbed, *[LABEL] * (not sample.label.kept)]:
+        published = labels if place == LABEL else codes[place]
+        matrix = sample.law(place)
+        counts = np.bincount(published, minlength=len(matrix)).astype(np.float64)
+        alone, domain = sample.shares(counts, place), sample.channel(place).domain
+
+        def halves(number: int, place: int = place) -> np.ndarray:
+            return np.asarray(uniform(rows, hashed([SEED, "half", number, place])) < 0.5)
+
+        law = boosted(features, published, matrix, alone, domain.ordered, halves, len(kept))
+        laws.append(OwnLaw(place, law, matrix))
+        seen = laws[-1].seen([f.codes for f in features], published)
+        features.append(_feature(sample, place, picked(seen, numbers(place, np.arange(len(rows))))))
+    return GivenKept(kept, sample.label.kept, tuple(laws))
+
+
+def _feature(sample: Sample, place: int, codes: Codes) -> Feature:
+    domain = sample.channel(place).domain
+    return Feature(codes, domain.size, domain.ordered > 0)
