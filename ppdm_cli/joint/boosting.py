@@ -38,7 +38,7 @@ Halves = Callable[[int], np.ndarray]
 """Which records a tree is grown on, by the number of the attempt."""
 
 
-class Feature(NamedTuple):
+class AskedColumn(NamedTuple):
     """The codes of a column that may be asked, how many there are, and whether they have an order."""
 
     codes: Codes
@@ -87,7 +87,7 @@ class Boosted:
 
 
 def boosted(
-    features: Sequence[Feature],
+    features: Sequence[AskedColumn],
     published: Codes,
     matrix: Floats,
     alone: Floats,
@@ -142,7 +142,7 @@ def _divided(rows: Tables) -> Tables:
 class _Boosting:
     """A law in the making, and what it says of the records that it is learnt from."""
 
-    features: list[Feature]
+    features: list[AskedColumn]
     published: Codes
     matrix: Tables
     alone: Floats
@@ -275,7 +275,7 @@ def _by_leaf(leaf: np.ndarray, scores: Tables, leaves: int) -> tuple[np.ndarray,
     return np.bincount(leaf, minlength=leaves), sums.astype(np.float64)
 
 
-def _best_cuts(cell: np.ndarray, score: Floats, nodes: int, feature: Feature) -> tuple[Floats, np.ndarray]:
+def _best_cuts(cell: np.ndarray, score: Floats, nodes: int, feature: AskedColumn) -> tuple[Floats, np.ndarray]:
     """Return for each node what the best cut of a feature gains, and which codes go left."""
     shape = (nodes, feature.size)
     records = np.bincount(cell, minlength=nodes * feature.size).reshape(shape)

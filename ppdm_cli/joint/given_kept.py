@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
-from ppdm_cli.joint.boosting import Boosted, Feature, boosted
+from ppdm_cli.arrays import Codes, Floats, of_small_products
+from ppdm_cli.joint.boosting import Boosted, AskedColumn, boosted
 from ppdm_cli.joint.joint_table import TINY, Uniform, normalised, picked
 from ppdm_cli.joint.sample import LABEL, Sample
 from ppdm_cli.repeatable import hashed, uniform
@@ -111,6 +111,7 @@ def own_numbers(rows: np.ndarray, copy: int) -> Uniform:
     return lambda place, some: uniform(rows[some], hashed([SEED, copy, place]))
 
 
+@of_small_products
 def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
     """Learn the law from some records of a sample."""
     kept = tuple(p for p, c in enumerate(sample.channels) if c.kept)
@@ -138,6 +139,6 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
     return GivenKept(kept, sample.label.kept, tuple(laws))
 
 
-def _feature(sample: Sample, place: int, codes: Codes) -> Feature:
+def _feature(sample: Sample, place: int, codes: Codes) -> AskedColumn:
     domain = sample.channel(place).domain
-    return Feature(codes, domain.size, domain.ordered > 0)
+    return AskedColumn(codes, domain.size, domain.ordered > 0)

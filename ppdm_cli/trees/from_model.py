@@ -135,8 +135,10 @@ class ModelTrees:
         """Return the tree or trees of a model that was learnt from all records, or without a fold."""
         if self.wanted != ONE:
             return self._ensemble(model, without)
-        on_cells = isinstance(model, Model) and self.on_cells(model)
-        records, grown = self._table_tree(model) if on_cells else self._drawn_tree(model, without)
+        if isinstance(model, Model) and self.on_cells(model):
+            records, grown = self._table_tree(model)
+        else:
+            records, grown = self._drawn_tree(model, without)
         return records, [grown]
 
     def _ensemble(self, model: Law, without: int | None) -> tuple[CodedRecords, list[Grown]]:
