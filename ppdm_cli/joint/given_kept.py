@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ppdm_cli.arrays import Codes, Floats, of_small_products
-from ppdm_cli.joint.boosting import Boosted, AskedColumn, boosted
+from ppdm_cli.joint.boosting import AskedColumn, Boosted, boosted
 from ppdm_cli.joint.joint_table import TINY, Uniform, normalised, picked
 from ppdm_cli.joint.sample import LABEL, Sample
 from ppdm_cli.repeatable import hashed, uniform

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from ppdm_cli.joint import boosting
-from ppdm_cli.joint.boosting import Boosted, AskedColumn, boosted
+from ppdm_cli.joint.boosting import AskedColumn, Boosted, boosted
 from ppdm_cli.repeatable import hashed, uniform
 
 ROWS = 8_000
