@@ -118,8 +118,7 @@ class Figure:
 
     def root(self) -> Figure:
         value = sqrt(self.value) if self.value > 0 else nan
-        divided = (*self.divided, self)
-        return Figure(value, self.gradient / (2 * value), False, None, divided, square=self)
+        return Figure(value, self.gradient / (2 * value), False, None, self.divided, square=self)
 
     # -- how certain it is
 
@@ -442,7 +441,13 @@ class Compiler:
 
     def _stddev(self, chosen: np.ndarray, of: Number) -> Computed:
         variance = self._variance(chosen, of)
-        return lambda sums: variance(sums).root().within(0.0, inf)
+
+        def deviation(sums: Floats) -> Figure:
+            square = variance(sums)
+            # what is computed with it is as uncertain as what is divided by a number that may be 0
+            return replace(square.root(), divided=(*square.divided, square), limits=(0.0, inf))
+
+        return deviation
 
     def _corr(self, chosen: np.ndarray, one: Number | Condition, other: Number | Condition) -> Computed:
         return self._together(chosen, self._number(one), self._number(other))[1]

@@ -200,6 +200,8 @@ def test_a_spread_has_an_interval_whatever_chance_made_of_it() -> None:
         assert least < 0.97 and most > 0.935, (function, covered)
     chosen = (told["value"] > 0).sum()
     assert chosen < 0.9 * copies, "the test of the test"
+    ratios = asked(release, "select stddev(x) / mean(x) group by copy").frame
+    assert ratios["low"].is_not_null().sum() < 0.2 * copies, "it would be given where chance made it large"
 
 
 def test_in_a_population_intervals_are_those_of_a_sample(nearly: Release) -> None:
