@@ -57,10 +57,13 @@ def learn_structure(
     strata = Strata.of(sidecar, names) if len(opened(sidecar).recipes) > 1 else None
     pairs = list(combinations(range(len(names)), 2))
     shown = [p for p in pairs if strata is None or strata.together(p)]
-    if not shown:
+    tables = list[CountedTable]()
+    if shown:
+        tables, _ = counted_tables(table, sidecar, [(names[a], names[b]) for a, b in shown])
+    each = enumerate(zip(shown, tables, strict=True))
+    found = {p: _edge(t, number) for number, (p, t) in each if t.whole[1].any()}
+    if not found:
         raise never_together(names)
-    tables, _ = counted_tables(table, sidecar, [(names[a], names[b]) for a, b in shown])
-    found = {p: _edge(t, number) for number, (p, t) in enumerate(zip(shown, tables, strict=True))}
     heaviest = spanning(len(names), sorted(found, key=lambda p: -found[p].information))
     sure = [p for p in heaviest if found[p].p * len(found) < LEVEL]
     parents = _directed(names, heaviest if how == "tree" else sure)
@@ -73,8 +76,8 @@ def learn_structure(
         kept = "may be chance" if how == "tree" else "were left out"
         own = "; ".join(" - ".join(map(quoted, found[p].names)) for p in doubtful)
         remarks.append(f"These edges {kept}: {own}.")
-    if len(shown) < len(pairs):
-        hidden = f"{len(pairs) - len(shown)} of {counted(len(pairs), 'pair')}"
+    if len(found) < len(pairs):
+        hidden = f"{len(pairs) - len(found)} of {counted(len(pairs), 'pair')}"
         remarks.append(f"No record publishes both columns of {hidden}, so there can be no edge between them.")
     return Network.of([Node(n, (parents[n],) if n in parents else ()) for n in names]), remarks
 
@@ -93,8 +96,6 @@ def _edge(table: CountedTable, seed: int) -> Edge:
         rise = np.log(np.maximum(law.forward(likeliest), TINY) / np.maximum(expected, TINY))
         return float((own * np.log(own / alone)).sum()) / n, 2 * float((seen * rise).sum()), own, expected
 
-    if not n:
-        return Edge(wanted.names, 0.0, 1.0)
     information, ratio, own, expected = fitted(observed)
     draws = rng.multinomial(int(n), expected / expected.sum(), DRAWS).astype(np.float64)
     chance = np.array([fitted(seen)[:2] for seen in draws])

@@ -148,3 +148,5 @@ def test_pairs_that_are_never_published_together_have_no_edge() -> None:
     hidden = [r for r in done.remarks if r.startswith("No record publishes both columns")]
     edges = sum(len(n.parents) for n in done.network)
     assert edges == 4 or hidden
+    few = train_bayes(given(drawn(TREE, 4, 1), 1, **RECIPES), learn_structure="tree")
+    assert any(r.startswith("No record publishes both columns of") for r in few.remarks)
