@@ -17,9 +17,8 @@ from ppdm_cli.domain.base import (
     Representative,
     unit,
 )
-from ppdm_cli.domain.bins import Bins
+from ppdm_cli.domain.bins import CALENDAR, Bins, calendar_edges, nice_edges, starts
 from ppdm_cli.domain.categories import OTHER, Categories
-from ppdm_cli.domain.edges import CALENDAR, calendar_edges, nice_edges, starts
 
 __all__ = [
     "CALENDAR", "MOST_COMBINATIONS", "MOST_VALUES", "OTHER", "Bins", "Categories", "Domain", "Encoded",

@@ -21,10 +21,9 @@ from ppdm_cli import sidecar as sidecars
 from ppdm_cli.display import Displayed, names, up
 from ppdm_cli.errors import MismatchError, UsageError, argument, counted, listed, quoted, unknown_column
 from ppdm_cli.files import one_run
-from ppdm_cli.networks.comparing import Distance, distances
 from ppdm_cli.networks.files import NETWORKS, OUTPUTS, NetworkFile, load, parameter_frame
 from ppdm_cli.networks.learning import Estimation, learn_parameters
-from ppdm_cli.networks.network import Network, Node, sample
+from ppdm_cli.networks.network import Distance, Network, Node, distances, sample
 from ppdm_cli.networks.parties import Party, PartyLike, join, open_parties
 from ppdm_cli.networks.structure import learn_structure
 from ppdm_cli.releases import OWN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ppdm_cli.pictures.charts import draw_attacks, draw_distributions, draw_entropy
-from ppdm_cli.pictures.drawing import open_picture
+from ppdm_cli.pictures.charts import draw_attacks, draw_distributions, draw_entropy, open_picture
 
 __all__ = ["draw_attacks", "draw_distributions", "draw_entropy", "open_picture"]

@@ -24,9 +24,8 @@ from ppdm_cli.display import Displayed, at_most, up
 from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions, relative_error
-from ppdm_cli.planning.advice import BINS, Advice, TableSketch, advised, determined, left_open
+from ppdm_cli.planning.advice import BINS, Advice, TableSketch, advised, determined, left_open, written_plan
 from ppdm_cli.planning.csv_reading import TOKENS, Dialect, Written, cells_of, sniff, written
-from ppdm_cli.planning.toml import written_plan
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.releases import PRIOR, is_promised
 from ppdm_cli.tables import (

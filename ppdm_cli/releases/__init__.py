@@ -8,7 +8,6 @@ ones: its `recipes` in use, its `channels`, the `axis` of an attribute alone, th
 
 from __future__ import annotations
 
-from ppdm_cli.releases.concatenated import open_data, open_releases, spooled
 from ppdm_cli.releases.inspection import (
     PRIOR,
     Fact,
@@ -47,6 +46,7 @@ from ppdm_cli.releases.strata import (
     never_together,
     opened,
 )
+from ppdm_cli.releases.together import open_data, open_releases, spooled
 
 __all__ = [
     "OWN", "PRIOR", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",

@@ -21,8 +21,8 @@ from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import BinarySpec, Channel
 from ppdm_cli.domain import Categories
 from ppdm_cli.networks import Network, Node, load, sample
-from ppdm_cli.networks.comparing import distances, marginal
 from ppdm_cli.networks.learning import Estimation, _Counts, _estimated
+from ppdm_cli.networks.network import distances, marginal
 from tests.experiments.common import DATA, FULL, drawn, figure, saved, say
 
 SIZES = [2500 * 2**k for k in range(1, 9)]

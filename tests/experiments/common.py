@@ -153,7 +153,7 @@ def saved(name: str, frame: pl.DataFrame, digits: int = 4) -> pl.DataFrame:
 def drawn(chart: Any, name: str) -> None:
     """Save a chart over an older one."""
     with PendingFile(BUILD / name, force=True) as target:
-        pictures.drawing.save(chart, target)
+        pictures.charts.save(chart, target)
         commit(target)
 
 

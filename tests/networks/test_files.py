@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from ppdm_cli import MismatchError
 from ppdm_cli.networks import Network, Node, load
-from ppdm_cli.networks.comparing import distances, marginal
 from ppdm_cli.networks.files import GRID, as_bif, as_json, on_grid
-from ppdm_cli.networks.network import NetworkSource
+from ppdm_cli.networks.network import NetworkSource, distances, marginal
 from tests.networks.test_learning import DATA, THREE
 from tests.vocabulary import raises, structure
 

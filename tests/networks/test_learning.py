@@ -13,8 +13,8 @@ import pytest
 
 from ppdm_cli import UsageError, perturb, train_bayes
 from ppdm_cli.networks import Network, Node, load, sample
-from ppdm_cli.networks.comparing import marginal
 from ppdm_cli.networks.learning import Estimation, _Counts, _estimated
+from ppdm_cli.networks.network import marginal
 from ppdm_cli.releases import opened
 from ppdm_cli.sidecar import Sidecar
 
