@@ -44,6 +44,8 @@ LEAST = 2.0
 """Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""
 ALIKE = 0.05
 """By this share of what it gains may a model be better than a joint table that is still taken."""
+CLEARLY = 2.0
+"""Standard errors by which a model of perturbed columns alone must be better than their law given kept ones."""
 JUDGING = 0
 """The fold that judges between what was kept and what perturbed columns say of each other."""
 TEMPERS = (0.25, 0.5, 0.75, 1.0)
@@ -132,7 +134,7 @@ def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
         others = held.published(codes, sample.labels[judges]) + without.alone(
             codes, sample.labels[judges], left
         )
-        if (others - given).mean() > _error(others - given):
+        if (others - given).mean() > CLEARLY * _error(others - given):
             return replace(among, sample=sample)
     return Learnt(sample, "kept", law, gain, {"kept": gain}, {JUDGING: without}, law)
 

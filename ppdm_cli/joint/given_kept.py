@@ -48,7 +48,7 @@ class GivenKept:
 
     @property
     def places(self) -> tuple[int, ...]:
-        return (*self.kept, *(own.place for own in self.laws if own.place != LABEL))
+        return (*sorted(own.place for own in self.laws if own.place != LABEL), *self.kept)
 
     def _steps(
         self, codes: Sequence[Codes], labels: Codes, numbers: Uniform

@@ -96,9 +96,9 @@ class RecordCoin:
 
     def as_noise(self, codes: Sequence[Codes], which: Any = True) -> list[Codes]:
         """Return what records, or those of `which`, reveal where they are noise: the rest is withheld."""
-        *own, numbers = codes
-        each = zip(self.attributes, own, strict=True)
-        return [*(np.where(which & e.noisy[c], e.withheld, c) for e, c in each), numbers]
+        each = zip(self.attributes, codes, strict=False)  # kept columns and the recipes' numbers follow
+        noise = [np.where(which & e.noisy[c], e.withheld, c) for e, c in each]
+        return [*noise, *codes[len(noise) :]]
 
 
 def varies(strata: Strata) -> bool:

@@ -27,11 +27,11 @@ from ppdm_cli.engine import Writing, destination, step, write
 from ppdm_cli.errors import RefusedError, UsageError, argument, listed, quoted, unknown
 from ppdm_cli.estimating import DEFAULT, ESTIMATORS
 from ppdm_cli.files import one_run
-from ppdm_cli.joint import CELLS, class_of, learn, read, usable
+from ppdm_cli.joint import CELLS, LARGEST_DOMAIN, Learnt, class_of, learn, read, usable
 from ppdm_cli.reconstructing.dealer import Dealer, DealtBatch, Drawer, Planner
 from ppdm_cli.releases import Strata, axis_of, open_releases, opened, spooled
 from ppdm_cli.sidecar import Past, Reconstruction, Sidecar
-from ppdm_cli.tables import TableLike, commit
+from ppdm_cli.tables import Table, TableLike, commit
 
 if TYPE_CHECKING:
     import polars as pl
@@ -121,12 +121,9 @@ def reconstruct(
         table = spooled(table, stack)
         drawer, withheld = None, None
         proven = method in (None, "joint")
-        if label is not None and proven and usable(sidecar, label):
-            sample = read(table, sidecar, label)
-            with step("learning"):
-                learnt = learn(sample, cells)
-            if learnt.linked is not None:
-                drawer, withheld = Drawer.of(learnt, sidecar), sample.withheld
+        learnt = _learnt(table, sidecar, label, cells) if label is not None and proven else None
+        if learnt is not None and learnt.linked is not None:
+            drawer, withheld = Drawer.of(learnt, sidecar), learnt.sample.withheld
         planned = Planner(table, sidecar, estimator, proven).planned(label, drawer)
         method = "global" if label is None else "by-class" if drawer is None else "joint"
         how = Reconstruction(method, estimator, spread, shuffle)  # type: ignore[arg-type]
@@ -147,6 +144,18 @@ def reconstruct(
     assert done is not None
     drawn = [n for name in (drawer.names if drawer else []) for n in axis_of(sidecar, name).attributes]
     return Reconstructed(done, target.frame, how, totals, drawn, withheld)
+
+
+def _learnt(table: Table, sidecar: Sidecar, label: Channel, cells: int) -> Learnt | None:
+    """Return what the release says of the joint distribution; None where no column is small enough."""
+    if not usable(sidecar, label) and (label.kept or label.published.size > LARGEST_DOMAIN):
+        return None
+    try:
+        sample = read(table, sidecar, label)
+    except UsageError:  # a perturbed class, and no column that says anything of it
+        return None
+    with step("learning"):
+        return learn(sample, cells)
 
 
 def _check_estimator(estimator: str) -> None:
