@@ -109,8 +109,8 @@ class Learnt:
 def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
     """Return the simplest model within one standard error of the best, or none with nothing to learn.
 
-    With kept columns that is the law of what was perturbed given what was kept, unless what perturbed columns
-    say of each other makes the records of a fold that was held back likelier. Where records differ in what they
+    With kept columns that is the law of what was perturbed given what was kept, unless a joint table of
+    perturbed columns makes the records of a fold that was held back likelier. Where records differ in what they
     reveal a model of all attributes is learnt only if `every` is wanted.
     """
     if not sample.records:
@@ -127,7 +127,7 @@ def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
     alone = without.alone(codes, sample.labels[judges])
     law = learn_given_kept(sample, np.arange(sample.records))
     gain = float((given - alone).mean())
-    if among is not None and among.model is not None:
+    if among is not None and among.name == "joint":
         held = among.held[JUDGING]
         assert isinstance(held, Model)
         left = [p for p in range(len(perturbed.channels)) if p not in held.places]
