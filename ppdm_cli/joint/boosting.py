@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.estimating import Tables
@@ -159,6 +158,8 @@ class _Boosting:
 
         None where none could be.
         """
+        from scipy.special import chdtrc  # takes a seventh of a second to load
+
         growing, testing = np.flatnonzero(half)[:MOST_GROWING], np.flatnonzero(~half)
         asked = [n for n, f in enumerate(self.features[:may_ask]) if f.size > 1]
         if not asked or not len(growing):

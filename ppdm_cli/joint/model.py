@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ppdm_cli.arrays import Codes, Floats
 from ppdm_cli.estimating import Part, Steps, shares
@@ -135,7 +134,7 @@ class Model:
             a + np.log(np.maximum(m[labels] * self.shares, TINY))
             for a, m in zip(logs, self._labels, strict=True)
         ]
-        found = logsumexp(np.concatenate(whole, axis=1), axis=1)
+        found = np.logaddexp.reduce(np.concatenate(whole, axis=1), axis=1)
         return found - np.log(np.maximum(self.label @ self.shares, TINY))[labels] * self.label_kept
 
     def marginals(self, codes: Sequence[Codes], labels: Codes) -> list[Floats]:
