@@ -18,6 +18,8 @@ from ppdm_cli.joint.sample import LABEL, Sample
 from ppdm_cli.repeatable import hashed, uniform
 
 SEED = 20262
+READ_AT_ONCE = 1 << 13
+"""So many records are read at a time: their chances stay in the processor's cache."""
 DRAWS = 8
 """So many times are the other columns drawn for what a record says of one."""
 
@@ -35,6 +37,20 @@ class OwnLaw:
         """Return p(published code, original value | those before it), (records, values)."""
         return np.asarray(self.law.chances(asked, len(published)) * self.matrix[published])
 
+    def read(self, asked: Sequence[Codes], published: Codes, numbers: Uniform) -> tuple[Floats, np.ndarray]:
+        """Return log p(published code | those before it), and a draw of the original value, by record."""
+        logs, values, rows = (
+            np.empty(len(published)),
+            np.empty(len(published), np.intp),
+            np.arange(len(published)),
+        )
+        for start in range(0, len(published), READ_AT_ONCE):
+            part = slice(start, start + READ_AT_ONCE)
+            seen = self.seen([a[part] for a in asked], published[part])
+            logs[part] = np.log(np.maximum(seen.sum(axis=1), TINY))
+            values[part] = picked(seen, numbers(self.place, rows[part]))
+        return logs, values
+
 
 @dataclass(frozen=True, eq=False)
 class GivenKept:
@@ -50,27 +66,31 @@ class GivenKept:
     def places(self) -> tuple[int, ...]:
         return (*sorted(own.place for own in self.laws if own.place != LABEL), *self.kept)
 
-    def _steps(
+    def _read(
         self, codes: Sequence[Codes], labels: Codes, numbers: Uniform
     ) -> Iterator[tuple[int, Floats, np.ndarray]]:
-        """Yield place, p(published code, original value | those before) and a draw of each perturbed column."""
-        asked, rows = [codes[p] for p in self.kept] + [labels] * self.label_kept, np.arange(len(labels))
+        """Yield place, log p(published code | those before) and a draw of each perturbed column."""
+        asked = self._certain(codes, labels)
         for own in self.laws:
-            seen = own.seen(asked, labels if own.place == LABEL else codes[own.place])
-            asked.append(picked(seen, numbers(own.place, rows)))
-            yield own.place, seen, asked[-1]
+            logs, values = own.read(asked, labels if own.place == LABEL else codes[own.place], numbers)
+            asked.append(values)
+            yield own.place, logs, values
+
+    def _certain(self, codes: Sequence[Codes], labels: Codes) -> list[Codes]:
+        """Return the kept columns, and the class if it was kept."""
+        return [codes[p] for p in self.kept] + [labels] * self.label_kept
 
     def drawn(
         self, codes: Sequence[Codes], labels: Codes, numbers: Uniform
     ) -> tuple[np.ndarray, list[np.ndarray]]:
         """Return original classes and codes drawn from their posterior, given the published record."""
-        found = {place: values for place, _, values in self._steps(codes, labels, numbers)}
+        found = {place: values for place, _, values in self._read(codes, labels, numbers)}
         return found.get(LABEL, labels), [found.get(p, codes[p]) for p in self.places]
 
     def published(self, codes: Sequence[Codes], labels: Codes) -> Floats:
         """Return log p(what was published of perturbed columns | what was kept), by record."""
-        steps = self._steps(codes, labels, own_numbers(np.arange(len(labels)), 0))
-        return np.asarray(sum(np.log(np.maximum(seen.sum(axis=1), TINY)) for _, seen, _ in steps))
+        read = self._read(codes, labels, own_numbers(np.arange(len(labels)), 0))
+        return np.asarray(sum(logs for _, logs, _ in read))
 
     def alone(self, codes: Sequence[Codes], labels: Codes, places: Collection[int] | None = None) -> Floats:
         """Return log p(what was published of each perturbed column by itself), by record."""
@@ -84,10 +104,13 @@ class GivenKept:
 
     def posteriors(self, codes: Sequence[Codes], labels: Codes) -> dict[int, Floats]:
         """Return by place p(original value | published record), by the mean over draws of those before."""
-        found: dict[int, Floats] = {}
+        found, rows = dict[int, Floats](), np.arange(len(labels))
         for copy in range(DRAWS):
-            for place, seen, _ in self._steps(codes, labels, own_numbers(np.arange(len(labels)), copy)):
-                found[place] = found.get(place, 0.0) + normalised(seen) / DRAWS
+            asked, numbers = self._certain(codes, labels), own_numbers(rows, copy)
+            for own in self.laws:
+                seen = own.seen(asked, labels if own.place == LABEL else codes[own.place])
+                asked.append(picked(seen, numbers(own.place, rows)))
+                found[own.place] = found.get(own.place, 0.0) + normalised(seen) / DRAWS
         return found
 
     def blind(self) -> GivenKept:
@@ -134,8 +157,8 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
 
         law = boosted(features, published, matrix, alone, domain.ordered, halves, len(kept))
         laws.append(OwnLaw(place, law, matrix))
-        seen = laws[-1].seen([f.codes for f in features], published)
-        features.append(_feature(sample, place, picked(seen, numbers(place, np.arange(len(rows))))))
+        _, values = laws[-1].read([f.codes for f in features], published, numbers)
+        features.append(_feature(sample, place, values))
     return GivenKept(kept, sample.label.kept, tuple(laws))
 
 

@@ -94,6 +94,15 @@ def test_a_law_comes_near_the_truth(gamma: float) -> None:
     assert {0, 2} <= law.asked
 
 
+def test_of_too_many_chances_some_records_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boosting, "MOST_CHANCES", 3 * ROWS // 2)
+    rng = np.random.default_rng(5)
+    features = columns(rng)
+    original = np.where(rng.random(ROWS) < 0.5, 2, features[0].codes)
+    law = learnt(features, original, 3, 9.0, 2)
+    assert law.trees and len(law.chances([f.codes for f in features], ROWS)) == ROWS
+
+
 def test_what_never_occurs_comes_down_to_nothing() -> None:
     rng = np.random.default_rng(5)
     features = columns(rng)
