@@ -79,9 +79,9 @@ def _text_lines(x: int, y: int, lines: list[str]) -> list[str]:
 
 
 def measured(page: str) -> tuple[list[float], dict[str, list[float]], float]:
-    """The epsilons, the accuracies by line, and what the commonest class alone is right on."""
+    """The epsilons, the accuracies by line, and what the most common class alone is right on."""
     section = page[page.index("## Whole records") :].split("\n## ")[0]
-    baseline = re.search(r"commonest class alone would be right on ([\d.]+)%", section)
+    baseline = re.search(r"most common class alone would be right on ([\d.]+)%", section)
     table = next(block for block in section.split("\n\n") if block.startswith("| "))
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
     cells = {row[0].strip(): [c.strip() for c in row[1:]] for row in rows}
@@ -112,7 +112,7 @@ def accuracy(figures: tuple[list[float], dict[str, list[float]], float]) -> str:
         drawn.append(_text(x(epsilon), bottom + 20, f"{epsilon:g}", fill=_SOFT))
     drawn.append(_text((left + right) / 2, bottom + 42, "epsilon of a whole record", fill=_SOFT))
     drawn.append(f'<path d="M{left} {y(baseline):g}H{right}" stroke="{_RED}" stroke-dasharray="5 4"/>')
-    drawn.append(_text(right + 10, y(baseline) + 4, "the commonest class", "start", _RED))
+    drawn.append(_text(right + 10, y(baseline) + 4, "the most common class", "start", _RED))
     for (name, shares), colour, shift in zip(lines.items(), (_BLUE, "#9a6700"), (-4, 14), strict=True):
         points = [(x(e), y(s)) for e, s in zip(epsilons, shares, strict=True)]
         path = "L".join(f"{a:.1f} {b:.1f}" for a, b in points)

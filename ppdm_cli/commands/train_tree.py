@@ -260,7 +260,7 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
     sentences = [f"Accuracy on {records}: {share} % (95 % interval {low} to {high})."]
     commonest = measured.confusion.sum(axis=1).max() / found["records"]
     if found["accuracy"] < commonest:
-        sentences.append(f"That is less than the commonest class alone: {100 * commonest:.2f} %.")
+        sentences.append(f"That is less than always the most common class: {100 * commonest:.2f} %.")
     if measured.unknown:
         unknown = counted(measured.unknown, "record")
         sentences.append(f"{unknown} with labels that the tree does not know: wrong.")

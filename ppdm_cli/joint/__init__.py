@@ -107,7 +107,7 @@ class Learnt:
 
 
 def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
-    """Return the simplest model within one standard error of the best, or none with nothing to learn.
+    """Learn the simplest model within one standard error of the best, or none where nothing shows.
 
     With kept columns that is the law of what was perturbed given what was kept, unless a joint table of
     perturbed columns makes the records of a fold that was held back likelier. Where records differ in what they
@@ -115,38 +115,14 @@ def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
     """
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
-    kept = [p for p, c in enumerate(sample.channels) if c.kept]
-    perturbed = sample.only(range(len(sample.channels) - len(kept)))
-    among = _among_perturbed(perturbed, cells, every) if perturbed.channels else None
-    if not kept:
-        assert among is not None
-        return among
-    rows, judges = (np.flatnonzero((sample.folds == JUDGING) == held) for held in (False, True))
-    without, codes = learn_given_kept(sample, rows), [c[judges] for c in sample.codes]
-    given = without.published(codes, sample.labels[judges])
-    alone = without.alone(codes, sample.labels[judges])
-    law = learn_given_kept(sample, np.arange(sample.records))
-    gain = float((given - alone).mean())
-    if among is not None and among.name == "joint":
-        held = among.held[JUDGING]
-        assert isinstance(held, Model)
-        left = [p for p in range(len(perturbed.channels)) if p not in held.places]
-        others = held.published(codes, sample.labels[judges]) + without.alone(
-            codes, sample.labels[judges], left
-        )
-        if (others - given).mean() > CLEARLY * _error(others - given):
-            return replace(among, sample=sample)
-    return Learnt(sample, "kept", law, gain, {"kept": gain}, {JUDGING: without}, law)
-
-
-def _among_perturbed(sample: Sample, cells: int, every: bool) -> Learnt:
-    """Return the simplest model of perturbed columns alone."""
+    if any(c.kept for c in sample.channels):
+        return _with_kept(sample, cells)
     growing = Growing(sample, cells)
     candidates = _candidates(sample, growing, every)
     rises = {c.name: c.scores for c in candidates}
     gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
     linked = candidates[-1].model if sample.varies and candidates else None
-    told = [c for c in candidates if _stands_out(c.name, rises[c.name], sample.records)]
+    told = [c for c in candidates if _stands_out(c, sample.records)]
     for c in told:
         best = max(told, key=lambda c: gains[c.name])
         short = rises[best.name] - rises[c.name]
@@ -156,6 +132,35 @@ def _among_perturbed(sample: Sample, cells: int, every: bool) -> Learnt:
         if c is best or np.nanmean(short) <= allowed:
             return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
     return Learnt(sample, "none", None, 0.0, gains, {}, linked)
+
+
+def _with_kept(sample: Sample, cells: int) -> Learnt:
+    """Learn the law given kept columns, and take a joint table of perturbed ones only if it is better."""
+    rows, judges = (np.flatnonzero((sample.folds == JUDGING) == held) for held in (False, True))
+    without, codes = learn_given_kept(sample, rows), [c[judges] for c in sample.codes]
+    law = learn_given_kept(sample, np.arange(sample.records))
+    labels = sample.labels[judges]
+    given = without.published(codes, labels)
+    gain = float((given - without.alone(codes, labels)).mean())
+    gains, held = {"kept": gain}, {JUDGING: without}
+    table = _joint_table(sample, cells)
+    if table is None:
+        return Learnt(sample, "kept", law, gain, gains, held, law)
+    left = {own.place for own in law.laws} - {*table.model.places, LABEL}
+    better = table.held[JUDGING].published(codes, labels) + without.alone(codes, labels, left) - given
+    if better.mean() <= CLEARLY * _error(better):
+        return Learnt(sample, "kept", law, gain, gains, held, law)
+    # withheld cells of the other attributes are drawn too, and only the law has all of them
+    linked = law if sample.varies else table.model
+    return Learnt(sample, "joint", table.model, float(np.nanmean(table.scores)), gains, table.held, linked)
+
+
+def _joint_table(sample: Sample, cells: int) -> Candidate | None:
+    """Return a joint table of perturbed columns that says something of the class, if there is one."""
+    perturbed = sample.only([p for p, c in enumerate(sample.channels) if not c.kept])  # they come first
+    grown = Growing(perturbed, cells).grown() if perturbed.channels else None
+    found = None if grown is None else _table(perturbed, grown)
+    return found if found is not None and _stands_out(found, sample.records) else None
 
 
 def _candidates(sample: Sample, growing: Growing, every: bool) -> list[Candidate]:
@@ -176,10 +181,11 @@ def _candidates(sample: Sample, growing: Growing, every: bool) -> list[Candidate
     return found
 
 
-def _stands_out(name: str, rise: Floats, records: int) -> bool:
+def _stands_out(candidate: Candidate, records: int) -> bool:
     """Return whether labels became likelier than chance makes them; a searched table must show more."""
-    gain = float(np.nanmean(rise))
-    return gain * records >= (THRESHOLD if name == "joint" else LEAST) and gain >= _error(rise)
+    gain = float(np.nanmean(candidate.scores))
+    least = THRESHOLD if candidate.name == "joint" else LEAST
+    return gain * records >= least and gain >= _error(candidate.scores)
 
 
 def _error(rise: Floats) -> float:

@@ -213,7 +213,7 @@ class _Panel:
         rest = sum(max(r.estimate, 0.0) for r in values if r.label not in taken)
         share = rest / max(sum(max(r.estimate, 0.0) for r in self.rows), 1e-300)
         shown = [r for r in self.rows if r.label in taken or r.label == "null"]
-        words = f"the {MOST_VALUES} commonest of {len(values):,} values; the rest have {percent(share)}"
+        words = f"the {MOST_VALUES} most common of {len(values):,} values; the rest have {percent(share)}"
         return replace(self, rows=shown), words
 
 

@@ -14,7 +14,7 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unknown_column
-from ppdm_cli.joint import CELLS, MOST_CHANNELS, Law, Learnt, Model, alone, learn, read
+from ppdm_cli.joint import CELLS, MOST_CHANNELS, GivenKept, Law, Learnt, Model, alone, learn, read
 from ppdm_cli.releases import axis_of, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -83,10 +83,11 @@ class FromRelease(Displayed):
             "joint": f"the joint distribution of {listed(self.attributes)}",
             "bayes": f"each of {many} by itself",
             "forest": f"pairs among {many}",
-            "kept": f"{listed(self.attributes)}, given what was kept",
         }.get(self.model)
         records = counted(self.records, "perturbed record")
         sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
+        if self.model == "kept":
+            sentences = [f"The perturbed values of {records} were drawn given the kept columns."]
         e = self.expected
         if e.accuracy is None or e.low is None or e.high is None:
             sentences.append("The accuracy to expect of the tree cannot be told from this release.")
@@ -98,7 +99,7 @@ class FromRelease(Displayed):
                 f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} % "
                 f"(95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}, from {source})."
             )
-        return [*sentences, f"The commonest class alone would be right on {100 * e.commonest:.1f} %."]
+        return [*sentences, f"Baseline accuracy, always the most common class: {100 * e.commonest:.1f} %."]
 
 
 def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
@@ -167,10 +168,14 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
         return FromRelease(
             tree, sample.total, expected_of_leaf(sample, _commonest(tree)), "none", (), 0.0, remarks
         )
+    if isinstance(model, GivenKept) and (
+        silent := [sample.channels[p].name for p in model.places if p not in maker.places(model)]
+    ):
+        remarks.append(f"Not used, because kept columns show as much of the class: {listed(silent)}.")
     tree, gap = maker.packed(*maker.trees(model)), 0.0
     if tree.size == 1:
         remarks.append(
-            "No test tells the classes apart beyond what the model's own uncertainty does: one leaf."
+            "No test separates the classes beyond the model's own uncertainty, so the tree has one leaf."
         )
     whole = tree
     if isinstance(model, Model) and maker.on_cells(model) and wanted == ONE:
@@ -178,11 +183,15 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     evidence = _evidence(learnt, maker, model, whole, gap)
     expected = expected_accuracy(evidence, _commonest(tree if wanted == ONE else maker.leaf()))
     if expected.accuracy is not None and expected.accuracy < expected.commonest and tree.size > 1:
-        remarks.append("Held-out records put the tree below the commonest class: one leaf.")
+        remarks.append(
+            "On held-out records the tree is worse than the most common class, so it has one leaf."
+        )
         tree = maker.leaf()
         expected = expected_of_leaf(sample, _commonest(tree))
     if expected.accuracy is None and tree.size > 1 and sample.varies:
-        remarks.append("Most cells are withheld: the tree may be worse than the commonest class alone.")
+        remarks.append(
+            "Most cells are withheld, so the tree may be worse than always the most common class."
+        )
     return FromRelease(
         tree,
         sample.total,

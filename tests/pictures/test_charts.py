@@ -90,7 +90,7 @@ def test_of_four_thousand_categories_the_thirty_largest_and_the_rest(tmp_path: P
     svg, width, height = drawn(tmp_path, draw_distributions, every)
     assert [t for t in texts(svg) if t.startswith("a code ")] == largest and "null" in texts(svg)
     share = 3970 / (3970 + 3000.5)
-    assert f"the 30 commonest of 4,000 values; the rest have {100 * share:.3g}%" in texts(svg)
+    assert f"the 30 most common of 4,000 values; the rest have {100 * share:.3g}%" in texts(svg)
     assert width < PAGE and height < 700 and not turned(svg) and texts(svg).count("records") == 2
 
 
