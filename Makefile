@@ -53,7 +53,8 @@ papers: long
 
 peers: $(READY)
 	sed '/==/!d; s/ .*//' constraints.txt > $(VENV)/versions.txt
-	$(PIP) install -c $(VENV)/versions.txt multi-freq-ldpy==0.2.5
+	$(PIP) install -c $(VENV)/versions.txt multi-freq-ldpy==0.2.5 pgmpy==1.1.2 pyagrum==3.3.1
+	$(BIN)/pytest -n 0 tests/networks
 	$(BIN)/python -m tests.experiments.peers $(FOLDER)
 
 docs: $(READY)

@@ -63,11 +63,11 @@ fit. Memory: a million records' codes and the joint table, whatever the size of 
 def reconstruct_command(release: tuple[Path, ...], output: Path, **settings: Any) -> Report:
     """Turn a RELEASE into a data set with the original's columns, types and order.
 
-    Where the release shows how attributes and class depend on each other, each record's values are drawn from
-    their distribution given its published values and class (method joint). All other attributes are
-    reconstructed by Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records,
-    class by class, so that its totals equal the estimate, rounded to whole numbers. The random numbers follow
-    from the release, so the same release always gives the same result.
+    With method joint, each record's values are drawn from their distribution given its published values, its
+    class and its kept columns, if the release shows that they depend on each other. All other attributes are
+    reconstructed by Algorithm 2 of Dowd et al.: the estimated distribution is dealt out over the records, class
+    by class, so that its totals equal the estimate, rounded to whole numbers. The random numbers follow from
+    the release, so the same release always gives the same result.
 
     Rows keep the release's order, and each is a guess about the person in that row, with many of its values
     right: handle the file as you would the release. --shuffle writes them in a new order each time, but anyone
@@ -99,7 +99,9 @@ def _show(done: Reconstructed, records: int | None, output: Path, settings: dict
     rest = ""
     if how.method == "joint":
         together = " together" if len(done.drawn) > 1 else ""
-        rest = f", {listed(done.drawn)}{together} by the joint distribution" if done.drawn else ""
+        rest = ", the class given the kept columns"
+        if done.drawn:
+            rest = f", {listed(done.drawn)}{together} by the joint distribution"
     elif settings["method"] == "joint":
         rest = " (the release shows no joint distribution)"
     sentences = [

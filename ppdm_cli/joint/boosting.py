@@ -1,4 +1,4 @@
-"""The law of one perturbed column given other columns, boosted through its channel (maths 10).
+"""The law of one perturbed column given other columns, boosted through its channel (docs/method.md, what was kept).
 
 It begins with what the published counts say of the column alone, the same for every record, and adds small
 trees of the other columns to its logarithm. Each tree is grown on a half of the records; on the other half it

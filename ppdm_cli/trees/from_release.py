@@ -87,7 +87,7 @@ class FromRelease(Displayed):
         records = counted(self.records, "perturbed record")
         sentences = [] if learnt is None else [f"Learnt from {records}: {learnt} within each class."]
         if self.model == "kept":
-            sentences = [f"The perturbed values of {records} were drawn given the kept columns."]
+            sentences = [f"Values of {records} were drawn given the kept columns."]
         e = self.expected
         if e.accuracy is None or e.low is None or e.high is None:
             sentences.append("The accuracy to expect of the tree cannot be told from this release.")
@@ -171,7 +171,7 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     if isinstance(model, GivenKept) and (
         silent := [sample.channels[p].name for p in model.places if p not in maker.places(model)]
     ):
-        remarks.append(f"Not used, because kept columns show as much of the class: {listed(silent)}.")
+        remarks.append(f"Not used, because nothing shows that the class depends on them: {listed(silent)}.")
     tree, gap = maker.packed(*maker.trees(model)), 0.0
     if tree.size == 1:
         remarks.append(

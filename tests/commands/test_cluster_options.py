@@ -48,7 +48,7 @@ def test_what_is_missing_is_named(folder: Path, process: Run) -> None:
     assert not (folder / "release").exists()
 
 
-@pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on a cluster")
+@pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks")
 def test_a_command_starts_a_session_of_its_own_and_is_silent(folder: Path, process: Run) -> None:
     said = process(*LINE, "--master", "local[1]", "--conf", "spark.ui.enabled=false", **QUICK).stderr.decode()
     assert said.startswith("500 records to release\n") and "WARN" not in said

@@ -26,7 +26,7 @@ from tests.perturbing.test_persons import visits
 from tests.vocabulary import Run, listing, raises, read_table
 
 pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on a cluster"),
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks"),
 ]
 
 

@@ -23,7 +23,7 @@ from tests.engine.test_spark_rows import session
 from tests.vocabulary import people
 
 assert session
-on_spark_only = pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on Spark")
+on_spark_only = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks")
 PLAN: Any = {"gamma": 9, "class_": "g", "keep": ["g"], "shuffle": True}
 
 

@@ -23,7 +23,7 @@ from tests.engine.cluster import MISSING
 from tests.engine.test_spark import near, whole
 from tests.vocabulary import Meanwhile, Run
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"without {MISSING} nothing is run on Spark")
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks")
 
 
 @pytest.fixture(scope="module")

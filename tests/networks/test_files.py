@@ -106,7 +106,7 @@ def test_parameters_in_a_bif_are_the_same_in_single_precision_and_sum_to_1(value
 
 needs_readers = pytest.mark.skipif(
     not (find_spec("pgmpy") and find_spec("pyagrum")),
-    reason="pgmpy and pyagrum are heavy, and not among the development tools: pip install pgmpy pyagrum",
+    reason="pgmpy and pyagrum are peers, not development tools; `make peers` installs them and runs this",
 )
 
 

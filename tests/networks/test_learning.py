@@ -65,7 +65,10 @@ def test_nothing_perturbed_is_plain_counting(name: str) -> None:
     assert asked.parameters is not None and (asked.parameters > 0).all()
 
 
-@pytest.mark.skipif(not find_spec("pgmpy"), reason="pgmpy is heavy, and no development tool: pip install pgmpy")
+@pytest.mark.skipif(
+    not find_spec("pgmpy"),
+    reason="pgmpy is a peer, not a development tool; `make peers` installs it and runs this",
+)
 @pytest.mark.parametrize("name", ["asia", "alarm"])
 @pytest.mark.filterwarnings("ignore")
 def test_nothing_perturbed_is_the_maximum_likelihood_of_pgmpy(name: str) -> None:
