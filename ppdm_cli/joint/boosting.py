@@ -1,4 +1,4 @@
-"""The law of one perturbed column given other columns, boosted through its channel (docs/method.md, what was kept).
+"""The law of one perturbed column given other columns, boosted through its channel (docs/method.md).
 
 It begins with what the published counts say of the column alone, the same for every record, and adds small
 trees of the other columns to its logarithm. Each tree is grown on a half of the records; on the other half it
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppdm_cli.arrays import Codes, Floats
+from ppdm_cli.arrays import Codes, Floats, chi_square_tail
 from ppdm_cli.estimating import Tables
 
 COSINES, FEWEST_ORDERED = 5, 12
@@ -162,8 +162,6 @@ class _Boosting:
 
         None where none could be.
         """
-        from scipy.special import chdtrc  # takes a seventh of a second to load
-
         growing, testing = np.flatnonzero(half)[:MOST_GROWING], np.flatnonzero(~half)
         asked = [n for n, f in enumerate(self.features[:may_ask]) if f.size > 1]
         if not asked or not len(growing):
@@ -182,7 +180,7 @@ class _Boosting:
         there = records > 0
         found = float(((sums**2).sum(axis=1)[there] / records[there]).sum()) * total / squares
         expected = total**2 / squares * (there.sum() - 0.5)
-        if there.sum() < 2 or chdtrc(expected, found) > level:
+        if there.sum() < 2 or chi_square_tail(found, expected) > level:
             return False
         beyond = (found - expected) / np.sqrt(2 * expected)
         variance = ((sums**2).sum() - records.sum() * total) / (

@@ -19,7 +19,7 @@ from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unkno
 from ppdm_cli.estimating import TINY, CountedTable, by_attribute, counted_tables, likeliest_counts
 from ppdm_cli.joint import spanning
 from ppdm_cli.networks.network import Network, Node
-from ppdm_cli.releases import Strata, never_together, opened
+from ppdm_cli.releases import Strata, never_together
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
 
@@ -54,9 +54,8 @@ def learn_structure(
     if len(names) < 2:
         what = f"a structure needs two columns or more, not {listed(names) or 'none'}"
         raise UsageError("too-few-nodes", what, f"name more of them in {argument('nodes')}")
-    strata = Strata.of(sidecar, names) if len(opened(sidecar).recipes) > 1 else None
     pairs = list(combinations(range(len(names)), 2))
-    shown = [p for p in pairs if strata is None or strata.together(p)]
+    shown = [(a, b) for a, b in pairs if _together(sidecar, names[a], names[b])]
     tables = list[CountedTable]()
     if shown:
         tables, _ = counted_tables(table, sidecar, [(names[a], names[b]) for a, b in shown])
@@ -80,6 +79,12 @@ def learn_structure(
         hidden = f"{len(pairs) - len(found)} of {counted(len(pairs), 'pair')}"
         remarks.append(f"No record publishes both columns of {hidden}, so there can be no edge between them.")
     return Network.of([Node(n, (parents[n],) if n in parents else ()) for n in names]), remarks
+
+
+def _together(sidecar: Sidecar, *names: str) -> bool:
+    """Return whether some records publish both columns."""
+    strata = Strata.of(sidecar, names)
+    return strata.together(range(len(strata.axes)))
 
 
 def _edge(table: CountedTable, seed: int) -> Edge:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SEVERAL = re.compile(
-    r"\b(if|elif|while|and|or|not|else|assert)\b[^#]*(\bwithholding\b|\.several\b|recipes is (not )?None)"
+    r"\b(if|elif|while|and|or|not|else|assert)\b[^#]*"
+    r"(\bwithholding\b|\.several\b|recipes is (not )?None|recipes\) *[<>=]|\.varies\b|plan\.design\b)"
 )
 ON_THE_WAY = """
 import sys, threading
