@@ -295,6 +295,11 @@ class Sidecar(
         rows = UNSET if self.privacy is UNSET else self.privacy.rows
         return (1 if self.copy is UNSET else self.copy.of) * (1 if rows is UNSET else rows)
 
+    @property
+    def group_id(self) -> str:
+        """Return the identifier of the release, or the one that its copies share."""
+        return self.release if self.copy is UNSET else self.copy.release
+
     @cached_property
     def by_name(self) -> dict[str, Attribute]:
         return {a.name: a for a in self.attributes}

@@ -62,6 +62,7 @@ def attack(
     force: bool = False,
     csv: CsvOptions | None = None,
     mappings: Sequence[Groups] = (),
+    rows_taken: str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Attacked:
     """Find out what somebody who holds a release and knows the method can say of single records.
@@ -84,6 +85,8 @@ def attack(
         How a CSV file of the original is read.
     mappings : sequence of Groups, default ()
         The files by which text was grouped before it was perturbed, for the original.
+    rows_taken : path or None, default None
+        Which rows of the original the release has, as `perturb` wrote them for a person's release.
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
@@ -116,7 +119,7 @@ def attack(
                 "the release has no perturbed attribute: there is nothing to attack",
                 "perturb one",
             )
-        original = None if truth is None else open_original(truth, sidecar.attributes, csv, mappings)
+        original = open_original(truth, sidecar.attributes, csv, mappings, rows_taken, sidecar)
         target = None
         if recovered is not False:
             target = Output(stack, None if recovered is True else recovered, force=force)

@@ -32,8 +32,8 @@ PUBLISHED, ORIGINAL = "published:", "original:"
 def unpaired() -> str:
     """Return the next step where the rows of a release and its original do not belong together."""
     return (
-        f"a shuffled release cannot be paired: leave out {argument('truth')}, give its own original, or "
-        "shuffle the original first and perturb that"
+        f"{OWN}, with {argument('rows_taken', 'FILE')} if {argument('person')} left rows out; a shuffled "
+        f"release cannot be paired: leave out {argument('truth')}, or perturb an original that is shuffled"
     )
 
 

@@ -31,7 +31,7 @@ TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", 
 
 
 GROUPS = {
-    "Reading the data": "header nulls encoding delimiter decimal formats types sidecar plan_of_truth from_",
+    "Reading the data": "header nulls encoding delimiter decimal formats types sidecar rows_taken from_",
     "Running on Spark": "engine master conf",
     "Output and reports": "to formulas force as_json quiet h _click_default_help",
 }
@@ -212,7 +212,8 @@ def truth_options(function: Answering) -> Answering:
         return function(*args, csv=csv, mappings=mappings, **settings)
 
     told = "With --truth: the plan of the release, which says how a CSV is read and names the files of groups."
-    return csv_options(file_option("--plan", help=told)(command))
+    rows = "With --truth: the rows that the release has, as perturb --rows-taken wrote them."
+    return csv_options(file_option("--plan", help=told)(file_option("--rows-taken", help=rows)(command)))
 
 
 def _csv_reading(

@@ -38,7 +38,8 @@ _LEAVES = 20
     cls=Command,
     groups={
         "Budgets": "rho1 rho2 publish rounds class_in_budget together",
-        "Persons and several releases": "person rows_per_person copies key_file id like ledger people",
+        "Persons and several releases": "person rows_per_person rows_taken copies key_file id like ledger "
+        "people",
         "What is published": "representative matrix rare clip strict shuffle keep_order seed",
         "Noise, for comparison": "scheme noise sd tree innocent leaves sd_percent percent_of",
     },
@@ -102,6 +103,10 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     "records of each person are published, chosen by a coin, and the promise is for the person: gamma^m.",
 )
 @click.option("--rows-per-person", type=int, metavar="m", help="See --person.")
+@file_option(
+    "--rows-taken",
+    help="With --person: a private file of the rows that are published, for --truth of attack and estimate.",
+)
 @click.option(
     "--bins",
     metavar="N|auto",

@@ -98,6 +98,7 @@ def estimate(
     truth: TableLike | None = None,
     csv: CsvOptions | None = None,
     mappings: Sequence[Groups] = (),
+    rows_taken: str | Path | None = None,
     from_: Literal["arrow", "csv"] | None = None,
 ) -> Estimate:
     """Estimate the original counts of a release, or of several with the same plan.
@@ -132,6 +133,8 @@ def estimate(
         How a CSV file of the original is read.
     mappings : sequence of Groups, default ()
         The files by which text was grouped before it was perturbed, for the original.
+    rows_taken : path or None, default None
+        Which rows of the original the release has, as `perturb` wrote them for a person's release.
     from_ : {"arrow", "csv"} or None, default None
         The format of a release on standard input.
     """
@@ -147,9 +150,9 @@ def estimate(
         asked = groups_of(sidecar, attributes, by, joint)
         tables, records = estimated_tables(table, sidecar, asked, estimator, coverage)
     tables = [replace(t, by=by is not None) for t in tables]
-    if truth is not None:
-        columns = dict.fromkeys(n for t in tables for n in columns_of(t.axes))
-        original = open_original(truth, [sidecar.by_name[n] for n in columns], csv, mappings)
+    columns = [sidecar.by_name[n] for n in dict.fromkeys(n for t in tables for n in columns_of(t.axes))]
+    original = open_original(truth, columns, csv, mappings, rows_taken, sidecar)
+    if original is not None:
         counts = count(original, [t.axes for t in tables], original=True, outside=OWN)
         if (rows := int(counts[0].sum())) != records:
             raise other_rows(rows, records)

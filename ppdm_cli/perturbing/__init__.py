@@ -34,9 +34,9 @@ from ppdm_cli.perturbing.resolve_run import (
     task_of,
 )
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
-from ppdm_cli.releases import Account, Entering, opened, sentences
+from ppdm_cli.releases import Account, Entering, opened, rows_taken_text, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
-from ppdm_cli.tables import CsvOptions, Table, TableLike, commit, suffixes
+from ppdm_cli.tables import CsvOptions, PendingFile, Table, TableLike, commit, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -157,6 +157,7 @@ def perturb(
     id: str | None = None,
     ledger: str | Path | None = None,
     people: str | None = None,
+    rows_taken: str | Path | None = None,
     sidecar: str | Path | None = None,
     force: bool = False,
     from_: Literal["arrow", "csv"] | None = None,
@@ -252,6 +253,8 @@ def perturb(
         A file that the release is entered into before it appears; goes with `people`.
     people : str, optional
         Whom the release is about, in words of your own.
+    rows_taken : str or Path, optional
+        With `person`: a private file of the rows that are published, by which `truth` finds them.
     sidecar : str or Path, optional
         Where the sidecar goes; beside the output otherwise.
     force : bool, default False
@@ -279,8 +282,17 @@ def perturb(
         asked, reading = asked_of(plan, earlier, given, key, copies, id)
         table = opened_original(data, reading, from_, asked, earlier)
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
-        task, left_out = task_of(table, asked, key, earlier, id)
-        kept = keys.kept(stack, task.plan)
+        if rows_taken is not None and asked.person is None:
+            raise UsageError(
+                "rows-taken-without-person",
+                f"{argument('rows_taken')} lists the rows that {argument('person')} takes, and it takes none",
+                f"remove {argument('rows_taken')}: every row is published",
+            )
+        listing = None
+        if rows_taken is not None:
+            listing = stack.enter_context(PendingFile(Path(rows_taken), force, mode=0o600))
+        task, out = task_of(table, asked, key, earlier, id)
+        kept, left_out = keys.kept(stack, task.plan), len(out)
         rows = None if table.rows is None else table.rows - left_out
         made = sidecars_of(task.plan, asked, key, id, copies, rows)
         entering.check(made[0])
@@ -292,6 +304,9 @@ def perturb(
             done = write(table, work, writing, columns=work.columns, doing="perturbing")
             assert done is not None
             filled.append(done)
+        if listing is not None:
+            listing.put(rows_taken_text(filled[0], checks.checks.rows + left_out, out))
+            kept.append(listing)
         entering.enter(filled[0])
         commit(*kept, *targets)
     report = task.report(checks.checks)

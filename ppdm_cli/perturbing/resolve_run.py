@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 from msgspec import UNSET
 
@@ -166,12 +167,12 @@ def opened_original(
 
 def task_of(
     table: Table, asked: Plan, key: Key, earlier: Sidecar | None, identifier: str | None
-) -> tuple[Substituter | NoiseAdder, int]:
-    """Return what perturbs a table's batches, and how many rows are left out, because persons have enough."""
+) -> tuple[Substituter | NoiseAdder, np.ndarray]:
+    """Return what perturbs a table's batches, and which rows are left out, because persons have enough."""
     if asked.keeps_tree:
         from ppdm_cli.perturbing.tree_noise import NoiseAdder
 
-        return NoiseAdder(table, asked, key), 0
+        return NoiseAdder(table, asked, key), np.empty(0, np.int64)
     check(table, asked, earlier, identifier)
     stays, out = None, None
     if asked.person is not None and asked.rows_per_person is not None:
@@ -179,7 +180,8 @@ def task_of(
         stays = Published(key, asked.person, asked.rows_per_person, out)
     settled = resolved(table, asked, earlier, identifier, stays)
     publishing = partial(Substituter, key=key, identifier=identifier, shuffle=bool(asked.shuffle), left_out=out)
-    return publishing(in_all_rounds(table, settled, key, publishing)), 0 if out is None else len(out)
+    left = np.empty(0, np.int64) if out is None else out
+    return publishing(in_all_rounds(table, settled, key, publishing)), left
 
 
 def for_each_of(asked: Plan, copies: int) -> Plan:

@@ -166,9 +166,8 @@ def _entry(people: str, sidecar: Sidecar) -> Entry:
     assert privacy is not UNSET
     stated = privacy.perturbed_epsilon
     epsilon = None if stated is None or not isfinite(float(stated)) else float(stated)
-    shared = sidecar.release if sidecar.copy is UNSET else sidecar.copy.release
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Entry(people, shared, epsilon, privacy.unit, len(privacy.kept), now, TOOL)
+    return Entry(people, sidecar.group_id, epsilon, privacy.unit, len(privacy.kept), now, TOOL)
 
 
 def _account(path: Path, data: bytes, people: str) -> Account:

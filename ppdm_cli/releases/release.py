@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
 from msgspec import UNSET
 
 from ppdm_cli import files
@@ -27,6 +29,7 @@ from ppdm_cli.tables import (
     format_of,
     is_stream,
     like_release,
+    loaded,
     open_table,
     parts_of,
     sidecar_path,
@@ -147,7 +150,7 @@ def is_promised(table: Table) -> bool:
 
 def other_rows(original: int, release: int) -> MismatchError:
     """Return the error of an original with another number of records than its release."""
-    step = f"{OWN}; where {argument('person')} left out rows nobody knows which: leave out {argument('truth')}"
+    step = f"{OWN}; if {argument('person')} left rows out, add {argument('rows_taken', 'FILE')} of that run"
     return MismatchError(
         "original-of-other-size",
         f"the original has {counted(original, 'record')}, the release {release}",
@@ -155,13 +158,70 @@ def other_rows(original: int, release: int) -> MismatchError:
     )
 
 
+def rows_taken_text(sidecar: Sidecar, rows: int, out: np.ndarray) -> bytes:
+    """Return which of so many rows of the original a release has, as `open_original` reads it back."""
+    taken = np.delete(np.arange(1, rows + 1), out)
+    return f"{_TAKEN}{sidecar.group_id}\n".encode() + b"\n".join(b"%d" % n for n in taken) + b"\n"
+
+
+_TAKEN, _MOST_TAKEN = "rows taken by release ", 1 << 30
+
+
+class _Taken(WrappedTable):
+    """An original's rows that its release has."""
+
+    def __init__(self, table: Table, path: Path, sidecar: Sidecar) -> None:
+        super().__init__(table)
+        head, _, rest = files.content(path, "the rows taken ", _MOST_TAKEN).partition(b"\n")
+        numbers = rest.split()
+        if not (head.startswith(_TAKEN.encode()) and all(map(bytes.isdigit, numbers))):
+            raise UsageError(
+                "not-rows-taken",
+                f"{quoted(path)} does not list the rows that a release has",
+                f"name the file that ppdm perturb wrote by its {argument('rows_taken')}",
+            )
+        if head != f"{_TAKEN}{sidecar.group_id}".encode():
+            raise MismatchError(
+                "rows-taken-by-another",
+                f"{quoted(path)} lists the rows of another release",
+                "name the file that was written with this one",
+            )
+        self._taken = np.array(numbers, np.int64) - 1
+        self.rows = len(self._taken)
+
+    def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
+        """Yield the parts; they are loaded here, as only then their rows are known."""
+        before = 0
+        for file, _, batch in loaded(self._table, columns):
+            first, last = np.searchsorted(self._taken, [before, before + batch.num_rows])
+            yield Partition(file, batch.take(pa.array(self._taken[first:last] - before)).slice)
+            before += batch.num_rows
+        if before < self._taken[-1:].sum():
+            raise other_rows(before, len(self._taken))
+
+
 def open_original(
-    data: Any, attributes: Sequence[Attribute], csv: CsvOptions | None, mappings: Sequence[Groups] = ()
-) -> Table:
+    data: Any,
+    attributes: Sequence[Attribute],
+    csv: CsvOptions | None,
+    mappings: Sequence[Groups] = (),
+    rows_taken: str | Path | None = None,
+    sidecar: Sidecar | None = None,
+) -> Table | None:
     """Open a release's original, which must have these columns in their types; what was done to its values
-    for the release is done to them here."""
+    for the release is done to them here, and only the `rows_taken` for the release of a `sidecar` stay."""
+    if data is None:
+        if rows_taken is not None:
+            raise UsageError(
+                "rows-taken-alone",
+                f"{argument('rows_taken')} says which rows of the original a release has",
+                f"add {argument('truth', 'ORIGINAL')}",
+            )
+        return None
     kinds = {a.name: a.kind for a in attributes}
     original = open_table(data, csv=replace(csv or CsvOptions(), known=kinds))
+    if rows_taken is not None and sidecar is not None:
+        original = _Taken(original, Path(rows_taken), sidecar)
     original = like_release(original, attributes, mappings)
     if is_promised(original):
         raise MismatchError(

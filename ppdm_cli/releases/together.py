@@ -247,7 +247,7 @@ def _apart(name: str) -> MismatchError:
 
 def are_copies(sidecars: Sequence[Sidecar]) -> bool:
     """Return whether these are copies of one release, each once; some of them and others are refused."""
-    groups = [s.copy.release if s.copy is not msgspec.UNSET else s.release for s in sidecars]
+    groups = [s.group_id for s in sidecars]
     if len(set(groups)) == len(groups) or all(s.copy is msgspec.UNSET for s in sidecars):
         return False
     if len(set(groups)) > 1:

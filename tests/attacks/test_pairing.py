@@ -114,3 +114,32 @@ def test_a_table_that_did_not_change_is_its_own_truth() -> None:
     made = released(data, gamma=10**9, keep=["site"], seed=3)
     assert made.frame.equals(data) and "true counts" not in remarks(made, data)
     attack(made.frame, sidecar=made.sidecar, truth=data, attacks=["posterior"])
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_rows_taken_find_a_persons_release_in_its_original(tmp_path: Path, ppdm: Run, rows: int) -> None:
+    """Only with them do a release and its original pair; the file is the owner's alone, and of one release."""
+    private(6000).with_columns(who=pl.int_range(6000) * 7 % 2500).write_csv(tmp_path / "o.csv")
+    perturbs = ("--gamma", "9", "--keep", "site", "--person", "who", "--rows-per-person", rows, "--keep-order")
+    ppdm("perturb", "o.csv", "-o", "r.csv", *perturbs, "--rows-taken", "taken")
+    ppdm("perturb", "o.csv", "-o", "other.csv", *perturbs)
+    assert (tmp_path / "taken").stat().st_mode & 0o777 == 0o600
+    numbers = [*map(int, (tmp_path / "taken").read_text().splitlines()[1:])]
+    original = pl.read_csv(tmp_path / "o.csv")[[n - 1 for n in numbers]]
+    assert original["site"].to_list() == pl.read_csv(tmp_path / "r.csv")["site"].to_list()
+    assert original["who"].value_counts()["count"].max() == rows
+    made, truth = tmp_path / "r.csv", ("--truth", "o.csv")
+    told = estimate(made, truth=tmp_path / "o.csv", rows_taken=tmp_path / "taken", attributes="sex").frame
+    assert told["true"].to_list() == [(original["sex"] == v).sum() for v in ("F", "M")]
+    ppdm("attack", "r.csv", *truth, "--rows-taken", "taken")
+    assert b"--rows-taken FILE" in ppdm("attack", "r.csv", *truth, code=3).stderr
+    assert b"another release" in ppdm("estimate", "other.csv", *truth, "--rows-taken", "taken", code=3).stderr
+    pl.read_csv(tmp_path / "o.csv").head(max(numbers) - 1).write_csv(tmp_path / "cut.csv")
+    assert (
+        b"the original has"
+        in ppdm("estimate", "r.csv", "--truth", "cut.csv", "--rows-taken", "taken", code=3).stderr
+    )
+    ppdm("estimate", "r.csv", "--rows-taken", "taken", code=2)
+    ppdm("estimate", "r.csv", *truth, "--rows-taken", "o.csv", code=2)
+    ppdm("perturb", "o.csv", "-o", "x.csv", "--gamma", "9", "--rows-taken", "y", code=2)
+    assert not (tmp_path / "y").exists() and not (tmp_path / "x.csv").exists()
