@@ -80,8 +80,8 @@ class Spec(Recorded, msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     """Whether an owner asks for it with a gamma."""
     by_name: ClassVar[bool] = True
     """Whether an owner asks for it by its name; else it comes with what they ask for."""
-    no_nulls: ClassVar[str] = "declare that it has nulls (nulls=true), or fix the data"
-    """The next step where a column without nulls turns out to have some."""
+    no_nulls: ClassVar[str] = ""
+    """The next step where a column without nulls turns out to have some; empty where it may have them."""
 
     attributes: Annotated[list[Name], Meta(min_length=1, max_length=MOST_TOGETHER)]
 

@@ -38,8 +38,8 @@ _LEAVES = 20
     cls=Command,
     groups={
         "Budgets": "rho1 rho2 publish rounds class_in_budget together",
-        "Persons and several releases": "person rows_per_person rows_taken copies key_file id like ledger "
-        "people",
+        "Persons and several releases": "person rows_per_person rows_taken copies key_file id like "
+        "open_domains ledger people",
         "What is published": "representative matrix rare clip strict shuffle keep_order seed",
         "Noise, for comparison": "scheme noise sd tree innocent leaves sd_percent percent_of",
     },
@@ -146,6 +146,13 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     metavar="RELEASE",
     help="Publish the next batch with every protection of an earlier release. A --plan or other options may "
     "add protection. Anything that contradicts that release is refused.",
+)
+@click.option(
+    "--open-domains",
+    is_flag=True,
+    default=None,
+    help="Give every domain null, and of text a group for new values, which later batches may have. Each costs "
+    "as much accuracy as a value more.",
 )
 @click.option(
     "--representative",

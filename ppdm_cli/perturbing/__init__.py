@@ -19,7 +19,7 @@ from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.perturbing.count_errors import relative_error, release_remarks
-from ppdm_cli.perturbing.input_checks import InputChecks
+from ppdm_cli.perturbing.input_checks import InputChecks, MovedValues
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
 from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
 from ppdm_cli.perturbing.recipe_choice import chosen_number
@@ -61,14 +61,14 @@ class Release(Displayed):
     dropped: list[str]
     left_out: int
     """How many rows were not published, because their person has as many as allowed."""
-    merged: dict[str, float]
-    """Attributes of whose values this share, rare ones or new ones, went to a more common one."""
+    merged: dict[str, MovedValues]
+    """How many values of attributes, rare ones or new ones, went to a more common one."""
     telling_order: list[str]
     """Attributes whose row order tells, published all the same (--keep-order)."""
     in_order_of: str | None
     """The dropped identifier that the rows are in the order of."""
-    clipped: dict[str, float]
-    """Attributes of whose values this share was outside the domain, and moved to its nearest bin or to null."""
+    clipped: dict[str, MovedValues]
+    """How many values of attributes were outside the domain, and went to its nearest bin or to null."""
     errors: dict[str, float | None]
     """The standard error to expect of a value's count, over the mean count, by attribute; of all copies."""
     unlearnable: list[str]
@@ -137,6 +137,7 @@ def perturb(
     matrix: str | None = None,
     options: Mapping[str, object] | None = None,
     rare: Rare | None = None,
+    open_domains: bool | None = None,
     clip: bool | None = None,
     strict: bool | None = None,
     shuffle: bool | None = None,
@@ -213,6 +214,8 @@ def perturb(
         Settings that a kind of channel or a scheme has alone.
     rare : {"refuse", "merge", "publish"}, optional
         What becomes of categories of fewer than ten records: refuse, merge or publish.
+    open_domains : bool, optional
+        Whether every domain has null, and of text a group for new values, as later batches may have them.
     clip : bool, optional
         Whether values outside a domain move to its nearest bin, or to null.
     strict : bool, optional

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 1 << 18
 """The most entries of a matrix without closed forms that an error is computed of."""
+MUCH_MOVED = 0.05
+"""A larger share of values that are moved into a domain changes what is learnt of its ends."""
 UNCHANGED = 0.95
 """A larger share of values that are published as they were is hardly perturbed."""
 WAY_OUT = "group its values (prefix, mapping), take fewer bins or more gamma, or drop it"
@@ -217,12 +219,17 @@ def release_remarks(release: Release) -> list[str]:
             f"Left out: {release.left_out:,} records, because their persons have more than "
             f"{argument('rows_per_person')}. Persons with many records count less than in the original."
         )
-    for shares, what in (
+    for moved, what in (
         (release.clipped, "Values outside the domain were moved to its nearest bin, or to null"),
         (release.merged, "Rare or new values were merged into more common ones"),
     ):
-        if shares:
-            found.append(f"{what}: {some(f'{n} {percent(s)}' for n, s in shares.items())}.")
+        each = some(f"{n} {m.count:,} ({percent(m.share)})" for n, m in moved.items())
+        found += [f"{what}: {each}."] * bool(moved)
+    if far := [n for n, m in release.clipped.items() if m.share > MUCH_MOVED]:
+        found.append(
+            f"Warning: over {MUCH_MOVED:.0%} of the values of {', '.join(far)} were moved, so the ends of its "
+            f"domain seem too full. Use a wider one: {argument('domain', 'FROM:TO', far[0])}."
+        )
     if release.telling_order:
         found.append(
             f"The order of the rows gives away {', '.join(release.telling_order)}; published nevertheless."

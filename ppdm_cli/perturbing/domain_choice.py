@@ -54,7 +54,8 @@ def declared(
     try:
         listed = own.categories if own.mapping is None else tuple(own.mapping.names)
         if listed is not None:
-            values = sorted({_value(v, kind) for v in listed} | ({OTHER} if own.other else set()))
+            other = {OTHER} if own.other and pa.types.is_string(kind) else set()
+            values = sorted({_value(v, kind) for v in listed} | other)
             if len(values) > MOST_VALUES:
                 raise RefusedError(
                     "domain-too-large",

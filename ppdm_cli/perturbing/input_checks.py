@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +38,14 @@ CROWDED = 0.95
 """The share of the values in one bin above which the others are wasted."""
 ALONE = 3
 """A kept column with a value for fewer rows than this looks like an identifier."""
+
+
+@dataclass(frozen=True)
+class MovedValues:
+    """How many values of an attribute were published as others, and their share of its values."""
+
+    count: int
+    share: float
 
 
 @dataclass
@@ -96,10 +105,10 @@ class InputChecks:
         return {
             "dropped": dropped,
             "left_out": self.left_out,
-            "merged": self._shares(self.checks.merged),
+            "merged": self._moved(self.checks.merged),
             "telling_order": self.telling,
             "in_order_of": identifier if ordered else None,
-            "clipped": self._shares(self.checks.moved),
+            "clipped": self._moved(self.checks.moved),
             "errors": {n: None if e is None else e.value for n, e in self.expected.items()},
             "unlearnable": unlearnable(self.expected),
             "in_ranges": in_ranges(self.expected),
@@ -110,8 +119,8 @@ class InputChecks:
             "padded": list(self.table.padded),
         }
 
-    def _shares(self, counts: Mapping[str, int]) -> dict[str, float]:
-        return {n: c / self.checks.values[n] for n, c in sorted(counts.items()) if c}
+    def _moved(self, counts: Mapping[str, int]) -> dict[str, MovedValues]:
+        return {n: MovedValues(c, c / self.checks.values[n]) for n, c in sorted(counts.items()) if c}
 
     def _identifying(self) -> list[str]:
         """Return the kept columns that look like identifiers: most values are of few records each."""
@@ -127,18 +136,20 @@ class InputChecks:
     def _way_out(self, name: str, null: bool) -> str:
         """Return what lets a value that is outside a domain be published."""
         attribute = next(a for a in self.plan.attributes if a.name == name)
-        new = f"use a new plan instead of {argument('like')}, with {{}} for {quoted(name)}"
+        new = (
+            f"leave out {argument('like')} and add {argument('open_domains', True)}, so that later batches fit"
+        )
         if null:
-            own = self.plan.through[name].no_nulls
-            return f"fill or remove them, or {new.format('nulls = true')}" if self.like else own
+            own = f"add {argument('nulls', 'true', name)}, or fill them"
+            return new if self.like else self.plan.through[name].no_nulls or own
         if attribute.outside is UNSET and (where := clipped(attribute.domain)) is not UNSET:
             place = "null" if where == "null" else "its nearest bin"
             ways = f"add {argument('clip', True)} to move them to {place}"
-            return ways if self.like else f"widen the domain, or {ways}"
+            return ways if self.like else f"{self._wider(name)}, or {ways}"
         if attribute.type == "continuous" or attribute.dtype != "string":
             return "fix the data, or make these values null"
         if self.like:
-            return f"fix the data, or {new.format('other = true')}"
+            return new
         never, other = self._never(name, attribute.domain), argument("other", "true", name)
         if never:
             some = f", or use {other}" * (len(never) < attribute.domain.ordinary)
@@ -156,15 +167,22 @@ class InputChecks:
 
     def _check_moved(self) -> None:
         """Refuse a column of which the ends of its domain would hold the most, unless that is asked for."""
-        far = [n for n, share in self._shares(self.checks.moved).items() if share > MOST_MOVED]
+        far = [n for n, moved in self._moved(self.checks.moved).items() if moved.share > MOST_MOVED]
         if far and not self.clip:
-            plan = "use a new plan with a wider domain" if self.like else "widen it"
             raise RefusedError(
                 "most-moved",
                 f"more than half of the values of {listed(far)} are outside the domain and would be moved "
                 "into it",
-                f"{plan}, or add {argument('clip', True)} to move them",
+                f"{self._wider(far[0])}, or add {argument('clip', True)} to move them",
             )
+
+    def _wider(self, name: str) -> str:
+        """Return how to widen a domain; that of dates goes on until the end of next year."""
+        domain, way = next(a.domain for a in self.plan.attributes if a.name == name), "widen the domain"
+        if dtypes.is_dated(domain.kind):
+            first, last = dtypes.to_json(domain.marks[0], domain.kind), f"{datetime.now(UTC).year + 1}-12-31"
+            way += f", such as {argument('domain', f'{first}:{last}', name)}"
+        return f"leave out {argument('like')} and {way}" if self.like else way
 
     def _check_identifiers(self) -> None:
         if not self.checks.identifiers:

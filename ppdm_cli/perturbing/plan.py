@@ -209,6 +209,8 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
         changes = {k: v for k, v in asdict(self).items() if v is not None and v is not False}
         if self.declares_domain or self.data:
             changes = {**dict.fromkeys(_DOMAIN), "mapping": None, "data": self.data} | changes
+            if planned.scale in CALENDAR and (self.bins, self.scale, self.core) == (None,) * 3:
+                changes["scale"] = planned.scale  # periods cut any interval
         if self.gamma is not None or self.rho1 is not None:
             changes = {"gamma": None, "rho1": None, "rho2": None} | changes
         changes["options"] = self.options if self.matrix is not None else {**planned.options, **self.options}
@@ -244,6 +246,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
     """Attributes that are perturbed together, and what is asked of their channel."""
     rare: Rare = "refuse"
     """What becomes of categories of fewer than ten records: refuse, merge or publish."""
+    open_domains: bool | None = None
+    """Whether every domain has null, and of text a group for new values, as later batches may have them."""
     clip: bool | None = None
     """Whether values outside a domain move to its nearest bin, or to null."""
     strict: bool | None = None
@@ -413,6 +417,12 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 f"{self.scheme} noise has no matrix to choose, and no gamma, rho or epsilon holds for it",
                 f"leave them out, or leave out {argument('scheme')} for random substitution",
             )
+        if self.open_domains:
+            raise UsageError(
+                "open-domains-of-noise",
+                f"{self.scheme} noise is added to numbers, and {argument('open_domains', True)} adds null",
+                f"leave out {argument('open_domains', True)}",
+            )
         for name, reader in spec.shared_options.items():
             if name not in spec.options and name not in self.kind_options:
                 reader(None)  # raises the option's own error
@@ -463,6 +473,11 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
         if self.publish == "all" or self.record_epsilon is None:
             return None
         return ("auto" if self.is_plain else None) if self.publish is None else self.publish
+
+    def settings_of(self, name: str, text: bool = True) -> AttributePlan:
+        """Return what is asked for an attribute, of text or not, by itself and with all others."""
+        own = self.attributes.get(name, AttributePlan())
+        return replace(own, nulls=True, other=own.other or text) if self.open_domains else own
 
     @property
     def is_plain(self) -> bool:

@@ -196,7 +196,7 @@ def grouped(table: Table, asked: Plan, earlier: Sidecar | None) -> Table:
     if earlier is not None:
         mappings = [w.mapping for w in asked.attributes.values() if w.mapping is not None]
         return like_release(table, earlier.attributes, mappings, moved=False)
-    rules = {n: [r] for n, w in asked.attributes.items() if (r := w.rule(n)) is not None}
+    rules = {n: [r] for n in asked.attributes if (r := asked.settings_of(n).rule(n)) is not None}
     return GroupedTable(table, rules) if rules else table
 
 

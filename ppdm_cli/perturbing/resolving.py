@@ -164,8 +164,8 @@ def _most_values(name: str, own: AttributePlan, plan: Plan) -> int:
 
 
 def perturbed_columns(schema: pa.Schema, plan: Plan, identifier: str | None) -> dict[str, AttributePlan]:
-    aside, plain = {*plan.keep, *plan.drop, identifier, plan.person}, AttributePlan()
-    return {n: plan.attributes.get(n, plain) for n in schema.names if n not in aside}
+    aside = {*plan.keep, *plan.drop, identifier, plan.person}
+    return {f.name: plan.settings_of(f.name, pa.types.is_string(f.type)) for f in schema if f.name not in aside}
 
 
 def units(perturbed: Mapping[str, AttributePlan], plan: Plan) -> dict[tuple[str, ...], AttributePlan]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from ppdm_cli import Sidecar, perturb
 from ppdm_cli.errors import UsageError
+from ppdm_cli.perturbing.input_checks import MovedValues
 from tests.vocabulary import Run, raises
 
 
@@ -60,7 +62,7 @@ def test_rare_labels_go_on_being_merged() -> None:
     asked: dict[str, Any] = {"gamma": 9, "drop": ["patient", "secret", "day", "pay"], "shuffle": True}
     wards = ["a1", "a2"] * 294
     first = perturb(visits(ward=pl.Series([*wards, *"qrst" * 3])), rare="merge", **asked)
-    assert first.merged == {"ward": pytest.approx(12 / 600)}
+    assert first.merged == {"ward": MovedValues(12, 12 / 600)}
     again = perturb(visits(ward=pl.Series([*wards, *"uvwx" * 3])), like=first.sidecar)
     assert again.merged == first.merged and set(again.frame["ward"]) == {"a1", "a2", "(other)"}
 
@@ -254,18 +256,24 @@ def test_values_that_are_moved_are_counted_and_most_of_a_column_is_refused() -> 
             "attributes": {"age": {"domain": "0:49"}}}  # fmt: skip
     ages = pl.Series([*range(40), *range(60, 80)] * 10)
     january = perturb(visits(age=ages), plan=plan)
-    assert january.clipped == {"age": pytest.approx(1 / 3)}
+    assert january.clipped == {"age": MovedValues(200, 1 / 3)}
+    assert any("age 200 (33.3%)" in s for s in january.sentences)
+    assert any(s.startswith("Warning: over 5%") and "FROM:TO" in s for s in january.sentences)
     february = visits(age=ages, day=pl.col("day") + pl.duration(days=400))
-    with raises("most-moved"):
+    with raises("most-moved") as refused:
         perturb(february, like=january.sidecar)
-    assert perturb(february, like=january.sidecar, clip=True).clipped["day"] == 1
+    wider = re.search(r"leave out like= and .*'(\d{4}-\d\d-\d\d:\d{4}-12-31)'", str(refused.value))
+    assert wider is not None
+    again = perturb(february, plan=plan, attributes={"day": {"domain": wider[1]}})
+    assert again.clipped.keys() == {"age"}, "the hint can be followed"
+    assert perturb(february, like=january.sidecar, clip=True).clipped["day"].share == 1
     half = perturb(visits(age=pl.Series([1, 99] * 300)), like=january.sidecar)
-    assert half.clipped == {"age": 0.5}
+    assert half.clipped == {"age": MovedValues(300, 0.5)}
     none = perturb(visits(age=pl.lit(1, pl.Int64)), like=january.sidecar)
     assert none.clipped == {} and none.merged == {}
     with raises("most-moved"):
         perturb(visits(age=pl.lit(70, pl.Int64)), plan=plan)
-    assert perturb(visits(age=pl.lit(70, pl.Int64)), plan=plan, clip=True).clipped == {"age": 1.0}
+    assert perturb(visits(age=pl.lit(70, pl.Int64)), plan=plan, clip=True).clipped["age"].share == 1
 
 
 def test_what_is_merged_is_counted() -> None:
@@ -275,9 +283,28 @@ def test_what_is_merged_is_counted() -> None:
         visits(ward=pl.Series(["a1", "a2", None] * 200)), attributes={"ward": {"other": True}}, **asked
     )
     assert first.merged == {}
-    assert perturb(new, like=first.sidecar).merged == {"ward": 0.5}, "of four values, two are new"
+    assert perturb(new, like=first.sidecar).merged["ward"].share == 0.5, "of four values, two are new"
     nulls = {"attributes": {"ward": {"domain": "a1|a2|b1", "nulls": True}}, "clip": True}
-    assert perturb(new, plan=nulls, **asked).clipped == {"ward": 0.25}
+    assert perturb(new, plan=nulls, **asked).clipped["ward"].share == 0.25
+
+
+def test_open_domains_have_a_place_for_what_later_batches_bring(tmp_path: Path) -> None:
+    """First nulls, new labels and new groups fit; the plan goes beside --like, and noise refuses it."""
+    groups = tmp_path / "groups.csv"
+    groups.write_text("ward,floor\na1,1\na2,1\nb1,2\nc1,3\n")
+    plan = {"gamma": 9, "drop": ["patient"], "open_domains": True, "clip": True, "shuffle": True,
+            "attributes": {"ward": {"mapping": str(groups)}, "age": {"domain": "0:99"}}}  # fmt: skip
+    january = perturb(visits(), plan=plan)
+    assert all(a.nulls for a in january.sidecar.perturbed)
+    labels = {a.name: a.categories for a in january.sidecar.perturbed if a.dtype == "string"}
+    assert labels.keys() == {"ward", "ill", "secret"} and all("(other)" in v for v in labels.values())
+    new = pl.when(pl.int_range(600) % 9 == 0).then(None)
+    february = visits(**{n: new.otherwise(pl.col(n)) for n in ("age", "pay", "ward", "day", "ill")})
+    february = february.with_columns(ill=pl.col("ill").replace("yes", "perhaps"))
+    made = perturb(february, like=january.sidecar, plan=plan)
+    assert made.sidecar.attributes == january.sidecar.attributes and {*made.merged} == {"ill"}
+    with raises("open-domains-of-noise"):
+        perturb(visits(), scheme="additive", noise="normal", sd=1, open_domains=True)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +325,11 @@ def test_hints_beside_like_can_be_followed(name: str, own: dict[str, Any], value
     with raises("outside-domain") as refused:
         perturb(frame, like=first)
     assert ("clip=True" in str(refused.value)) == helps
+    if helps:
+        assert perturb(frame, like=first, clip=True).clipped[name].count == 1
+    else:
+        assert "leave out like= and add open_domains=True" in str(refused.value)
+        perturb(frame, gamma=9, drop=["patient", "secret"], attributes={name: own}, open_domains=True)
     if helps:
         perturb(frame, like=first, clip=True)
     elif value == "new":
