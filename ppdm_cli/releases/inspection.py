@@ -39,7 +39,7 @@ MOST_ENTRIES = 1 << 22
 class Fact(NamedTuple):
     """A sentence about a release, and what it is about."""
 
-    topic: Literal["promise", "kept", "domains"]
+    topic: Literal["promise", "kept", "domains", "grouped"]
     sentence: str
 
 
@@ -302,6 +302,10 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
             f"Domains taken from the private data, and published with the sidecar: {some(from_data)}. No limit "
         )
         found.append(Fact("domains", words + "covers what they reveal."))
+    if grouped := {a.name: a.group.prefix for a in sidecar.perturbed if a.group is not UNSET}:
+        how = ("file of groups" if n is UNSET else f"first {counted(n, 'character')}" for n in grouped.values())
+        words = some(f"{name} ({by})" for name, by in zip(grouped, how, strict=True))
+        found.append(Fact("grouped", f"Grouped before they were perturbed: {words}."))
     return found
 
 

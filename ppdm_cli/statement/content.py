@@ -316,6 +316,7 @@ def _algorithm(m: Material) -> list[Part]:
     parts: list[Part] = [
         f"Randomised response: each value goes through a matrix of known probabilities ({named}). Draws are "
         "made with whole numbers, exactly: no rounding, and no floating point, changes a probability.",
+        *m.sentences("grouped"),
         "Nothing was done to the published values after the draw."
         + f" A bin is shown as one value of it ({some(binned)})." * bool(binned),
     ]

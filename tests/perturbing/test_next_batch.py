@@ -295,6 +295,7 @@ def test_open_domains_have_a_place_for_what_later_batches_bring(tmp_path: Path) 
     plan = {"gamma": 9, "drop": ["patient"], "open_domains": True, "clip": True, "shuffle": True,
             "attributes": {"ward": {"mapping": str(groups)}, "age": {"domain": "0:99"}}}  # fmt: skip
     january = perturb(visits(), plan=plan)
+    assert "Grouped before they were perturbed: ward (file of groups)." in january.sentences
     assert all(a.nulls for a in january.sidecar.perturbed)
     labels = {a.name: a.categories for a in january.sidecar.perturbed if a.dtype == "string"}
     assert labels.keys() == {"ward", "ill", "secret"} and all("(other)" in v for v in labels.values())
