@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ppdm_cli import Sidecar, perturb
 from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing.input_checks import MovedValues
+from tests.experiments import batches
 from tests.vocabulary import Run, raises
 
 
@@ -306,6 +307,13 @@ def test_open_domains_have_a_place_for_what_later_batches_bring(tmp_path: Path) 
     assert made.sidecar.attributes == january.sidecar.attributes and {*made.merged} == {"ill"}
     with raises("open-domains-of-noise"):
         perturb(visits(), scheme="additive", noise="normal", sd=1, open_domains=True)
+
+
+@pytest.mark.parametrize("budget", batches.BUDGETS.values(), ids=[*batches.BUDGETS])
+def test_one_plan_serves_a_year_of_batches(tmp_path: Path, budget: dict[str, Any]) -> None:
+    """With growth, new wards, first nulls and dates that go on; tests/experiments/batches.py has more years."""
+    months, year, moved = batches.year(budget, 1, tmp_path)
+    assert moved < 0.05 and months[0] < 0.08 * months[1] and year[0] < 0.15 * year[1]
 
 
 @pytest.mark.parametrize(

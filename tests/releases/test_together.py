@@ -10,6 +10,7 @@ import pytest
 from ppdm_cli import estimate, perturb, reconstruct
 from ppdm_cli.errors import MismatchError, UsageError
 from ppdm_cli.tables import synthetic
+from tests.vocabulary import Run
 
 KEPT = {"keep": ["group"], "class_": "group"}
 
@@ -70,3 +71,21 @@ def test_tables_in_memory_bring_their_sidecar(january: Path) -> None:
         estimate(pl.read_parquet(january))
     with pytest.raises(UsageError, match="one sidecar is named"):
         estimate([january, january], sidecar=Path("x.json"))
+
+
+@pytest.mark.parametrize("command", ["estimate", "query", "train-tree", "train-bayes", "reconstruct", "attack"])
+def test_releases_of_the_same_people_are_not_counted_twice(tmp_path: Path, ppdm: Run, command: str) -> None:
+    """Under one key file answers repeat: two releases of one table would look like twice the people."""
+    month(1).with_columns(id=pl.int_range(3_000)).write_parquet(tmp_path / "people.parquet")
+    keys = ("--key-file", "key", "--id", "id")
+    first = ("--gamma", "9", "--class", "group", "--shuffle", *keys)
+    ppdm("perturb", "people.parquet", "-o", "one.parquet", *first)
+    ppdm("perturb", "people.parquet", "-o", "two.parquet", "--like", "one.parquet", *keys)
+    rest: dict[str, tuple[str, ...]] = {
+        "query": ("select mean(age)",), "train-tree": ("-o", "tree.json"), "reconstruct": ("-o", "usable.csv"),
+        "train-bayes": ("--learn-structure", "tree", "-o", "net.bif"),
+    }  # fmt: skip
+    joins = command == "train-bayes"  # columns of parties, and adds no records
+    done = ppdm(command, "one.parquet", "two.parquet", *rest.get(command, ()), code=3 if joins else 4)
+    assert ("has two columns" if joins else "one key file: people in both") in done.stderr.decode()
+    ppdm(command, "two.parquet", *rest.get(command, ()))
