@@ -122,7 +122,7 @@ def argument(name: str, example: object = "", column: str = "") -> str:
 
 
 _CSV = {"type": "types", "date_format": "formats", "null": "nulls"}
-_CSV |= {n: n for n in ("types", "formats", "nulls", "delimiter", "decimal", "encoding", "header")}
+_CSV |= {n: n for n in ("types", "formats", "nulls", "delimiter", "decimal", "encoding", "header", "odd")}
 """How a CSV is read: by fields of CsvOptions in Python, for which some options have shorter names."""
 _SHORT = {"types": "type", "formats": "date-format", "nulls": "null"}
 

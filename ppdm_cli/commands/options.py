@@ -31,7 +31,7 @@ TABLES, STREAMS = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .arrow or .feather", 
 
 
 GROUPS = {
-    "Reading the data": "header nulls encoding delimiter decimal formats types sidecar rows_taken from_",
+    "Reading the data": "header nulls odd encoding delimiter decimal formats types sidecar rows_taken from_",
     "Running on Spark": "engine master conf",
     "Output and reports": "to formulas force as_json quiet h _click_default_help",
 }
@@ -162,6 +162,13 @@ def csv_options(function: Answering) -> Answering:
             metavar="TEXT",
             help="A CSV cell that means null, besides the empty cell; repeatable.",
         ),
+        click.option(
+            "--odd",
+            multiple=True,
+            metavar="[COL=]null",
+            help="Read cells that are not of their column's type as null, in one column or in all. Otherwise "
+            "they are an error. Repeatable.",
+        ),
         click.option("--encoding", metavar="NAME", help="The encoding of a CSV.  [default: utf-8]"),
         click.option("--delimiter", metavar="CHAR", help="The separator of cells in a CSV.  [default: ,]"),
         click.option(
@@ -189,7 +196,7 @@ def csv_options(function: Answering) -> Answering:
 
     @wraps(function)
     def command(*args: object, **settings: Any) -> Report:
-        names = ("types", "formats", "delimiter", "decimal", "encoding", "nulls", "header")
+        names = ("types", "formats", "delimiter", "decimal", "encoding", "nulls", "odd", "header")
         return function(*args, csv=_csv_reading(**{n: settings.pop(n) for n in names}), **settings)
 
     wrapped: Answering = command
@@ -221,6 +228,7 @@ def _csv_reading(
     formats: tuple[str, ...],
     delimiter: str | None,
     nulls: tuple[str, ...],
+    odd: tuple[str, ...],
     **others: Any,
 ) -> CsvOptions:
     """Return the library's options for those of the command; what is not given stays as it is there."""
@@ -235,7 +243,8 @@ def _csv_reading(
     for column, form in (pair(f, "--date-format", "born=%d.%m.%Y") for f in formats):
         dated.setdefault(column, []).append(form)
     typed = dict(pair(t, "--type", "zip=string") for t in types)
-    return CsvOptions(types=typed, formats=dated, given=frozenset(given), **given)
+    cells = {column: choice for column, _, choice in (o.rpartition("=") for o in odd)}
+    return CsvOptions(types=typed, formats=dated, odd=cells, given=frozenset(given), **given)
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:

@@ -330,7 +330,8 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
     def _joined(self, over: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that add up: lists, and settings by column."""
         keep, drop, own = over.get("keep", ()), over.get("drop", ()), over.get("attributes", {})
-        attributes = {n: w for n, w in self.attributes.items() if n not in {*keep, *drop}}
+        aside = {*keep, *drop, over.get("person")}
+        attributes = {n: w for n, w in self.attributes.items() if n not in aside}
         attributes |= {n: w.laid_over(self.attributes.get(n, AttributePlan())) for n, w in own.items()}
         given = over.get("together", {})
         anew = {n for several in given for n in several}

@@ -29,6 +29,7 @@ _CSV = {
     "types": "types",
     "formats": "formats",
     "null_of": "nulls_of",
+    "odd": "odd",
 }
 """Settings of a plan's table `csv`, and the fields of `CsvOptions` that they are."""
 
@@ -131,8 +132,7 @@ def questions(plan: Mapping[str, Any]) -> list[str]:
     """Return what a plan leaves open, as dotted keys."""
     found = [k for k, v in plan.items() if v == QUESTION]
     csv, attributes = plan.get("csv"), plan.get("attributes")
-    formats = csv.get("formats") if isinstance(csv, Mapping) else None
-    found += [f"csv.formats.{n}" for n, v in _items(formats) if v == QUESTION]
+    found += [f"csv.{t}.{n}" for t, own in _items(csv) for n, v in _items(own) if v == QUESTION]
     return found + [f"attributes.{n}.{k}" for n, w in _items(attributes) for k, v in _items(w) if v == QUESTION]
 
 
@@ -141,6 +141,8 @@ def _example(question: str) -> str:
     name = question.removeprefix("attributes.").removesuffix(".domain")
     if question == f"attributes.{name}.domain":
         return f", or add {argument('drop', name)}"
+    if question.startswith("csv.odd."):
+        return f", or add {argument('odd', 'null')} if odd cells mean no value"
     if question == "gamma":
         return f", or add {argument('record_epsilon', 4)}"
     return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
@@ -174,8 +176,10 @@ def without_questions(plan: Mapping[str, Any]) -> dict[str, Any]:
     found = {k: v for k, v in plan.items() if v != QUESTION}
     if isinstance(own := found.get("attributes"), Mapping):
         found["attributes"] = {n: _answered_by_data(w) if isinstance(w, Mapping) else w for n, w in own.items()}
-    if isinstance(csv := found.get("csv"), Mapping) and isinstance(formats := csv.get("formats"), Mapping):
-        found["csv"] = {**csv, "formats": {n: v for n, v in formats.items() if v != QUESTION}}
+    if isinstance(csv := found.get("csv"), Mapping):
+        tables = {t: w for t, w in csv.items() if isinstance(w, Mapping)}
+        closed = {t: {n: v for n, v in w.items() if v != QUESTION} for t, w in tables.items()}
+        found["csv"] = {**csv, **closed}
     return found
 
 
@@ -190,11 +194,13 @@ def _answers(question: str, over: Mapping[str, Any]) -> bool:
         return bool(_PRIVACY & set(over))
     if question in over:
         return True
-    for name in (*over.get("keep", ()), *over.get("drop", ())):
-        if question.startswith((f"attributes.{name}.", f"csv.formats.{name}")):
-            return True
-    if question.startswith("csv.formats."):
-        return question.removeprefix("csv.formats.") in over.get("csv", {}).get("formats", {})
+    aside = (*over.get("keep", ()), *over.get("drop", ()), over.get("person"))
+    if question.startswith("csv."):
+        table, name = question.removeprefix("csv.").split(".", 1)
+        csv = over.get("csv", {})
+        return name in aside or bool({name, ""} & {*csv.get(table, {})}) or name in csv.get("types", {})
+    if any(question.startswith(f"attributes.{name}.") for name in aside):
+        return True
     own = [(n, w) for n, w in over.get("attributes", {}).items() if question.startswith(f"attributes.{n}.")]
     return any(w.gives(question.removeprefix(f"attributes.{n}.")) for n, w in own)
 

@@ -114,7 +114,9 @@ def asked_of(
     csv = given.get("csv")
     read = csv if isinstance(csv, CsvOptions) else CsvOptions()
     if read is csv:
-        given = {**given, "csv": {"formats": read.formats} if read.formats else {}}
+        types = {n: str(t) for n, t in read.types.items()}
+        answers = {"formats": read.formats, "odd": read.odd, "types": types}
+        given = {**given, "csv": {n: v for n, v in answers.items() if v}}
     asked = Plan.of(plan, **given)
     if asked.keeps_tree:
         if earlier is not None or copies > 1 or identifier is not None:

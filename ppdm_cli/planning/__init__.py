@@ -176,7 +176,8 @@ def _proposed(data: TableLike, csv: CsvOptions, privacy: Mapping[str, Any], aske
         )
     found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
     for one in found:
-        if types.get(one.name, Written("")).odd:
+        read = types.get(one.name, Written(""))
+        if read.type == "string" and read.doubt:
             left_open(one)
     text = written_plan(found, privacy, bool(order), {} if dialect is None else _written_as(options), types)
     records = looks.sample.seen
@@ -214,7 +215,7 @@ def _read_as_text(
     plain = CsvOptions(options.delimiter, options.encoding, nulls, header=header, only=frozenset())
     cells = cells_of(open_table(list(paths), csv=plain), nulls)
     comma = options.decimal == "," or any(
-        c.counts["comma"] == c.counts["cells"] > c.counts["point"] for c in cells.values()
+        2 * c.counts["comma"] > c.counts["cells"] + c.counts["point"] for c in cells.values()
     )
     declared = _typed(csv)
     types = {n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()}
@@ -224,6 +225,7 @@ def _read_as_text(
             "formats": {n: w.formats for n, w in types.items() if w.formats},
             "decimal": "," if comma else ".",
             "nulls_of": {n: w.nulls for n, w in types.items() if w.nulls},
+            "odd": {n: "null" for n, w in types.items() if w.odd},
         }
     )
     return dialect, types, options

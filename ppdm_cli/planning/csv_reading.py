@@ -27,6 +27,8 @@ from ppdm_cli.errors import argument
 from ppdm_cli.tables import (
     COMMA,
     LOOKED_AT,
+    POINT,
+    WHOLE,
     CsvOptions,
     Table,
     dates,
@@ -58,9 +60,8 @@ _DAYS = (
 )  # fmt: skip
 FORMATS = tuple(d + clock for d in _DAYS for clock in ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S"))
 _DATED = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2})?)?$"
-_POINT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
 _SOME, _MOST_DIGITS = 1_000, 18
-_WHOLE, _PADDED, _BELOW = r"^[+-]?\d{1,18}$", r"^[+-]?0\d", r"^-(\d*[1-9])"
+_PADDED, _BELOW = r"^[+-]?0\d", r"^-(\d*[1-9])"
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class Written:
     nulls: tuple[str, ...] = ()
     """The cells that mean null in this column, besides those that do in every one."""
     odd: bool = False
-    """Whether nearly all of its cells are numbers or dates, and some are not."""
+    """Whether nearly all of its cells are numbers or dates, and some are not, or are codes for no value."""
 
 
 def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
@@ -223,9 +224,10 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
     if bool(pc.any(pc.starts_with(text, "-")).as_py()):
         codes = pc.is_in(text, value_set=pa.array(CODES))
         counts["codes"] = _true(codes)
+        cells.odd["codes"] = int(rows[np.argmax(codes.to_numpy(zero_copy_only=False))]), None
         counts["below"] = _true(pc.and_(pc.match_substring_regex(text, _BELOW), pc.invert(codes)))
     whole = _all_are(text, pa.int64())
-    counts["whole"] = len(text) if whole else _fitting(text, _WHOLE)
+    counts["whole"] = len(text) if whole else _fitting(text, WHOLE)
     if counts["whole"] and any(pc.any(pc.starts_with(text, start)).as_py() for start in "0+-"):
         counts["padded"] = _fitting(text, _PADDED)
     if counts["whole"] == len(text):
@@ -237,7 +239,7 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
         fitting = _fitting(some, COMMA)  # what matters is whether all fit
         counts["comma"] = fitting if fitting < len(some) else _fitting(text, COMMA)
         return cells
-    for way, pattern in (("point", _POINT), ("comma", COMMA)):
+    for way, pattern in (("point", POINT), ("comma", COMMA)):
         cells.note(way, text, pc.match_substring_regex(text, pattern), rows)
     if counts["point"] == len(text):
         return cells
@@ -297,10 +299,11 @@ def written(
     `comma`: numbers have a decimal comma, as a column surely shows, or as the owner says.
     """
     found = _written(cells, comma)
-    if kind is not None and pa.types.is_temporal(kind):
-        found = Written(str(kind), formats=tuple(formats) or found.formats)
-    elif kind is not None:
-        found = Written(str(kind), nulls=_codes(cells) if dtypes.is_number(kind) else ())
+    if kind is not None:
+        its = dtypes.parse(found.type)
+        alike = (dtypes.is_number(its), dtypes.is_dated(its)) == (dtypes.is_number(kind), dtypes.is_dated(kind))
+        found = replace(found, type=str(kind)) if alike else Written(str(kind))
+        found = replace(found, formats=tuple(formats) or found.formats, padded=False)
     return replace(found, nulls=(*(nulls if cells.counts["quoted"] else ()), *found.nulls))
 
 
@@ -311,29 +314,34 @@ def _codes(cells: Cells) -> tuple[str, ...]:
 
 def _written(cells: Cells, comma: bool) -> Written:
     counts, n, nulls = cells.counts, cells.counts["cells"], _codes(cells)
-    if n and counts["whole"] == n:
-        if counts["padded"]:
-            return Written("string", padded=True)
-        return Written("int64", nulls=nulls)
-    if n and counts["comma" if comma else "point"] == n:
-        return Written("double", nulls=nulls)
-    if n and counts["point"] == n:
-        doubt = "its numbers have a point, and those of other columns a comma"
-        return Written("string", doubt=doubt, odd=True)
     if n and counts["truth"] == n:
         return Written("bool")
-    if counts["dates"] and counts["dates"] + (counts["codes"] if nulls else 0) == n:
-        return replace(_written_dates(cells), nulls=nulls)
-    way = max(("point", "comma", "dates"), key=lambda w: counts[w])
-    odd = n - counts[way]
-    if not 0 < odd < 0.1 * n:
+    numbers = "comma" if comma else "point"
+    if comma and counts["point"] > max(counts["comma"], 0.9 * n):
+        return Written("string", doubt="its numbers have a point, and those of other columns a comma")
+    way = max((numbers, "dates"), key=lambda w: counts[w])
+    codes = counts["codes"] if nulls else 0
+    odd = n - counts[way] - (codes if way == "dates" else 0)
+    row, alike = cells.odd.get(way, (0, None))
+    if not n or odd >= (0.1 if alike is None else 0.5) * n:
         return Written("string")
-    row, alike = cells.odd[way]
-    doubt = (
-        f"{odd:,} of its cells are not {'dates' if way == 'dates' else 'numbers'}, first in row {row + 1}"
-        f"{', all alike' if alike is not None else ''}. If they mean no value, add {argument('null', 'TEXT')}"
-    )
-    return Written("string", doubt=doubt, odd=True)
+    if way == numbers and counts["padded"]:
+        return Written("string", padded=counts["whole"] == n)
+    found = _written_dates(cells) if way == "dates" else Written("double")
+    if found.type == "string":
+        return found
+    if way == numbers and counts["whole"] == counts[way]:
+        found = Written("int64")
+    doubts = [found.doubt] * bool(found.doubt)
+    if odd:
+        same = ", all alike" if alike is not None else ""
+        which = "dates" if way == "dates" else "numbers"
+        doubts.append(f"{odd:,} of its {n:,} cells are not {which}, first in row {row + 1:,}{same}")
+    if codes:
+        first = cells.odd["codes"][0] + 1
+        doubts.append(f"{codes:,} of its cells are one of {', '.join(CODES)}, first in row {first:,}")
+    formats = () if found.formats == ("%Y-%m-%d",) and not odd else found.formats
+    return replace(found, formats=formats, doubt="; ".join(doubts), nulls=nulls, odd=bool(odd or codes))
 
 
 def _written_dates(cells: Cells) -> Written:
@@ -354,5 +362,4 @@ def _written_dates(cells: Cells) -> Written:
     doubt = "day and month may be the other way round in every date" if open_one else ""
     if len(formats) > 1 and not doubt:
         doubt = "dates of several formats"
-    plain = formats == ["%Y-%m-%d"]
-    return Written(kind, formats=() if plain else tuple(formats), doubt=doubt)
+    return Written(kind, formats=tuple(formats), doubt=doubt)

@@ -17,12 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import UsageError, argument, quoted
+from ppdm_cli.errors import UsageError, argument, quoted, unknown
 from ppdm_cli.tables.base import RowTrouble
 
 Decimal = Literal[".", ","]
 COMMA = r"^[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d+)?$"
 """A number with a decimal comma, and points between all its thousands or none."""
+POINT, WHOLE = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", r"^[+-]?\d{1,18}$"
+"""A number with a decimal point or none, and a whole number."""
 _DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"(?P<day>\d{1,2})"}
 _CLOCK = {"H": r"\d{1,2}", "M": r"\d{2}", "S": r"\d{2}"}
 _DIRECTIVE = re.compile("%(.)")
@@ -51,11 +53,16 @@ class CsvOptions:
     """How dates are written, as %d.%m.%Y; the first of a column's formats that fits a cell is meant."""
     nulls_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells that mean null in one column."""
+    odd: Mapping[str, str] | str = field(default_factory=dict)
+    """The columns, or all, in which cells that are not of the column's type are "null"; errors otherwise."""
     given: frozenset[str] = frozenset()
     """Fields that were asked for even where they are as by default: a plan does not change them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nulls", _several(self.nulls))
+        object.__setattr__(self, "odd", {"": self.odd} if isinstance(self.odd, str) else dict(self.odd))
+        if strange := next((o for o in self.odd.values() if o != "null"), None):  # type: ignore[union-attr]
+            raise unknown("choice", strange, ("null",), " for odd cells")
         for name in ("formats", "nulls_of"):
             object.__setattr__(self, name, {n: _several(v) for n, v in getattr(self, name).items()})
         parsed = {n: dtypes.parse(t) if isinstance(t, str) else t for n, t in self.types.items()}
@@ -95,6 +102,10 @@ class CsvOptions:
                 f"add {argument('encoding', 'latin-1')}",
             ) from None
 
+    def nulls_odd(self, name: str) -> bool:
+        """Return whether cells of a column that are not of its type are null."""
+        return bool({name, ""} & {*self.odd})
+
     @property
     def separator(self) -> str:
         return self.delimiter or ","
@@ -116,8 +127,9 @@ class CsvOptions:
 
     def is_odd(self, name: str, kind: pa.DataType) -> bool:
         """Return whether a column's cells are not as pyarrow reads them."""
-        comma = self.decimal == "," and dtypes.is_number(kind)
-        return comma or (name in self.formats and pa.types.is_temporal(kind)) or name in self.nulls_of
+        number = dtypes.is_number(kind)
+        read_here = (self.decimal == "," and number) or (name in self.formats and pa.types.is_temporal(kind))
+        return read_here or name in self.nulls_of or (number and self.nulls_odd(name))
 
     def converted(self, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         """Return a column of text as its type; an error names the first row that does not fit."""
@@ -133,13 +145,15 @@ class CsvOptions:
         if name in self.formats:
             found = dates(text, self.formats[name])
             wrong = pc.and_(pc.is_valid(text), pc.is_null(found)).to_numpy(zero_copy_only=False)
-            if wrong.any():
+            if wrong.any() and not self.nulls_odd(name):
                 raise other_type(int(np.argmax(wrong)), name, kind)
             return pc.cast(found, kind)
-        if self.decimal == "," and dtypes.is_number(kind):
-            fits = pc.match_substring_regex(text, COMMA)
-            plain = pc.replace_substring(pc.replace_substring(text, ".", ""), ",", ".")
-            text = pc.if_else(fits, plain, pc.if_else(pc.is_valid(text), "no number", None))
+        if dtypes.is_number(kind) and (self.decimal == "," or self.nulls_odd(name)):
+            pattern = COMMA if self.decimal == "," else WHOLE if pa.types.is_integer(kind) else POINT
+            fits, odd = pc.match_substring_regex(text, pattern), None if self.nulls_odd(name) else "no number"
+            if self.decimal == ",":
+                text = pc.replace_substring(pc.replace_substring(text, ".", ""), ",", ".")
+            text = pc.if_else(fits, text, pc.if_else(pc.is_valid(text), odd, None))
         return _cast(text, name, kind)
 
 

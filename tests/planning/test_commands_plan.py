@@ -29,18 +29,18 @@ from tests.planning.made_exports import Made, made_export
 from tests.planning.messy_export import export
 from tests.vocabulary import Anything, Run, people
 
-ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000")
+ANSWERS = ("--gamma", "9", "--person", "Patient", "--domain", "Kosten EUR=0:20000", "--odd", "null")
 
 
 def test_a_messy_export_takes_two_commands_and_no_refusal(tmp_path: Path, ppdm: Run) -> None:
-    """The trial's file: fourteen failed runs before, and a useless release; three answers are asked for."""
+    """The trial's file: fourteen failed runs before, and a useless release; four answers are asked for."""
     (tmp_path / "export.csv").write_bytes(export(3000))
     said = ppdm("plan", "export.csv", "-o", "plan.toml").stderr.decode()
-    assert "Answer gamma, person, attributes.Kosten EUR.domain in it." in " ".join(said.split())
+    assert "Answer gamma, person, csv.odd.Alter, attributes.Kosten EUR.domain in it." in " ".join(said.split())
     assert "Digits that begin with zeros stay text: PLZ." in said and "Patient repeats" in said
     assert "Entlassen am: dates of several formats" in " ".join(said.split())
     left = ppdm("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", code=2).stderr.decode()
-    assert "leaves open 'gamma', 'person', 'attributes.Kosten EUR.domain'" in left
+    assert "leaves open 'gamma', 'person', 'csv.odd.Alter', 'attributes.Kosten EUR.domain'" in left
     ppdm("perturb", "export.csv", "-o", "r.parquet", "--plan", "plan.toml", *ANSWERS, "--strict")
     release = pl.read_parquet(tmp_path / "r.parquet")
     kinds = dict(zip(release.columns, release.dtypes, strict=True))
@@ -55,7 +55,8 @@ def test_truth_has_done_to_it_what_was_done_for_the_release(tmp_path: Path, ppdm
     (tmp_path / "export.csv").write_bytes(export(2000))
     ppdm("plan", "export.csv", "-o", "plan.toml", "--gamma", "9")
     text = (tmp_path / "plan.toml").read_text().replace('person = "?"', 'person = ""')
-    (tmp_path / "plan.toml").write_text(text.replace('domain = "?"', 'domain = "0:20000"'))
+    text = text.replace('domain = "?"', 'domain = "0:20000"').replace('odd.Alter = "?"', 'odd.Alter = "null"')
+    (tmp_path / "plan.toml").write_text(text)
     ppdm("perturb", "export.csv", "-o", "r.csv", "--plan", "plan.toml")
     original = pl.read_csv(tmp_path / "export.csv", separator=";", encoding="latin-1", infer_schema=False)
     done = json.loads(
@@ -135,7 +136,12 @@ def test_a_plan_keeps_each_kind_of_privacy_on_messy_tables(privacy: dict[str, An
         table, file = tmp_path / f"{number}.csv", tmp_path / f"{number}.toml"
         table.write_bytes(data)
         proposal = plan(table, file, **privacy)
-        text = file.read_text("utf-8").replace('person = "?"', 'person = ""').replace('"?"', '"0:20000"')
+        text = (
+            file.read_text("utf-8")
+            .replace('person = "?"', 'person = ""')
+            .replace('Alter = "?"', 'Alter = "null"')
+        )
+        text = text.replace('"?"', '"0:20000"')
         file.write_text(text, "utf-8")
         promised = perturb(table, plan=file).sidecar.privacy
         if "record_epsilon" in privacy:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ppdm_cli import CsvOptions, perturb, plan
+from ppdm_cli.errors import UsageError
 from ppdm_cli.perturbing import Plan
 from ppdm_cli.perturbing.resolve_run import typed_csv_options
 from ppdm_cli.tables import csv_records, open_table
@@ -119,28 +120,39 @@ def test_a_spelling_of_null_is_added_everywhere(tmp_path: Path, ppdm: Run) -> No
 @pytest.mark.parametrize(
     ("kind", "odd", "said"),
     [
-        ("whole", ["unbekannt"] * 12, "12 of its cells are not numbers, first in row 5, all alike"),
-        ("fraction", ["unklar", "offen"], "2 of its cells are not numbers, first in row 5."),
-        ("day", ["heute"] * 3, "3 of its cells are not dates, first in row 5, all alike"),
+        ("whole", ["unbekannt"] * 12, "12 of its 612 cells are not numbers, first in row 5, all alike"),
+        ("fraction", ["unklar", "offen"], "2 of its 602 cells are not numbers, first in row 5."),
+        ("fraction", ["unklar"] * 300, "300 of its 900 cells are not numbers, first in row 5, all alike"),
+        ("day", ["heute"] * 3, "3 of its 603 cells are not dates, first in row 5, all alike"),
+        ("iso", ["heute", "0000-00-00"], "2 of its 602 cells are not dates, first in row 5."),
     ],
 )
 @pytest.mark.parametrize("block", [1 << 9, 1 << 23])
 def test_odd_cells_are_counted_and_are_a_question(
     kind: str, odd: list[str], said: str, block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One odd cell makes a column text: nothing is proposed for it, and no cell is shown."""
+    """A few odd cells do not make a column text: they are null if the owner says so, and no cell is shown."""
     monkeypatch.setattr(csv_records, "BLOCK", block)
-    made = cells(kind, ",", "%d.%m.%Y") * 10
+    made = cells("day" if kind == "iso" else kind, ",", "%Y-%m-%d" if kind == "iso" else "%d.%m.%Y") * 10
     cut = [*made[:4], *odd, *made[4:]]
     rows = "".join(f"{c};{'abc'[i % 3]}\n" for i, c in enumerate(cut))
     (tmp_path / "t.csv").write_text(f"pay;ward\n{rows}")
     proposal = plan(tmp_path / "t.csv", gamma=9)
-    assert proposal.questions == ["attributes.pay.domain"]
+    assert proposal.questions == ["csv.odd.pay"]
     lines = " ".join(proposal.sentences)
-    assert f"pay: {said}" in lines and "nulls=" in lines and not any(o in lines + proposal.text for o in odd)
+    assert f"pay: {said}" in lines and not any(o in lines + proposal.text for o in odd)
+    column = proposal.columns[0]
+    assert (
+        column.type != "string" and column.without_value == len(odd) and not column.proposal.startswith("drop")
+    )
     nulls = CsvOptions(nulls=tuple({*odd}))
     again = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9, csv=nulls)
     assert not again.questions and again.columns[0].without_value == len(odd)
+    (tmp_path / "q.toml").write_text(proposal.text)
+    for answer in ({"csv": {"odd": "null"}}, {"csv": CsvOptions(odd={"pay": "null"})}, {"drop": ["pay"]}):
+        perturb(tmp_path / "t.csv", plan=tmp_path / "q.toml", **answer)
+    with pytest.raises(UsageError, match=r"odd='null'"):
+        perturb(tmp_path / "t.csv", plan=tmp_path / "q.toml")
 
 
 def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
@@ -149,7 +161,9 @@ def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("day;ward\n" + "".join(f"{d};{'ab'[i % 2]}\n" for i, d in enumerate(days)))
     found = plan(tmp_path / "t.csv", tmp_path / "p.toml", gamma=9)
     assert found.columns[0].type == "date32[day]" and found.columns[0].without_value == 2
-    perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml")
+    assert "day: 2 of its cells are one of -9, -99, -999, -9999, first in row 4." in found.sentences
+    assert found.questions == ["csv.odd.day"]
+    perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml", csv={"odd": "null"})
 
 
 PERSONAL = ["Name", "Nachname", "Vorname des Kindes", "patient", "Patient", "e-mail", "E-Mail", "phone"]
