@@ -7,6 +7,7 @@ and the plan's comments are constants.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -26,16 +27,31 @@ from ppdm_cli.privacy import FEW
 from ppdm_cli.tables import Table
 
 BINS = 10
-_NAME = re.compile(
-    r"(?i)(?:^|[^a-z])(?:id|nr|no|num|number|key|uuid|guid|pid|mrn|ssn|iban|phone|tel|fall|case|patient|person|"
-    r"account|versicherte|kunde|customer|member)(?:$|[^a-z])|(?<=[a-z])(?:ID|Id|Nr|No|_id)$|(?i:patient|person)"
+_NUMBERS = re.compile(
+    r"""(?x) id|nr|no|num|numero|number|nummer|key|uuid|guid|pid|mrn|ssn|nss|nir|dni|nif|nie|iban|passport|
+    ausweis|fall|case|dossier|expediente|folio|vorgang|akten?|aktenzeichen|ref|referenz|reference|referencia|record|lfd|
+    account|konto|compte|cuenta|kunden?|client|cliente|customer|member|mitglied|membre|miembro|socio|patient|
+    patienten|patiente|paciente|versicherten?|assure|afiliado|person|persona|personne|matricule|identifiant|
+    identificador|kennung|kennzeichen|schluessel|cle|clave|serial|token|.+nr|.+nummer|.+numero"""
 )
+"""The words of a header, without accents, by which many values are identifiers."""
 _PERSONAL = re.compile(
-    r"(?i)(?:^|[^a-z])(?:(?:sur|last|first|family|full|user|nach|vor|kunden|patienten)?name|patient|person|e-?mail|"
-    r"street|stra(?:ß|ss)e|address|adresse|anschrift|remarks?|bemerkung(?:en)?|kommentare?|comments?|notes?|"
-    r"notiz(?:en)?|phone|telefon)(?:$|[^a-z])|(?-i:(?<=[a-z])Name$)"
+    r"""(?x) .*names?|noms?|prenoms?|nombres?|apellidos?|patronyme|patient|paciente|person|.*mail|mel|courriel|
+    correo|.*phone|telephone|.*telefon|telefono|tel|handy|mobile?|movil|rufnummer|fax|portable|cell|celular|street|
+    .*strasse|str|addr|address|.*adresse|anschrift|rue|calle|direccion|domicilio|domicile|contact|contacto|kontakt|
+    ansprechpartner|remarks?|remarques?|comments?|commentaires?|kommentare?|comentarios?|notes?|notiz|notizen|
+    notas?|bemerkung|bemerkungen|anmerkung|anmerkungen|observations?|observacion|observaciones|texto?|freitext|memo"""
 )
-"""Text that names persons however few its values are, or may have been written about one."""
+"""The words by which text names persons, or may have been written about one."""
+_CONTENTS = (
+    (r"^[^@\s]+@[^@\s]+\.\pL{2,}$", 0.0),
+    (r"^[+(]{0,2}\d(?:[ ()/.-]{0,3}\d){6,}$", 0.0),
+    (r"^\p{Lu}[\pL'-]+, ?\p{Lu}[\pL' .-]*$", 0.0),
+    (r"^\pL.* \d+ ?\pL?$|^\d+ ?\pL?,? .*\pL$", 0.2),
+)
+"""E-mail addresses, telephone numbers, names and addresses, and how many values each record has at least."""
+_CHOICES = 20
+"""The most values that are a choice, and name nobody."""
 _CODE = r"^[A-Za-z]{0,4}[-_ ]?\d[\w./-]{0,12}$"
 POOLED = 0.3
 """The share of the records in rare values above which they are too many to keep the others."""
@@ -131,6 +147,8 @@ def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma
     elif _identifies(one.name, kind, look, column):
         one.drop = "an identifier"
         one.repeats = look.records_each if look.records_each > 1.02 else 0.0
+    elif pa.types.is_string(kind) and _names_persons(one.name, look, column):
+        one.drop = "names, contacts or notes of persons"
     elif pa.types.is_string(kind):
         _judge_text(one, look, column, gamma)
     elif (look.values <= BINS and common + (look.nulls > 0) < 2) or (
@@ -141,9 +159,11 @@ def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma
         _judge_number(one, kind, look, column)
     if one.drop:
         return
-    if pa.types.is_string(kind) and _PERSONAL.search(one.name):
-        one.asked = 'it may name persons: drop it, or "data" to publish its values'
-        one.settings = {"domain": "?"} | one.settings
+    rare = look.values > 0.3 * look.rows and not look.common
+    numbered = rare and pa.types.is_integer(kind) and look.low >= 10_000
+    if numbered or (pa.types.is_string(kind) and _has(one.name, _PERSONAL)):
+        one.asked = 'it may identify persons: drop it, or "data" to publish its values'
+        one.settings = {"domain": QUESTION} | one.settings
     if look.largest_share > 0.99:
         one.notes.append("nearly all records have one value")
     if look.nulls:
@@ -152,21 +172,38 @@ def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma
 
 
 def left_open(one: Advice) -> None:
-    """Make a column a question of which nearly all cells are numbers or dates, and some are not."""
-    one.drop, one.settings, one.N = "", {"domain": "?"}, None
-    one.asked = "not only numbers or dates: if some text means no value, plan again and name it; or drop it"
+    """Make a column of numbers or dates a question that cannot be read as such."""
+    one.drop, one.settings, one.N = "", {"domain": QUESTION}, None
+    one.asked = "numbers or dates that were read as text: drop it, or plan again with its type or format"
+
+
+def _has(name: str, known: re.Pattern[str]) -> bool:
+    """Return whether a header has one of the words."""
+    spaced = re.sub(r"(?<=[^\W\dA-Z_])(?=[A-Z])", " ", name)
+    letters = unicodedata.normalize("NFKD", spaced.casefold())
+    words = re.findall("[a-z]+", "".join(c for c in letters if not unicodedata.combining(c)))
+    return any(map(known.fullmatch, words))
+
+
+def _names_persons(name: str, look: Sketch, column: pa.Array) -> bool:
+    """Return whether text is of more than a choice of values, and names persons by its header or its cells."""
+    if look.values <= _CHOICES:
+        return False
+    spread = look.values / max(look.rows - look.nulls, 1)
+    return _has(name, _PERSONAL) or any(spread > s and _share(column, p) > 0.7 for p, s in _CONTENTS)
 
 
 def _identifies(name: str, kind: pa.DataType, look: Sketch, column: pa.Array) -> bool:
     """Return whether a column's values are of one record or a few, as those of persons and cases are."""
     if pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return False
-    many = look.values > 0.05 * look.rows and look.values >= 20 and look.records_each < 20
-    named = _NAME.search(name) is not None
+    rows = look.rows - look.nulls
+    many = look.values > 0.05 * rows and look.values >= min(20, 0.5 * rows) and look.records_each < 20
+    named = _has(name, _NUMBERS)
     if pa.types.is_string(kind):
-        return many and (named or look.values > 0.9 * look.rows)
+        return many and (named or look.values > 0.9 * rows)
     whole = look.high - look.low + 1
-    counter = look.values > 0.98 * look.rows >= 50 and whole <= 1.1 * look.values
+    counter = look.values > 0.98 * rows >= 20 and whole <= 1.1 * look.values
     return (many and named and look.low >= 0) or counter
 
 
@@ -197,7 +234,7 @@ def _judge_text(one: Advice, look: Sketch, column: pa.Array, gamma: float | Deci
 def _is_prose(look: Sketch, column: pa.Array) -> bool:
     """Return whether text is written, not chosen: it is long, or of several words, and hardly ever the same."""
     told = column.drop_null()
-    if look.values < 0.2 * look.rows or not len(told):
+    if look.values < 0.2 * (look.rows - look.nulls) or not len(told):
         return False
     length = float(pc.mean(pc.utf8_length(told)).as_py())
     return length > 30 or float(pc.mean(pc.count_substring(told, " ")).as_py()) > 2.5
@@ -328,6 +365,8 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
             lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
         if w.nulls:
             lines.append(f"null_of.{_key(name)} = {_value(w.nulls)}  # for no value, in this column")
+        if w.odd:
+            lines.append(f'odd.{_key(name)} = {_value(QUESTION)}  # odd cells: "null" if they mean no value')
     return lines
 
 
