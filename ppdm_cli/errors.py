@@ -109,7 +109,7 @@ def argument(name: str, example: object = "", column: str = "") -> str:
     sex. A setting of one column, such as `argument("bins", 24, "age")`, is --attribute age:bins=24, and
     attributes={'age': {'bins': 24}}. Call it where the message is made, never when a module is imported.
     """
-    field = _CSV.get(name)
+    field = None if column and name == "nulls" else _CSV.get(name)  # an attribute has nulls of its own
     if _OPTIONS is not None:
         return _option(field or name, example, column)
     if field:
@@ -130,7 +130,7 @@ _SHORT = {"types": "type", "formats": "date-format", "nulls": "null"}
 def _option(name: str, example: object, column: str) -> str:
     if example is False:
         name, example = f"no_{name}", True
-    if column and name not in (*_SHORT, "domain"):
+    if column and name not in ("types", "formats", "domain"):
         return f"--attribute {word(column, f':{name}={example}')}"
     assert _OPTIONS is not None
     plain = "--" + _SHORT.get(name, name).removesuffix("_").replace("_", "-")

@@ -129,6 +129,8 @@ def readable(file: Path | str, what: str = "") -> Iterator[None]:
     """Turn what the operating system says about reading a file into an error of ours."""
     try:
         yield
+    except FileNotFoundError:
+        raise missing(Path(file), what) from None
     except OSError as error:
         raise DataError(
             "unreadable-file",

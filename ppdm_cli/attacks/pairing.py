@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from msgspec import UNSET
 
 from ppdm_cli import dtypes
 from ppdm_cli.arrays import RARELY, Floats
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 PUBLISHED, ORIGINAL = "published:", "original:"
 
 
-def unpaired() -> str:
+def unpaired(sidecar: Sidecar) -> str:
     """Return the next step where the rows of a release and its original do not belong together."""
-    return (
-        f"{OWN}, with {argument('rows_taken', 'FILE')} if {argument('person')} left rows out; a shuffled "
-        f"release cannot be paired: leave out {argument('truth')}, or perturb an original that is shuffled"
-    )
+    privacy = sidecar.privacy
+    if privacy is not UNSET and privacy.shuffled:
+        alone = f"leave out {argument('truth')}, or shuffle the original first and perturb that"
+        return f"the release is shuffled: {alone}"
+    of_person = privacy is not UNSET and privacy.unit == "person"
+    return OWN + f", and add {argument('rows_taken', 'FILE')} of that run" * of_person
 
 
 class Paired(Table):
@@ -86,7 +89,7 @@ class Paired(Table):
                     "rows-do-not-pair",
                     f"the kept column {quoted(attribute.name)} is not the original's within rows "
                     f"{first_row + 1} to {first_row + batch.num_rows}: the rows do not pair",
-                    unpaired(),
+                    unpaired(self._sidecar),
                 )
 
 
@@ -167,7 +170,7 @@ class Agreement:
             self.staying + other.staying,
         )
 
-    def check(self) -> None:
+    def check(self, sidecar: Sidecar) -> None:
         """Check that the rows pair, or are too few to tell; others would look like perfect privacy.
 
         Rows that do not pair agree as often as chance has it; that much is only told of a release in which
@@ -185,7 +188,7 @@ class Agreement:
             raise MismatchError(
                 "rows-do-not-pair",
                 "the release agrees with the original's rows no more than by chance",
-                unpaired(),
+                unpaired(sidecar),
             )
 
 

@@ -184,7 +184,7 @@ class AttackRun:
         seen = fold(self._paired, self, AttackSums.__add__, doing="attacking")
         assert seen is not None
         if seen.agreement is not None:
-            seen.agreement.check()
+            seen.agreement.check(adversary.sidecar)
         done = Attacked(
             sidecar=adversary.sidecar,
             measured=adversary.known,

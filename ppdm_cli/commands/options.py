@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, quoted, word
+from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, argument, quoted, word
 
 if TYPE_CHECKING:
     from ppdm_cli.commands.command import Answering, Report
@@ -211,6 +211,12 @@ def truth_options(function: Answering) -> Answering:
     @wraps(function)
     def command(*args: object, plan: Path | None, csv: CsvOptions, **settings: object) -> Report:
         mappings: list[Groups] = []
+        if settings["truth"] is None and (plan is not None or csv.given or csv.types or csv.formats):
+            raise UsageError(
+                "reading-without-truth",
+                "a plan or CSV options are given, and no original to read: a release is read by its sidecar",
+                f"add {argument('truth', 'ORIGINAL')}, or leave them out",
+            )
         if plan is not None:
             from ppdm_cli.perturbing import read_reading
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ENTRIES = 1 << 18
 """The most entries of a matrix without closed forms that an error is computed of."""
+MOST_POOLED = 0.5
+"""A larger share of values that are merged leaves hardly anything of a column."""
 MUCH_MOVED = 0.05
 """A larger share of values that are moved into a domain changes what is learnt of its ends."""
 UNCHANGED = 0.95
@@ -180,8 +182,8 @@ def release_remarks(release: Release) -> list[str]:
         found.append("The number of bins was chosen from gamma, the matrix and the number of records.")
     if release.unlearnable:
         found.append(
-            f"Nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a value's "
-            f"count exceeds the mean count. For each, {WAY_OUT}."
+            f"Warning: nothing can be learnt about {', '.join(release.unlearnable)}: the standard error of a "
+            f"value's count exceeds the mean count. For each, {WAY_OUT}."
         )
     if release.in_ranges:
         found.append(
@@ -225,6 +227,11 @@ def release_remarks(release: Release) -> list[str]:
     ):
         each = some(f"{n} {m.count:,} ({percent(m.share)})" for n, m in moved.items())
         found += [f"{what}: {each}."] * bool(moved)
+    if pooled := [n for n, m in release.merged.items() if m.share > MOST_POOLED]:
+        found.append(
+            f"Warning: most values of {', '.join(pooled)} were merged, so little can be learnt. Group "
+            f"them instead (prefix, mapping), or add {argument('drop', pooled)}."
+        )
     if far := [n for n, m in release.clipped.items() if m.share > MUCH_MOVED]:
         found.append(
             f"Warning: over {MUCH_MOVED:.0%} of the values of {', '.join(far)} were moved, so the ends of its "

@@ -106,7 +106,7 @@ def from_data(
         raise RefusedError(
             "few-nulls",
             f"the column {quoted(name)} has nulls in fewer than {FEW} records, which cannot be merged",
-            f"declare that it has them ({argument('nulls', 'true', name)}), or fix the data",
+            f"add {argument('nulls', 'true', name)}, or fill them",
         )
     if facts.values is None or own.scale in CALENDAR:
         make = partial(calendar_edges, period=own.scale) if dtypes.is_dated(kind) else nice_edges
@@ -399,14 +399,15 @@ def _of_rare(found: Mapping[str, Facts], whom: str) -> list[tuple[str, str]]:
     if not found:
         return []
     which = ", ".join(f"{quoted(n)} ({_shown(f)})" for n, f in found.items())
-    name, facts = next(iter(found.items()))
-    domain = "@file" if facts.low is None else "1:10"
-    way = f"use {argument('rare', 'merge')}, or declare the domain: {argument('domain', domain, name)}"
-    if few_nulls(facts):
-        nulls = argument("nulls", "true", name)
-        way = f"declare the domain with nulls: {argument('domain', domain, name)} and {nulls}"
+    ways = [argument("nulls", "true", n) for n, f in found.items() if few_nulls(f)]
+    rare = {n: f for n, f in found.items() if number_of_rare(f)}
+    finer = [n for n, f in rare.items() if f.low is not None and len(f.counts) > FEW]
+    ways += [argument("bins", FEW, n) for n in finer]
+    if other := [n for n in rare if n not in finer]:
+        domain = argument("domain", "1:10" if rare[other[0]].low is not None else "@file", other[0])
+        ways.append(f"{argument('rare', 'merge')}, or declare the domain: {domain}")
     what = f"categories that occur in fewer than {FEW} {whom}: {which}"
-    return [(f"{what}; publishing that they exist may identify persons", way)]
+    return [(f"{what}; publishing that they exist may identify persons", f"add {' '.join(ways)}")]
 
 
 def _shown(facts: Facts) -> str:

@@ -453,7 +453,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "rounds-without-choice",
                 "rounds find the few attributes that reveal most about a class, under a budget for the record",
-                f"use {budget}, {argument('class_')} and {argument('publish', 'auto')}, or leave out rounds",
+                f"add {argument('class_', 'COL')} {budget} {argument('publish', 'auto')}, or leave out rounds",
             )
         if self.rows_per_person is not None and not 1 <= self.rows_per_person <= MOST_PERSON_ROWS:
             raise UsageError(

@@ -150,12 +150,15 @@ def column_names(first: bytes, options: CsvOptions, where: str, below: bytes = b
     if options.header is False:
         return [f"column_{i + 1}" for i in range(len(cells))]
     meant = {*options.known, *options.types}
-    marks = [m for m in ";\t|" if m in cells[0]]
-    if len(cells) == 1 and marks and options.delimiter is None and cells[0] not in meant:
+    marks = [m for m in ",;\t|" if m in cells[0] and m != options.separator]
+    sure = options.delimiter is None or (options.delimiter in ";|" and b'"' not in first)
+    if len(cells) == 1 and marks and sure and cells[0] not in meant:
+        fractions = f", and {argument('decimal', ',')} if numbers have commas" if marks[0] != "," else ""
         raise DataError(
-            "header-without-comma",
-            f"the header of {quoted(where)} has no comma; its cells look separated by {marks[0]!a}",
-            f"add {argument('delimiter', marks[0])}, and {argument('decimal', ',')} if numbers have commas",
+            "header-of-one-cell",
+            f"the header of {quoted(where)} has no {options.separator!a}; its cells look separated by "
+            f"{marks[0]!a}",
+            f"add {argument('delimiter', marks[0])}{fractions}",
         )
     if "" in cells:
         raise DataError(

@@ -148,7 +148,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "symmetric-chance-too-large": {"matrix": "symmetric", "each": 0.25},
     "gamma-of-whole-matrix": {"matrix": "symmetric", "each": 0.05, "gamma": 9},
     "missing-matrix": {"matrix": "dense"},
-    "unreadable-file": {"matrix": "dense", "table": "missing.csv"},
+    "missing-file": {"matrix": "dense", "table": "missing.csv"},
     "blocks-miss-values": {"matrix": "block", "gamma": 9, "blocks": "n|e;s"},
 }
 FILES = {
