@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from ppdm_cli import files
 from ppdm_cli.arrays import Addresses, Codes, Words
-from ppdm_cli.errors import RefusedError, UsageError, quoted
+from ppdm_cli.errors import RefusedError, UsageError, argument, quoted
 
 BLOCK = 16
 CELLS = 1 << 16
@@ -75,7 +75,7 @@ def key_from_file(path: Path) -> tuple[Key, str]:
         raise UsageError(
             "not-a-key-file",
             f"{quoted(path)} is not a key file: it does not hold 64 hex digits",
-            "name another file; one that does not exist is created",
+            f"use {argument('key_file', 'release.key')}, or another file: one that does not exist is created",
         )
     if shared:
         raise RefusedError(

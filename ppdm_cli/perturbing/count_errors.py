@@ -152,15 +152,14 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
     if useless := unlearnable(errors):
         raise RefusedError(
             "nothing-learnable",
-            f"nothing can be learnt about {listed(useless)}: the standard error of a count exceeds the mean "
-            "count",
-            f"{WAY_OUT}; or leave out {argument('strict')}",
+            f"nothing can be learnt about {listed(useless)}: a count's standard error exceeds the mean count",
+            f"group values, take fewer bins or more gamma, drop them, or leave out {argument('strict', True)}",
         )
     if unchanged:
         raise RefusedError(
             "hardly-perturbed",
             f"over {UNCHANGED:.0%} of the values of {listed(unchanged)} would be published unchanged",
-            f"use a smaller budget, such as {argument('record_epsilon', 2)}; or leave out {argument('strict')}",
+            f"use a smaller budget, such as {argument('record_epsilon', 2)}",
         )
 
 
@@ -199,7 +198,7 @@ def release_remarks(release: Release) -> list[str]:
         drops = argument("drop", release.identifying)
         found.append(
             "Warning: published unchanged, though likely to be an identifier: "
-            f"{', '.join(release.identifying)}. Add {drops}."
+            f"{', '.join(release.identifying)}. Use {drops} instead."
         )
     if release.typed:
         kinds = " ".join(argument("type", release.sidecar.by_name[n].dtype, n) for n in release.typed)

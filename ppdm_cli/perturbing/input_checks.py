@@ -131,9 +131,10 @@ class InputChecks:
         for name, outside in self.checks.outside.items():
             trouble = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
             first = f"first a null in {outside.first}" if outside.null else f"first in {outside.first}"
-            raise DataError("outside-domain", f"{trouble}, {first}", self._way_out(name, outside.null))
+            few = 2 * outside.count <= self.checks.rows
+            raise DataError("outside-domain", f"{trouble}, {first}", self._way_out(name, outside.null, few))
 
-    def _way_out(self, name: str, null: bool) -> str:
+    def _way_out(self, name: str, null: bool, few: bool) -> str:
         """Return what lets a value that is outside a domain be published."""
         attribute = next(a for a in self.plan.attributes if a.name == name)
         new = (
@@ -152,7 +153,7 @@ class InputChecks:
             return new
         never, other = self._never(name, attribute.domain), argument("other", "true", name)
         if never:
-            some = f", or use {other}" * (len(never) < attribute.domain.ordinary)
+            some = f", or use {other}" * few
             return f"declared values that never occur: {listed(never)}; fix the domain{some}"
         return f"add them to the domain, or use {other} to publish them as one"
 

@@ -79,13 +79,13 @@ def copies_of(sidecar: Sidecar) -> int:
     return 1 if sidecar.copy is UNSET else sidecar.copy.of
 
 
-def _other(what: str, asked: object = None, before: object = None) -> UsageError:
+def _other(what: str, asked: object = None, before: object = None, option: str = "") -> UsageError:
     """Return the error for what contradicts the earlier release."""
     shown = f"{what} is {before} in the earlier release, and cannot be {asked} beside {argument('like')}"
     return UsageError(
         "unlike-earlier",
         f"{what} beside {argument('like')} is not what the earlier release has" if asked is None else shown,
-        f"remove it from the plan or the options, or publish without {argument('like')}",
+        f"remove {option or 'it'} from the plan or the options, or publish without {argument('like')}",
     )
 
 
@@ -160,7 +160,8 @@ def _check_roles(earlier: Sidecar, asked: Plan) -> None:
         for name in names:
             was = earlier.by_name[name].role if name in earlier.by_name else "dropped"
             if role != was:
-                raise _other(f"the column {quoted(name)}", role, was)
+                option = argument({"kept": "keep", "dropped": "drop"}.get(role, "attributes"), name)
+                raise _other(f"the column {quoted(name)}", role, was, option)
     if asked.class_ not in (None, earlier.class_):
         other = "none" if earlier.class_ is UNSET else quoted(earlier.class_)
         raise _other("the class", quoted(asked.class_), other)

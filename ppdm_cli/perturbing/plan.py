@@ -358,7 +358,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
                 f"leave out {argument('keep')} or {argument('drop')}, or the settings",
             )
         if self.class_ in self.drop:
-            raise UsageError("class-dropped", "the class is dropped", "keep or perturb it")
+            raise UsageError("class-dropped", "the class is dropped", f"use {argument('class_', 'COL')}")
         several = [n for names in self.together for n in names]
         if any(len(names) < 2 for names in self.together) or len(set(several)) < len(several):
             raise UsageError(

@@ -75,9 +75,7 @@ def earlier_sidecar(like: str | Path | Sidecar | None) -> Sidecar | None:
         beside = path if path.name.endswith(".json") else sidecar_path(path)
         if not (path.exists() or beside.exists()):
             raise files.missing(path)
-        like = read_sidecar(
-            beside, None, str(path), f"use {argument('like')} with a release that ppdm perturb made"
-        )
+        like = read_sidecar(beside, None, str(path), "name a release that ppdm perturb made")
     return like
 
 

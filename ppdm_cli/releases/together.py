@@ -186,7 +186,7 @@ def _check_same(first: object, expected: Sidecar, other: object, found: Sidecar)
 def _different(first: object, other: object, what: str) -> MismatchError:
     return MismatchError(
         "different-plans",
-        f"{quoted(first)} and {quoted(other)} were not made with the same plan: {what}",
+        f"{quoted(first)} and {quoted(other)} were not made with one plan: {what}",
         f"make the next release with {argument('like')}, or take them one by one",
     )
 

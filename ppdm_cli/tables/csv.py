@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ppdm_cli import dtypes
-from ppdm_cli.errors import DataError, RefusedError, argument, quoted, unknown_column
+from ppdm_cli.errors import DataError, RefusedError, argument, counted, quoted, unknown_column
 from ppdm_cli.tables import csv_records
 from ppdm_cli.tables.base import (
     Partition,
@@ -137,8 +137,8 @@ class _Parser:
             return RowTrouble(
                 int(ragged[1]) - 1,
                 "ragged-row",
-                f"it has {ragged[2]} cells where the {start} has {len(self.names)}",
-                f"fix the row, or name the separator, such as {argument('delimiter', ';')}",
+                f"it has {counted(int(ragged[2]), 'cell')} where the {start} has {len(self.names)}",
+                "fix the row",
             )
         place = _PLACE.search(message)
         if place is None:

@@ -152,7 +152,7 @@ def test_what_pythons_csv_writes_is_read_back(
 @pytest.mark.parametrize(
     ("lines", "row", "what"),
     [
-        ("1,a|2,b|3|4,d", 3, "1 cells where the header has 2"),
+        ("1,a|2,b|3|4,d", 3, "1 cell where the header has 2"),
         ("1,a|2,b,CANARY|3,c", 2, "3 cells where the header has 2"),
         ("1,a|2,b|CANARY,c|4,d", 3, "column 'n' is not of type double there"),
         ('1,a||2,"x|y"|CANARY,c', 3, "column 'n' is not of type double there"),
