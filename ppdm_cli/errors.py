@@ -130,7 +130,7 @@ _SHORT = {"types": "type", "formats": "date-format", "nulls": "null"}
 def _option(name: str, example: object, column: str) -> str:
     if example is False:
         name, example = f"no_{name}", True
-    if column and name not in ("types", "formats", "domain"):
+    if column and name not in ("types", "formats", "odd", "domain"):
         return f"--attribute {word(column, f':{name}={example}')}"
     assert _OPTIONS is not None
     plain = "--" + _SHORT.get(name, name).removesuffix("_").replace("_", "-")

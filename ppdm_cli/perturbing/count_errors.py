@@ -14,11 +14,13 @@ from math import inf, log, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import UNSET
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.display import percent
 from ppdm_cli.errors import RefusedError, argument, listed, some
+from ppdm_cli.perturbing.domain_choice import is_written
 from ppdm_cli.releases import RecipeInUse
 
 if TYPE_CHECKING:
@@ -211,13 +213,20 @@ def release_remarks(release: Release) -> list[str]:
             f"Warning: nearly all values of {', '.join(release.crowded)} are in one bin. Use `ppdm plan FILE "
             "-o plan.toml`, which proposes bins."
         )
+    found_in_data = [a for a in release.sidecar.perturbed if a.domain_from == "data" and a.dtype == "string"]
+    if text := [a.name for a in found_in_data if a.group is UNSET and is_written(a.domain.marks)]:
+        found.append(
+            f"Warning: the text in {', '.join(text)} looks like decimal numbers or dates. Use `ppdm plan FILE "
+            "-o plan.toml`, which finds how they are written."
+        )
     if release.padded:
         found.append(f"Read as text, because digits begin with zeros: {', '.join(release.padded)}.")
     if release.dropped:
         found.append(f"Dropped: {some(release.dropped)}.")
     if release.left_out:
+        total = release.left_out + (release.sidecar.records or 0)
         found.append(
-            f"Left out: {release.left_out:,} records, because their persons have more than "
+            f"Left out: {release.left_out:,} of {total:,} records, because their persons have more than "
             f"{argument('rows_per_person')}. Persons with many records count less than in the original."
         )
     for moved, what in (

@@ -364,7 +364,7 @@ def refuse_rare(
     }
     few = few - found if rare == "refuse" else set()
     either = found | few
-    written = [n for n in facts if n in either and _is_written(facts[n].counts)]
+    written = [n for n in facts if n in either and is_written(facts[n].counts)]
     named = [n for n in facts if n in found and n not in written]
     few -= {*written}
     troubles = [*_of_identifiers(named, facts), *_of_written(written)]
@@ -375,7 +375,7 @@ def refuse_rare(
         )
 
 
-def _is_written(values: Collection[Any]) -> bool:
+def is_written(values: Collection[Any]) -> bool:
     """Return whether most values are text that says a number or a date."""
     return 2 * sum(isinstance(v, str) and bool(_WRITTEN.fullmatch(v)) for v in values) > len(values)
 

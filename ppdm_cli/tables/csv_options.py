@@ -178,20 +178,19 @@ def _cast(text: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 def other_type(row: int, name: str, kind: pa.DataType | None) -> RowTrouble:
     """Return the error for a cell that is not of its column's type."""
+    odd = f"{argument('odd', 'null', name)} if such cells mean no value"
     if kind is not None and dtypes.is_dated(kind):
         return RowTrouble(
             row,
             "date-of-another-format",
             f"the column {quoted(name)} is not written as a {kind} there",
-            f"say how its dates are written, such as {argument('date_format', '%d.%m.%Y', name)}, or "
-            f"{argument('null', 'NA')} for what is no value",
+            f"add {argument('date_format', '%d.%m.%Y', name)} for how its dates are written, or {odd}",
         )
     return RowTrouble(
         row,
         "cell-of-another-type",
         f"the column {quoted(name)} is not of type {kind} there",
-        f"declare it, such as {argument('type', 'string', name)}, or say what stands for no value, such as "
-        f"{argument('null', 'NA')}",
+        f"add {odd}, or {argument('type', 'string', name)} if it is text",
     )
 
 

@@ -129,6 +129,11 @@ MISTAKES: dict[str, tuple[int, str]] = {
     ),
     "perturb nulls.csv -o new.csv --gamma 9 --drop patient --like release.csv": (1, "add --open-domains"),
     "perturb outliers.csv -o new.csv --gamma 9 --drop patient": (0, "nearly all values of pay are in one bin"),
+    "perturb odd.csv -o new.csv --gamma 9 --drop patient": (
+        1,
+        "row 8 of 'odd.csv': the column 'age' is not of type",
+    ),
+    "perturb few.csv -o new.csv --gamma 9 --drop patient": (0, "Warning: the text in seen looks like decimal"),
     "perturb german.csv -o new.csv --gamma 9 --drop patient --delimiter ';'": (4, "'cost', 'born' looks like"),
     f"{P} --gamma 9 --drop patient --domain age=0:30": (1, "widen the domain, or add --clip"),
     f"{P} --gamma 9 --drop patient --domain age=0:30 --clip": (0, "over 5% of the values of age were moved"),
@@ -280,6 +285,10 @@ def make(folder: Path) -> None:
     )
     more.select(*data.columns).write_csv(folder / "nulls.csv")
     more.drop("age").write_csv(folder / "outliers.csv")
+    odd = more.select(*data.columns).with_columns(pl.col("age").cast(pl.String).fill_null("unknown"))
+    odd.write_csv(folder / "odd.csv")
+    few = data.with_columns(seen=pl.Series(rng.choice(["15.03.2024", "16.03.2024"], n)))
+    few.write_csv(folder / "few.csv")
     wards = data.with_columns(smoker=pl.Series([*["rare"] * 3, *["yes", "no"] * ((n - 3) // 2), "no"]))
     wards.sample(fraction=1, shuffle=True, seed=1).write_csv(folder / "rare.csv")
     german = {
