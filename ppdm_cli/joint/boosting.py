@@ -1,14 +1,14 @@
 """The law of one perturbed column given other columns, boosted through its channel (docs/method.md).
 
-It begins with what the published counts say of the column alone, the same for every record, and adds small
-trees of the other columns to its logarithm. Each tree is grown on a half of the records; on the other half it
-is tested against chance, and its steps are as large as the variance of the signal that is found there. So a
-column that hangs on nothing keeps its law, and one of which too little shows is not even tried.
+It begins with the column's own shares, the same for every record. To their logarithm it adds the effects of
+other columns, fitted together, and then small trees of these columns. Effects are tested against chance. A tree
+is grown on a half of the records and tested on the other half. Effects and steps are as large as the variance
+of their signal. So a column that depends on nothing keeps its law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ COSINES, FEWEST_ORDERED = 5, 12
 """An order of at least so many values is known by so many waves, the slow ones likelier."""
 DEPTH, LEAST = 3, 50
 """Of a tree, and the records in a leaf."""
-MOST_TREES, MOST_FAILED = 40, 2
+MOST_TREES, MOST_FAILED = 20, 1
 RATE = 0.6
 FIRST, LATER = 0.004, 0.05
 """The level at which the first tree is tested, and those that follow it."""
@@ -29,22 +29,30 @@ VISIBLE = 2.0
 """By so many standard deviations must a dependence as strong as any stand out for a tree to be tried."""
 STRONGEST = 4.0
 """The variance of the strongest dependence, in nats of log p."""
-MOST_GROWING, DECIDING = 1 << 16, 1 << 13
-"""So many records are what a tree is grown on, and so many decide which contrast of the values it is for."""
+MOST_GROWING = 1 << 14
+"""Records that a tree is grown on."""
 MOST_CHANCES = 1 << 25
 """Of more chances, of records by values, every so many-th record is learnt from."""
 RARE = 1e-6
+MOST_CODES = 128
+"""A column of more codes, if they have no order, has no effect; trees may still ask it."""
+SCALES = 2.0 ** np.arange(-12, 3)
+"""Factors of the effects' variances. The one with the most evidence is taken in each round of the fit."""
+MOST_ROUNDS, LEAST_GAIN = 12, 0.5
+"""A fit of effects ends after so many rounds, or when one gains fewer nats of evidence."""
+EM_STEPS = 5
+"""Steps of EM at the end for the effect of a column with few codes."""
 
 Halves = Callable[[int], np.ndarray]
 """Which records a tree is grown on, by the number of the attempt."""
 
 
 class AskedColumn(NamedTuple):
-    """The codes of a column that may be asked, how many there are, and whether they have an order."""
+    """A column that may be asked: its codes, how many there are, and how many of the first are ordered."""
 
     codes: Codes
     size: int
-    ordered: bool
+    ordered: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +64,19 @@ class Splits:
 
     def leaves(self, codes: Sequence[Codes]) -> np.ndarray:
         """Return the number of each record's leaf."""
-        node, first = np.zeros(len(codes[0]), np.intp), 0
-        while first < len(self.feature):
-            node = _children(
-                self, first, node, dict.fromkeys(self.feature[first : 2 * first + 1].tolist()), codes
-            )
-            first = 2 * first + 1
+        node, nodes = np.zeros(len(codes[0]), np.uint8), 1
+        while nodes <= len(self.feature):
+            node = self.children(node, nodes, codes)
+            nodes *= 2
         return node
+
+    def children(self, node: np.ndarray, nodes: int, codes: Sequence[Codes]) -> np.ndarray:
+        """Return where records go from the nodes of a level, which has so many."""
+        right = np.zeros(len(node), bool)
+        for own in range(nodes):
+            split = nodes - 1 + own
+            right |= (node == own) & ~self.left[split].take(codes[self.feature[split]])
+        return 2 * node + right
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +85,24 @@ class Boosted:
 
     start: Tables
     basis: Tables
+    effects: dict[int, Tables]
+    """What each code of a column adds, in terms of the basis, by column."""
     trees: tuple[tuple[Splits, Tables], ...]
     """Each with its leaves' steps, in terms of the basis."""
 
     def chances(self, codes: Sequence[Codes], records: int) -> Tables:
         """Return p(original value | other columns), (records, values)."""
         steps = np.zeros((records, self.basis.shape[1]), np.float32)
+        for number, effect in self.effects.items():
+            steps += effect[codes[number]]
         for splits, leaves in self.trees if records else ():
             steps += leaves[splits.leaves(codes)]
         return _chances(self.start, self.basis, steps)
 
     @property
     def asked(self) -> set[int]:
-        """Return the numbers of the columns that its trees ask."""
-        return {int(f) for splits, _ in self.trees for f in np.unique(splits.feature)}
+        """Return the numbers of the columns that the law depends on."""
+        return {*self.effects, *(int(f) for splits, _ in self.trees for f in np.unique(splits.feature))}
 
 
 def boosted(
@@ -104,16 +122,16 @@ def boosted(
     every = slice(None, None, max(1, -(-len(published) * len(alone) // MOST_CHANCES)))
     some = [f._replace(codes=f.codes[every]) for f in features]
     law = _Boosting(some, published[every], matrix.astype(np.float32), alone, _basis(len(alone), ordered))
-    number = 0
+    number, proven = 0, law.add_effects()
     for may_ask in sorted({certain, len(features)} - {0}):
-        failed, proven = 0, False
+        failed, beyond = 0, proven
         while failed <= MOST_FAILED and len(law.trees) < MOST_TREES:
-            found = law.attempt(may_ask, halves(number)[every], failed, LATER if proven else FIRST)
+            found = law.attempt(may_ask, halves(number)[every], failed, LATER if beyond else FIRST)
             if found is None:
                 break
-            failed, proven, number = 0 if found else failed + 1, proven or found, number + 1
+            failed, beyond, number = 0 if found else failed + 1, beyond or found, number + 1
     law.polish()
-    return Boosted(law.start, law.basis, tuple(law.trees))
+    return Boosted(law.start, law.basis, law.effects, tuple(law.trees))
 
 
 def _basis(values: int, ordered: int) -> Tables:
@@ -128,17 +146,18 @@ def _basis(values: int, ordered: int) -> Tables:
     return found
 
 
+def _moments(matrix: Tables) -> Floats:
+    """Return the sums of the first three powers of a symmetric matrix's eigenvalues."""
+    values = np.linalg.eigvalsh(matrix.astype(np.float64))
+    return np.array([(values**power).sum() for power in (1, 2, 3)])
+
+
 def _chances(start: Tables, basis: Tables, steps: Tables) -> Tables:
     found = steps @ basis.T
     found += start
     np.exp(found, out=found)
-    return _divided(found)
-
-
-def _divided(rows: Tables) -> Tables:
-    """Divide each row by its sum, in place; a product is quicker than a sum of short rows."""
-    rows /= (rows @ np.ones(rows.shape[1], rows.dtype))[:, None]
-    return rows
+    found /= (found @ np.ones(found.shape[1], found.dtype))[:, None]  # quicker than a sum of short rows
+    return found
 
 
 @dataclass(eq=False)
@@ -150,12 +169,72 @@ class _Boosting:
     matrix: Tables
     alone: Floats
     basis: Tables
+    effects: dict[int, Tables] = field(default_factory=dict)
     trees: list[tuple[Splits, Tables]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.start = np.log(np.maximum(self.alone, RARE)).astype(np.float32)
+        self._codes = [f.codes for f in self.features]
         self._steps = np.zeros((len(self.published), self.basis.shape[1]), np.float32)
-        self._scores = self._slopes()
+        self._scores = self._slopes(self._steps, self.published)[1]
+
+    def add_effects(self) -> bool:
+        """Add the main effects of columns if one of them is beyond chance; return whether it is."""
+        every = self._candidates()
+        found = {number: terms for number, tail, terms in every if tail <= LATER}
+        if not found or min(tail for _, tail, _ in every) * len(every) > FIRST:
+            return False
+        ends = np.cumsum([terms.shape[1] for terms in found.values()])
+        some = slice(None, None, -(-len(self.published) * int(ends[-1]) // MOST_CHANCES))
+        design = np.concatenate([terms[self._codes[n][some]] for n, terms in found.items()], axis=1)
+        fitted = self._fitted(design, self.published[some]).astype(np.float32)
+        for (number, terms), own in zip(found.items(), np.split(fitted, ends[:-1]), strict=True):
+            self.effects[number] = terms @ own
+            self._steps += self.effects[number][self._codes[number]]
+        self._scores = self._slopes(self._steps, self.published)[1]
+        return True
+
+    def _candidates(self) -> list[tuple[int, float, Tables]]:
+        """Return by column a p-value, and terms of its codes whose coefficients have a variance of one.
+
+        Chance is a chi-square with the first three moments of the sum of squares (Buckley and Eagleson 1988).
+        """
+        found, records = [], len(self.published)
+        information = _moments(self._scores.T @ self._scores / max(records, 1))
+        for number, feature in enumerate(self.features if records else ()):
+            if feature.size > MOST_CODES and not feature.ordered:
+                continue
+            terms = _basis(feature.size, feature.ordered)
+            terms -= terms[feature.codes].mean(axis=0)
+            own = terms[feature.codes]
+            mean, square, cube = _moments(own.T @ own / records) * information
+            if square <= 0:
+                continue
+            beyond = float(((own.T @ self._scores).astype(np.float64) ** 2).sum()) / records - mean
+            freedom = square**3 / cube**2
+            tail = chi_square_tail(freedom + beyond * np.sqrt(freedom / square), freedom)
+            variance = max(beyond - np.sqrt(2 * square), 0.0) / square / records
+            found.append((number, tail, terms * np.float32(min(variance, STRONGEST) ** 0.5)))
+        return found
+
+    def _fitted(self, design: Tables, published: Codes) -> Floats:
+        """Return the coefficients of a design by penalised quasi-likelihood (Breslow and Clayton 1993)."""
+        spread, turns = np.linalg.eigh((design.T @ design).astype(np.float64))
+        best = found = np.zeros((design.shape[1], self.basis.shape[1]))
+        most, scale = -np.inf, 1.0
+        for _ in range(MOST_ROUNDS):
+            likely, scores = self._slopes(design @ found.astype(np.float32), published)
+            information, axes = np.linalg.eigh((scores.T @ scores).astype(np.float64) / len(scores))
+            known = np.maximum(spread, 0.0)[:, None] * np.maximum(information, 0.0)
+            likely -= float((found**2).sum() / scale + np.log1p(scale * known).sum()) / 2
+            if likely < most + LEAST_GAIN:
+                break
+            best, most = found, likely
+            whole = turns.T @ (design.T @ scores) @ axes + known * (turns.T @ found @ axes)
+            evidence = [(s * whole**2 / (1 + s * known) - np.log1p(s * known)).sum() for s in SCALES]
+            scale = float(SCALES[np.argmax(evidence)])
+            found = found + RATE * (turns @ (scale * whole / (1 + scale * known)) @ axes.T - found)
+        return best
 
     def attempt(self, may_ask: int, half: np.ndarray, contrast: int, level: float) -> bool | None:
         """Add a tree of the first features if it is beyond chance at a level; return whether it was.
@@ -175,7 +254,7 @@ class _Boosting:
         if depth < 1:
             return None
         splits = self._grown(asked, scores, growing, depth, contrast)
-        leaf = splits.leaves([f.codes for f in self.features])
+        leaf = splits.leaves(self._codes)
         records, sums = _by_leaf(leaf[testing], scores[testing], 1 << depth)
         there = records > 0
         found = float(((sums**2).sum(axis=1)[there] / records[there]).sum()) * total / squares
@@ -190,83 +269,71 @@ class _Boosting:
         steps = RATE * (sums @ axes) / (records[:, None] * information + 1 / variance) @ axes.T
         self.trees.append((splits, steps.astype(np.float32)))
         self._steps += self.trees[-1][1][leaf]
-        self._scores = self._slopes()
+        self._scores = self._slopes(self._steps, self.published)[1]
         return True
 
     def polish(self) -> None:
-        """Take one step of EM in the leaves of each tree: what never occurs comes down to nothing.
-
-        Such a step is as small as little is known.
-        """
-        columns = [f.codes for f in self.features]
+        """Take steps of EM in leaves and in codes of short columns: what never occurs comes down to zero."""
+        for number in EM_STEPS * [n for n, e in self.effects.items() if len(e) <= 1 << DEPTH]:
+            effect = self.effects[number]
+            self.effects[number] = effect + self._polished(self._codes[number], len(effect))
         for number, (splits, steps) in enumerate(self.trees):
-            leaf = splits.leaves(columns)
-            before, after = self._believed()
-            _, known = _by_leaf(leaf, before, len(steps))
-            _, seen = _by_leaf(leaf, after, len(steps))
-            common = known.sum(axis=0) / max(known.sum(), 1.0)
-            weights = common[:, None] * self.basis
-            more = np.log((seen + common) / (known + common)) @ weights
-            more = np.linalg.lstsq(self.basis.T @ weights, more.T)[0].T.astype(np.float32)
-            self.trees[number] = splits, steps + more
-            self._steps += more[leaf]
+            self.trees[number] = splits, steps + self._polished(splits.leaves(self._codes), len(steps))
 
-    def _believed(self) -> tuple[Tables, Tables]:
-        """Return the chances of values before and after what was published, (records, values)."""
-        before = _chances(self.start, self.basis, self._steps)
-        after = self.matrix[self.published]
+    def _polished(self, leaf: np.ndarray, leaves: int) -> Tables:
+        """Return what a step of EM adds in each leaf."""
+        before, _, after = self._believed(self._steps, self.published)
+        _, known = _by_leaf(leaf, before, leaves)
+        _, seen = _by_leaf(leaf, after, leaves)
+        common = known.sum(axis=0) / max(known.sum(), 1.0)
+        weights = common[:, None] * self.basis
+        more = np.log((seen + common) / (known + common)) @ weights
+        more = np.linalg.lstsq(self.basis.T @ weights, more.T)[0].T.astype(np.float32)
+        self._steps += more[leaf]
+        return np.asarray(more)
+
+    def _believed(self, steps: Tables, published: Codes) -> tuple[Tables, Tables, Tables]:
+        """Return the chances of values before and after what was published, and the chance of that."""
+        before = _chances(self.start, self.basis, steps)
+        after = self.matrix[published]
         after *= before
-        return before, _divided(after)
+        chance = after @ np.ones(after.shape[1], after.dtype)
+        after /= chance[:, None]
+        return before, chance, after
 
-    def _slopes(self) -> Tables:
-        """Return the slope of log p(published code) by term, (records, terms)."""
-        before, after = self._believed()
+    def _slopes(self, steps: Tables, published: Codes) -> tuple[float, Tables]:
+        """Return log p(published codes), and its slope by term, (records, terms)."""
+        before, chance, after = self._believed(steps, published)
         after -= before
-        return np.asarray(after @ self.basis)
+        return float(np.log(chance).sum(dtype=np.float64)), np.asarray(after @ self.basis)
 
     def _grown(self, may_ask: list[int], scores: Tables, rows: np.ndarray, depth: int, contrast: int) -> Splits:
         """Return a tree grown on some records for the contrast of values that other columns say most of."""
-        some = rows[:: max(1, len(rows) // DECIDING)]
         tables = []
         for number in may_ask:
             feature = self.features[number]
-            records, sums = _by_leaf(feature.codes[some], scores[some], feature.size)
+            records, sums = _by_leaf(feature.codes[rows], scores[rows], feature.size)
             tables.append(sums / np.sqrt(np.maximum(records, 1))[:, None])
         contrasts = np.linalg.svd(np.concatenate(tables), full_matrices=False)[2]
         score = (scores[rows] @ contrasts[min(contrast, len(contrasts) - 1)]).astype(np.float64)
-        codes = {n: self.features[n].codes[rows] for n in may_ask}
+        codes = [c[rows] for c in self._codes[: may_ask[-1] + 1]]
         width = max(f.size for f in self.features)
         asked = np.full((1 << depth) - 1, may_ask[0], np.intp)
         left = np.ones((len(asked), width), bool)
-        splits, node = Splits(asked, left), np.zeros(len(rows), np.intp)
+        splits, node = Splits(asked, left), np.zeros(len(rows), np.uint8)
         for level in range(depth):
             first, nodes = (1 << level) - 1, 1 << level
             best = np.zeros(nodes)
-            for number, own in codes.items():
+            for number in may_ask:
                 feature = self.features[number]
-                gains, goes = _best_cuts(node * feature.size + own, score, nodes, feature)
+                gains, goes = _best_cuts(node * np.intp(feature.size) + codes[number], score, nodes, feature)
                 better = np.flatnonzero(gains > best)
                 best[better] = gains[better]
                 asked[first + better] = number
                 left[first + better] = False
                 left[first + better, : feature.size] = goes[better]
-            node = _children(splits, first, node, codes, codes)
+            node = splits.children(node, nodes, codes)
         return splits
-
-
-def _children(
-    splits: Splits,
-    first: int,
-    node: np.ndarray,
-    asked: Iterable[int],
-    codes: Mapping[int, Codes] | Sequence[Codes],
-) -> np.ndarray:
-    """Return where records go from the nodes of a level, of which `first` is the number of the first."""
-    here, right = splits.feature[first + node], np.empty(len(node), np.intp)
-    for number in asked:
-        rows = np.flatnonzero(here == number)
-        right[rows] = ~splits.left[first + node[rows], codes[number][rows]]
-    return 2 * node + right
 
 
 def _by_leaf(leaf: np.ndarray, scores: Tables, leaves: int) -> tuple[np.ndarray, Floats]:

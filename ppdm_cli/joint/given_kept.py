@@ -151,6 +151,8 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
         matrix = sample.law(place)
         counts = np.bincount(published, minlength=len(matrix)).astype(np.float64)
         alone, domain = sample.shares(counts, place), sample.channel(place).domain
+        if place == LABEL and not sample.varies:
+            alone = _shrunk(alone, matrix.mean(axis=1) * len(rows), counts)
 
         def halves(number: int, place: int = place) -> np.ndarray:
             return np.asarray(uniform(rows, hashed([SEED, "half", number, place])) < 0.5)
@@ -162,6 +164,16 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
     return GivenKept(kept, sample.label.kept, tuple(laws))
 
 
+def _shrunk(shares: Floats, expected: Floats, counts: Floats) -> Floats:
+    """Shrink shares towards equal ones, of which counts are `expected`, as far as chance explains the counts.
+
+    The most likely shares of many labels have zeros, and no record would ever get such a label.
+    """
+    chi_square = float(((counts - expected) ** 2 / np.maximum(expected, TINY)).sum())
+    weight = min(1.0, (len(shares) - 1) / max(chi_square, TINY))
+    return (1 - weight) * shares + weight / len(shares)
+
+
 def _feature(sample: Sample, place: int, codes: Codes) -> AskedColumn:
     domain = sample.channel(place).domain
-    return AskedColumn(codes, domain.size, domain.ordered > 0)
+    return AskedColumn(codes, domain.size, domain.ordered)
