@@ -36,7 +36,7 @@ from ppdm_cli.perturbing.resolve_run import (
 from ppdm_cli.perturbing.row_order import RowBlocks, in_order, telling
 from ppdm_cli.releases import Account, Entering, opened, rows_taken_text, sentences
 from ppdm_cli.sidecar import MOST_COPIES, Sidecar
-from ppdm_cli.tables import CsvOptions, PendingFile, Table, TableLike, commit, suffixes
+from ppdm_cli.tables import OPENING, CsvOptions, PendingFile, Table, TableLike, commit, suffixes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -285,11 +285,11 @@ def perturb(
         asked, reading = asked_of(plan, earlier, given, key, copies, id)
         table = opened_original(data, reading, from_, asked, earlier)
         targets = [destination(stack, n, sidecar, force, to) for n in _names(output, copies, sidecar, table)]
-        if rows_taken is not None and asked.person is None:
+        if rows_taken is not None and (asked.person is None or OPENING.get() is not None):
             raise UsageError(
                 "rows-taken-without-person",
-                f"{argument('rows_taken')} lists the rows that {argument('person')} takes, and it takes none",
-                f"remove {argument('rows_taken')}: every row is published",
+                f"{argument('rows_taken')} lists the rows that {argument('person')} takes, on one machine",
+                f"remove {argument('rows_taken')}: without {argument('person')} every row is published",
             )
         listing = None
         if rows_taken is not None:

@@ -172,6 +172,9 @@ class _Taken(WrappedTable):
 
     def __init__(self, table: Table, path: Path, sidecar: Sidecar) -> None:
         super().__init__(table)
+        if OPENING.get() is not None:
+            what = "the rows that a release has are found on one machine, and not on a cluster"
+            raise UsageError("rows-taken-on-cluster", what, f"leave out {argument('engine')}")
         head, _, rest = files.content(path, "the rows taken ", _MOST_TAKEN).partition(b"\n")
         numbers = rest.split()
         if not (head.startswith(_TAKEN.encode()) and all(map(bytes.isdigit, numbers))):
