@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ppdm_cli.commands.command import Command, Report
-from ppdm_cli.commands.options import csv_options, file_option, files_argument
+from ppdm_cli.commands.options import csv_options, file_option, files_argument, pair
 
 if TYPE_CHECKING:
     from ppdm_cli.planning import Proposal, ProposedColumn
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   ppdm plan export.csv -o plan.toml
-  ppdm plan export.csv -o plan.toml --record-epsilon 2 --null unknown
-  ppdm perturb export.csv -o release.parquet --plan plan.toml --gamma 9
+  ppdm plan export.csv -o plan.toml --record-epsilon 2 -i
+  ppdm perturb export.csv -o release.parquet --plan plan.toml --odd null
 
 \b
 Exit codes: 0 done, 1 the data or the run failed, 2 usage, 4 the data is a release already.
@@ -30,25 +32,40 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 )
 @files_argument("data")
 @file_option("-o", "--output", required=True, help="The plan, a .toml.")
-@click.option("--gamma", metavar="G", help="The amplification of each attribute; else a question in the plan.")
+@file_option("--plan", help="Go on from an earlier plan: its settings and answers stay.")
+@click.option(
+    "-i", "--interactive", is_flag=True, help="Ask each question of the plan, and show what answers cost."
+)
+@click.option("--record-epsilon", type=float, metavar="E", help="A budget for the record; else a question.")
+@click.option("--gamma", metavar="G", help="Instead: the amplification of each attribute.")
 @click.option("--rho1", type=float, metavar="P", help="With --rho2, instead of gamma: see ppdm perturb.")
 @click.option("--rho2", type=float, metavar="P", help="See --rho1.")
-@click.option("--record-epsilon", type=float, metavar="E", help="Instead of gamma: a budget for the record.")
+@click.option("--person", metavar="COL", help="The column that says whose a record is; '' for none.")
+@click.option("--rows-per-person", type=int, metavar="m", help="The most records of a person.  [default: 1]")
+@click.option("--keep", multiple=True, metavar="COL", help="Publish a column unchanged; repeatable.")
+@click.option("--drop", multiple=True, metavar="COL", help="Leave a column out; repeatable.")
+@click.option(
+    "--domain", "domains", multiple=True, metavar="COL=DOMAIN", help="Declare a domain: age=0:120; repeatable."
+)
 @csv_options
-def plan_command(data: tuple[Path, ...], output: Path, **settings: Any) -> Report:
+def plan_command(
+    data: tuple[Path, ...], output: Path, domains: tuple[str, ...], interactive: bool, **settings: Any
+) -> Report:
     """Look at DATA, list all its problems at once, and write a plan that ppdm perturb runs.
 
     Finds how a CSV is written (delimiter, encoding, decimal comma, dates, cells for no value, leading
-    zeros), identifiers and free text, columns whose values repeat as persons' do, outliers, rare
-    values, columns that give each other away, an order of rows that reveals values, and the error of each
-    column at several gammas. Nothing is published. The plan has names of columns and choices out of fixed
-    lists, no value and no count; what only its owner can know is a question mark in it. The figures
-    that are shown are private: they were counted from the data.
+    zeros), odd cells, identifiers, names and free text, columns whose values repeat as persons' do,
+    outliers, rare values, columns that give each other away, an order of rows that reveals values, and the
+    error of each column at several budgets. Nothing is published. The plan has names of columns, choices
+    out of fixed lists and N, and no value; what only its owner can know is a question mark in it. What
+    you type here is in the plan. The figures that are shown are private: they were counted from the data.
     """
     from ppdm_cli.planning import plan
 
-    done = plan([str(d) for d in data], output, **settings)
-    return Report(lambda: _figures(done), lambda: _show(done, output, settings["record_epsilon"]))
+    own = {n: {"domain": d} for n, d in (pair(text, "--domain", "age=0:120") for text in domains)}
+    ask = _ask if interactive else None
+    done = plan([str(d) for d in data], output, attributes=own or None, ask=ask, **settings)
+    return Report(lambda: _figures(done), lambda: _show(done, [str(d) for d in data], str(output), interactive))
 
 
 def _figures(done: Proposal) -> dict[str, object]:
@@ -58,43 +75,77 @@ def _figures(done: Proposal) -> dict[str, object]:
         "records": done.records,
         "columns": [asdict(c) for c in done.columns],
         "budgets": [{k: v for k, v in asdict(b).items() if k in always or v is not None} for b in done.budgets],
-        "attributes": done.attributes,
         "questions": done.questions,
         "sentences": done.sentences,
         "plan": done.text,
     }
 
 
-def _show(done: Proposal, output: Path, record_epsilon: float | None) -> None:
+def _ask(done: Proposal) -> Proposal:
+    """Ask what a plan leaves open until its owner leaves; after each answer show what is promised now."""
+    from ppdm_cli.commands import show
+    from ppdm_cli.errors import UsageError
+
+    out, left_open = show.console(stderr=True), set[str]()
+    _show_table(done)
+    show.say(out, ["Answer, or press Enter to leave a question open. Ctrl-C stops, and keeps your answers."])
+    with suppress(click.Abort):
+        while left := [q for q in done.questions if q not in left_open]:
+            notes = [n for c in done.columns if left[0].count(f".{c.column}") for n in c.notes]
+            show.say(out, ["", *notes, f"{left[0]}: {done.explained[left[0]]}"])
+            answer = click.prompt("", prompt_suffix="> ", default="", show_default=False, err=True).strip()
+            try:
+                before, done = done.promises, done.answered(left[0], answer.strip('"')) if answer else done
+                show.say(out, done.promises if done.promises != before else [])
+            except UsageError as error:
+                show.say(out, [str(error)])
+                continue
+            left_open |= {left[0]}
+    return done
+
+
+def _show_table(done: Proposal) -> None:
+    from ppdm_cli.commands import show
+
+    out, budgets = show.console(stderr=True), [b.at for b in done.budgets]
+    show.of_columns(
+        out,
+        f"Private, of {done.records} records: not for publication",
+        ["column", "type", "values", "no value", "proposal", "N", *(f"error at {b}" for b in budgets)],
+        [
+            [
+                c.column, c.type, _about(c), c.without_value, c.proposal, c.N,
+                *(show.share(c.errors[b]) for b in budgets),
+            ]
+            for c in done.columns
+        ],
+    )  # fmt: skip
+    show.say(out, done.sentences)
+
+
+def _show(done: Proposal, data: list[str], output: str, asked: bool) -> None:
     from rich.text import Text
 
     from ppdm_cli.commands import show
-    from ppdm_cli.errors import one_line, word
+    from ppdm_cli.errors import listed, one_line
 
     out = show.console(stderr=True)
-    if done.columns:
-        budgets = [b.at for b in done.budgets]
-        show.table(
-            out,
-            f"Private, of {done.records} records: not for publication",
-            ["column", "type", "values", "no value", "proposal", "N", *(f"error at {b}" for b in budgets)],
-            [
-                [
-                    c.column, c.type, _about(c), c.without_value, c.proposal, c.N,
-                    *(show.share(c.errors[b]) for b in budgets),
-                ]
-                for c in done.columns
-            ],
-        )  # fmt: skip
-    show.say(out, done.sentences)
-    if done.attributes:
-        budget = f"--record-epsilon {record_epsilon or 4:g} --records {done.records}"
-        asked = f"ppdm entropy {budget} --plan {word(str(output))} --attributes {done.attributes}"
-        show.say(out, ["To compare budgets for a whole record:"])
-        out.print(Text(one_line(asked)), soft_wrap=True)  # whole, so that it can be pasted
-    answer = f" Answer {', '.join(done.questions)} in it." if done.questions else ""
-    show.say(out, [f"The plan is in {output}.{answer} Next:"])
-    out.print(Text(one_line(f"ppdm perturb DATA -o RELEASE --plan {word(str(output))}")), soft_wrap=True)
+    if not asked:
+        _show_table(done)
+    given = [b.record_epsilon / (b.rows or 1) for b in done.budgets if b.gamma is None]
+    epsilon = f"{given[0] if len(given) == 1 else 4:g}"
+    compare = ["entropy", "--record-epsilon", epsilon, "--records", str(done.records), "--plan", output]
+    perturb = ["perturb", *data, "-o", "release.parquet", "--plan", output]
+    steps = [("To compare budgets for a whole record:", compare), (f"The plan is in {output}. Next:", perturb)]
+    if done.questions:
+        answer = ["plan", *data, "--plan", output, "-o", output, "-i"]
+        left = f"The plan is in {output}. It leaves open {listed(done.questions)}. Answer there, or by:"
+        steps[1:] = [(left, answer), ("Then:", perturb)]
+    for what, words in steps:
+        show.say(out, [what])
+        out.print(
+            Text(one_line(shlex.join(["ppdm", *words]))), soft_wrap=True
+        )  # whole, so that it can be pasted
 
 
 def _about(column: ProposedColumn) -> str:

@@ -43,18 +43,18 @@ def setting_of(
     aside = {*plan.keep, *plan.drop}
     own = {n: w for n, w in plan.attributes.items() if n not in aside}
     label = own.pop(plan.class_ or "", None)
-    open_ones = [n for n, w in own.items() if not w.declares_domain]
+    open_ones = [n for n, w in own.items() if not (w.declares_domain or w.N)]
     if sizes and own and len(sizes) != len(own):
         raise UsageError(
             "sizes-of-another-plan",
             f"there are {len(sizes)} sizes of attributes, and the plan has {counted(len(own), 'attribute')}",
-            "give the sizes of all of them, as `ppdm plan` shows them",
+            "leave them out: `ppdm plan` writes N into its plans",
         )
     if not sizes and (open_ones or not own):
         raise UsageError(
             "sizes-not-declared",
             f"the plan does not declare the domain of {listed(open_ones) or 'any attribute'}",
-            f"add the sizes that `ppdm plan` shows, such as {argument('attributes', '7x10,5n')}",
+            f"write a plan with `ppdm plan`, which has N, or add {argument('attributes', '7x10,5n')}",
         )
     sizes = sizes or tuple(_size(w, plan) for w in own.values())
     inside = plan.class_ is not None and plan.class_ not in aside
@@ -78,6 +78,8 @@ def _sizes(text: str) -> tuple[tuple[int, bool], ...]:
 
 def _size(own: AttributePlan, plan: Plan) -> tuple[int, bool]:
     """Return how many codes an attribute has at most, and whether they are in order."""
+    if own.N is not None and not own.declares_domain:
+        return _sizes(own.N)[0]
     if own.categories is not None:
         return len(own.categories) + own.nulls, False
     if own.edges is not None:

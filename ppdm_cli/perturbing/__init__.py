@@ -21,7 +21,15 @@ from ppdm_cli.errors import UsageError, argument
 from ppdm_cli.perturbing.count_errors import relative_error, release_remarks
 from ppdm_cli.perturbing.input_checks import InputChecks, MovedValues
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
-from ppdm_cli.perturbing.plan_file import QUESTION, questions, read_reading, read_toml
+from ppdm_cli.perturbing.plan_file import (
+    QUESTION,
+    csv_settings,
+    locating,
+    questions,
+    read_reading,
+    read_toml,
+    settled_plan,
+)
 from ppdm_cli.perturbing.recipe_choice import chosen_number
 from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, ranked, recommended
 from ppdm_cli.perturbing.record_keys import KeyFile
@@ -46,8 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
-    "chosen_number", "describe", "in_order", "perturb", "questions", "ranked", "read_reading",
-    "read_toml", "recommended", "relative_error", "telling",
+    "chosen_number", "csv_settings", "describe", "in_order", "locating", "perturb", "questions",
+    "ranked", "read_reading", "read_toml", "recommended", "relative_error", "settled_plan", "telling",
 ]  # fmt: skip
 
 

@@ -114,6 +114,8 @@ class AttributePlan(SharedSettings, frozen=True, kw_only=True):
     """The group that each value goes to, from a file."""
     other: bool = False
     """Whether its domain has a group for text that it does not have, and for rare text."""
+    N: str | None = None
+    """How many values a plan's author counted, n for no order: for comparing budgets, and nothing else."""
 
     def __post_init__(self) -> None:
         SharedSettings.__post_init__(self)

@@ -143,7 +143,7 @@ def _example(question: str) -> str:
         return f", or add {argument('drop', name)}"
     if question.startswith("csv.odd."):
         return f", or add {argument('odd', 'null')} if odd cells mean no value"
-    if question == "gamma":
+    if question in _PRIVACY:
         return f", or add {argument('record_epsilon', 4)}"
     return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
 
@@ -181,6 +181,37 @@ def without_questions(plan: Mapping[str, Any]) -> dict[str, Any]:
         closed = {t: {n: v for n, v in w.items() if v != QUESTION} for t, w in tables.items()}
         found["csv"] = {**csv, **closed}
     return found
+
+
+def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay settings over a plan as its file has it, without the questions that are to be asked anew.
+
+    Questions about an attribute stay, and so do those that nothing given answers.
+    """
+    found = {k: v for k, v in earlier.items() if v != QUESTION}
+    if _PRIVACY & {*given}:
+        found = {k: v for k, v in found.items() if k not in (*_PRIVACY, "rho2")}
+    csv = {t: dict(w) if isinstance(w, Mapping) else w for t, w in found.get("csv", {}).items()}
+    unsure = [n for n, answer in _items(csv.get("odd")) if answer == QUESTION]
+    csv["null_of"] = {n: v for n, v in _items(csv.get("null_of")) if n not in unsure}
+    csv = {
+        t: {n: v for n, v in w.items() if v != QUESTION} if isinstance(w, dict) else w for t, w in csv.items()
+    }
+    for table, answers in given.get("csv", {}).items():
+        csv[table] = {**csv.get(table, {}), **answers}
+    aside = {n for key in ("keep", "drop") for n in given.get(key, ())} | {given.get("person")}
+    own = {n: w for n, w in found.get("attributes", {}).items() if n not in aside}
+    for name, settings in given.get("attributes", {}).items():
+        declared = ("domain", "categories", "edges", "mapping") if "domain" in settings else ()
+        own[name] = {k: v for k, v in own.get(name, {}).items() if k not in declared} | dict(settings)
+    for key in ("keep", "drop"):
+        otherwise = {*given.get("attributes", {}), *(aside - {*given.get(key, ())})}
+        listed_ones = [n for n in found.get(key, ()) if n not in otherwise]
+        found[key] = [*dict.fromkeys([*listed_ones, *given.get(key, ())])]
+    found |= {k: v for k, v in given.items() if k not in ("csv", "keep", "drop", "attributes")}
+    if found.get("person"):
+        found = {"rows_per_person": 1} | found
+    return {k: v for k, v in (found | {"csv": csv, "attributes": own}).items() if v not in ([], {})}
 
 
 def _answered_by_data(own: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,24 +7,53 @@ counted is private and stays with whoever asked, and holds no cell. A CSV is rea
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import log, sqrt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from ppdm_cli import dtypes
+from ppdm_cli import dtypes, files
 from ppdm_cli.channels import rounded_down
 from ppdm_cli.display import Displayed, at_most, up
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, counted, listed, quoted
+from ppdm_cli.errors import (
+    DataError,
+    PpdmError,
+    RefusedError,
+    UsageError,
+    counted,
+    listed,
+    quoted,
+    unknown_column,
+)
 from ppdm_cli.files import one_run
-from ppdm_cli.perturbing import Design, Plan, Setting, chosen_number, questions, relative_error
-from ppdm_cli.planning.advice import BINS, Advice, TableSketch, advised, determined, left_open, written_plan
+from ppdm_cli.perturbing import (
+    QUESTION,
+    Design,
+    Plan,
+    Setting,
+    chosen_number,
+    csv_settings,
+    locating,
+    questions,
+    read_toml,
+    relative_error,
+    settled_plan,
+)
+from ppdm_cli.planning.advice import (
+    Advice,
+    TableSketch,
+    advised,
+    as_toml,
+    determined,
+    left_open,
+    written_plan,
+)
 from ppdm_cli.planning.csv_reading import TOKENS, Dialect, Written, cells_of, sniff, written
 from ppdm_cli.privacy import believed_after, limit, worst_posterior
 from ppdm_cli.releases import PRIOR, is_promised
@@ -41,8 +70,8 @@ from ppdm_cli.tables import (
 
 __all__ = ["Proposal", "plan"]
 
-BUDGETS = (3.0, 9.0, 19.0)
-"""The gammas that are compared where none is given: one value makes 14, 33 or 50 % of a belief of 5 %."""
+BUDGETS = (1.0, 2.0, 4.0, 8.0)
+"""The epsilons of a record that are compared where none is given: 5% becomes 12.5%, 28%, 74.2% or 99.4%."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +103,12 @@ class ProposedBudget:
     alone_becomes: float | None
     """How sure a reader may become of a value from one attribute alone."""
     record_epsilon: float
+    """That of a record, or of all records of a person."""
     record_becomes: float
     errors: dict[str, float]
     unlearnable: list[str]
+    rows: int | None = None
+    """How many records of a person are published at most, where the budget is for persons."""
     publish: int | None = None
     """How many attributes each record publishes, where not all."""
     clean_single: float | None = None
@@ -93,13 +125,42 @@ class Proposal(Displayed):
     sentences: list[str]
     records: int
     dialect: Dialect | None = None
-    attributes: str = ""
-    """The sizes of what the plan publishes, as `entropy` takes them: private, as they were counted."""
+    look: TableLook | None = None
+    settled: Mapping[str, Any] = field(default_factory=dict)
+    """What the owner has decided so far, as a plan file has it."""
 
     @property
     def questions(self) -> list[str]:
         """Return what only the owner can answer."""
         return questions(tomllib.loads(self.text))
+
+    @property
+    def explained(self) -> dict[str, str]:
+        """Return each question with what it asks."""
+        lines = [line.partition("  # ") for line in self.text.splitlines()]
+        asked = [why for setting, _, why in lines if setting.endswith(f"= {as_toml(QUESTION)}")]
+        return dict(zip(self.questions, asked, strict=True))
+
+    @property
+    def promises(self) -> list[str]:
+        """Return what each budget promises, and leaves to be learned."""
+        return self.sentences[-len(self.budgets) :]
+
+    def answered(self, question: str, answer: str) -> Proposal:
+        """Answer a question as the plan's line for it takes it, or drop its column; nothing is read again."""
+        assert self.look is not None
+        kind, _, name = question.removeprefix("csv.").partition(".")
+        name = name.removesuffix(".domain")
+        given: dict[str, Any] = {kind: answer}
+        if name and answer == "drop":
+            given = {"drop": [name]}
+        elif kind == "attributes":
+            given = {"attributes": {name: {"domain": answer}}}
+        elif name:
+            given = {"csv": {kind: {name: answer}}}
+        elif kind == "record_epsilon" and "=" in answer:
+            given = {answer.partition("=")[0].strip(): answer.partition("=")[2].strip()}
+        return self.look.proposal(settled_plan(self.settled, given))
 
     def _words(self) -> list[str]:
         return [counted(len(self.columns), "column"), *self.sentences]
@@ -113,11 +174,18 @@ def plan(
     data: TableLike,
     output: str | Path | None = None,
     *,
+    plan: Mapping[str, object] | str | Path | None = None,
     gamma: str | float | Decimal | None = None,
     rho1: float | None = None,
     rho2: float | None = None,
     record_epsilon: float | None = None,
+    person: str | None = None,
+    rows_per_person: int | None = None,
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    attributes: Mapping[str, Mapping[str, object]] | None = None,
     csv: CsvOptions | None = None,
+    ask: Callable[[Proposal], Proposal] | None = None,
     force: bool = False,
 ) -> Proposal:
     """Propose a plan for a table.
@@ -128,31 +196,56 @@ def plan(
         The original, which is read more than once: no standard input.
     output : path, optional
         The plan's file, a .toml.
+    plan : path or mapping, optional
+        An earlier plan: its settings and answers stay, and the rest is proposed anew.
     gamma : number, optional
         The amplification of each attribute. Privacy that is not given is a question in the plan.
     rho1, rho2 : float, optional
         Instead of gamma: the largest gamma that keeps a belief of rho1 at or below rho2.
     record_epsilon : float, optional
         Instead of gamma: a budget for the whole record.
+    person : str, optional
+        The column that says whose a record is, "" for none.
+    rows_per_person : int, optional
+        How many records of a person are published at most; 1 if a person is given.
+    keep, drop : sequence of str, optional
+        Columns to publish unchanged, and to leave out.
+    attributes : mapping, optional
+        Settings of single columns, such as {"cost": {"domain": "0:5000"}}.
     csv : CsvOptions, optional
         How a CSV is read, and the types of columns; the rest is found out.
+    ask : function, optional
+        Called with the proposal; returns it with questions answered.
     force : bool, default False
         Whether to overwrite an existing file.
     """
-    given = {"gamma": gamma, "rho1": rho1, "rho2": rho2, "record_epsilon": record_epsilon}
-    asked = Plan.of(None, **given)
-    privacy = {k: getattr(asked, k) for k, v in given.items() if v is not None}
-    csv = csv or CsvOptions()
+    own: dict[str, Any] = {"gamma": gamma, "rho1": rho1, "rho2": rho2, "record_epsilon": record_epsilon}
+    own |= {"person": person, "rows_per_person": rows_per_person}
+    own |= {"keep": list(keep), "drop": list(drop), "attributes": attributes}
+    given = {k: v for k, v in own.items() if v not in (None, [])}
+    earlier = dict(plan) if isinstance(plan, Mapping) else {} if plan is None else read_toml(Path(plan))
+    if isinstance(plan, (str, Path)):
+        with locating(Path(plan)):
+            Plan.known(earlier)
+        if output is not None and Path(output).exists() and Path(plan).samefile(output):
+            files.rewriting(Path(plan), str(plan))
+            force = True
+    settled = settled_plan(earlier, given)
+    csv = (csv or CsvOptions()).laid_over(read := csv_settings(settled.get("csv", {})))
+    csv = replace(csv, given=csv.given | set(read))
     with ExitStack() as stack:
         target = None if output is None else stack.enter_context(PendingFile(Path(output), force))
-        done = _proposed(data, csv, privacy, asked)
+        Plan.known(settled)
+        done = _looked(data, csv).proposal(settled)
+        done = done if ask is None else ask(done)
         if target is not None:
             target.put(done.text.encode())
             commit(target)
     return done
 
 
-def _proposed(data: TableLike, csv: CsvOptions, privacy: Mapping[str, Any], asked: Plan) -> Proposal:
+def _looked(data: TableLike, csv: CsvOptions) -> TableLook:
+    """Look at a table: how it is written, where it is a CSV, and what its columns hold."""
     paths = [data] if isinstance(data, (str, Path)) else list(data) if isinstance(data, (list, tuple)) else []
     if any(map(is_stream, paths)):
         raise UsageError("stream-in-plan", "a plan needs to read the table more than once", "give it as a file")
@@ -169,29 +262,54 @@ def _proposed(data: TableLike, csv: CsvOptions, privacy: Mapping[str, Any], aske
         )
     unreadable = [f.name for f in table.schema if not _readable(f)]
     names = [n for n in table.schema.names if n not in unreadable]
-    looks = TableSketch.of(table, names) if names else None
-    if looks is None:
+    sketch = TableSketch.of(table, names) if names else None
+    if sketch is None:
         raise DataError(
             "no-records", f"{quoted(table.name)} has no records, or no column that can be read", "see the table"
         )
-    found, order = advised(table.schema, looks, asked.own_gamma(), unreadable)
-    for one in found:
-        read = types.get(one.name, Written(""))
-        if read.type == "string" and read.doubt:
-            left_open(one)
-    text = written_plan(found, privacy, bool(order), {} if dialect is None else _written_as(options), types)
-    records = looks.sample.seen
-    budgets = budgets_of(found, records, asked)
-    pairs = determined(found, looks)
-    return Proposal(
-        text,
-        [_figures(a, types.get(a.name), budgets) for a in found],
-        budgets,
-        _sentences(found, types, dialect, order, pairs, budgets, records),
-        records,
-        dialect,
-        _sizes(found),
-    )
+    return TableLook(table.schema, sketch, unreadable, types, dialect, _written_as(options) if dialect else {})
+
+
+@dataclass(frozen=True)
+class TableLook:
+    """What a table holds and how it is written: a proposal is made from this and its owner's answers."""
+
+    schema: pa.Schema
+    sketch: TableSketch
+    unreadable: list[str]
+    written: dict[str, Written]
+    dialect: Dialect | None
+    csv: Mapping[str, Any]
+    """How a CSV is read, as a plan writes it."""
+
+    def proposal(self, settled: Mapping[str, Any]) -> Proposal:
+        """Propose a plan that has all that its owner has settled; what that names must be there."""
+        asked = Plan.known(settled)
+        for option in ("person", "keep", "drop", "attributes"):
+            own = settled.get(option) or ()
+            for name in [own] if isinstance(own, str) else own:
+                if name not in self.schema.names:
+                    raise unknown_column(name, self.schema.names, option)
+        found, order = advised(self.schema, self.sketch, settled, asked.own_gamma(), self.unreadable)
+        types = {n: w.settled(settled.get("csv", {}), n) for n, w in self.written.items()}
+        for one in found:
+            if (read := types.get(one.name)) is not None and read.type == "string" and read.doubt:
+                left_open(one)
+        records = self.sketch.sample.seen
+        if asked.person and asked.rows_per_person:
+            look = self.sketch.columns[asked.person]
+            records = int(np.minimum(look.counts, asked.rows_per_person).sum() << look.level)
+        budgets = budgets_of(found, records, asked)
+        return Proposal(
+            written_plan(found, settled, bool(order), self.csv, types),
+            [_figures(a, types.get(a.name), budgets) for a in found],
+            budgets,
+            _sentences(found, types, self.dialect, order, determined(found, self.sketch), budgets, records),
+            records,
+            self.dialect,
+            self,
+            settled,
+        )
 
 
 def _written_as(options: CsvOptions) -> dict[str, Any]:
@@ -212,20 +330,24 @@ def _read_as_text(
         found["header"] = False
     options = csv.laid_over(found | {"nulls": TOKENS})
     nulls, header = options.nulls, options.header
-    plain = CsvOptions(options.delimiter, options.encoding, nulls, header=header, only=frozenset())
+    own: dict[str, Any] = {"types": dict.fromkeys(csv.nulls_of, pa.string()), "nulls_of": csv.nulls_of}
+    plain = CsvOptions(options.delimiter, options.encoding, nulls, header=header, only=frozenset(), **own)
     cells = cells_of(open_table(list(paths), csv=plain), nulls)
     comma = options.decimal == "," or any(
         2 * c.counts["comma"] > c.counts["cells"] + c.counts["point"] for c in cells.values()
     )
     declared = _typed(csv)
     types = {n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()}
+    types |= {n: replace(types[n], nulls=(*types[n].nulls, *v)) for n, v in csv.nulls_of.items() if n in types}
+    answered = [n for n, w in types.items() if csv.nulls_odd(n) and (w.odd or n in csv.odd)]
+    types |= {n: replace(types[n], odd="null") for n in answered}
     options = options.laid_over(
         {
             "types": {n: w.type for n, w in types.items()},
             "formats": {n: w.formats for n, w in types.items() if w.formats},
             "decimal": "," if comma else ".",
             "nulls_of": {n: w.nulls for n, w in types.items() if w.nulls},
-            "odd": {n: "null" for n, w in types.items() if w.odd},
+            "odd": dict.fromkeys((n for n, w in types.items() if w.odd), "null"),
         }
     )
     return dialect, types, options
@@ -255,61 +377,50 @@ def _figures(one: Advice, read: Written | None, budgets: list[ProposedBudget]) -
         largest_share=None if look is None else look.largest_share,
         fullest_bin=one.full,
         records_each=None if look is None else look.records_each,
-        proposal=f"drop: {one.drop}" if one.drop else ", ".join(f"{k}={v}" for k, v in one.settings.items()),
+        proposal=one.words,
         notes=[*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
-        N=None if one.drop else one.N,
+        N=one.N if one.perturbed else None,
         errors={b.at: b.errors.get(one.name) for b in budgets},
     )
 
 
 def _taking_part(found: Sequence[Advice]) -> list[Advice]:
-    return [a for a in found if not a.drop and a.N is not None and a.N >= 2]
+    return [a for a in found if a.perturbed and a.N is not None and a.N >= 2]
 
 
 def budgets_of(found: list[Advice], records: int, asked: Plan) -> list[ProposedBudget]:
-    """Return what gammas promise and leave to be learned: the one that is given, or three; or a budget."""
-    taking_part = _taking_part(found)
-    sizes = {a.name: _size(a)[0] for a in taking_part}
-    if asked.record_epsilon is not None:
-        return [_budget_of_record(taking_part, sizes, records, asked.record_epsilon)]
-    gamma = asked.own_gamma()
-    rows = []
-    attributes = sum(not a.drop and (a.N is None or a.N >= 2) for a in found)
-    for g in BUDGETS if gamma is None else (gamma,):
-        shown = float(rounded_down(g, 2))
-        errors = {n: relative_error(g, N, records) for n, N in sizes.items()}
-        rows.append(_row(f"{shown:g}", shown, log(shown) * attributes, errors))
-    return rows
+    """Return what budgets promise and leave to be learned: the one that is given, or several for a record."""
+    taking_part, gamma = _taking_part(found), asked.own_gamma()
+    rows = (asked.rows_per_person or 1) if asked.person else None
+    if gamma is None:
+        several = BUDGETS if asked.record_epsilon is None else (asked.record_epsilon,)
+        return [_budget_of_record(taking_part, records, e, rows) for e in several]
+    attributes = sum(a.perturbed and (a.N is None or a.N >= 2) for a in found)
+    shown = float(rounded_down(gamma, 2))
+    errors = {a.name: relative_error(gamma, a.size[0], records) for a in taking_part}
+    return [_row(f"{shown:g}", shown, log(shown) * attributes, errors, rows)]
 
 
 def _budget_of_record(
-    found: Sequence[Advice], sizes: Mapping[str, int], records: int, epsilon: float
+    found: Sequence[Advice], records: int, epsilon: float, rows: int | None
 ) -> ProposedBudget:
     """Return what a budget for the record leaves to be learned, as `--publish auto` would spend it."""
     at = f"epsilon {epsilon:g}"
-    if not sizes:
-        return _row(at, None, epsilon, {})
-    setting = Setting(epsilon, max(records, 1), tuple(map(_size, found)))
+    if not found:
+        return _row(at, None, epsilon, {}, rows)
+    setting = Setting(epsilon, max(records, 1), tuple(a.size for a in found))
     design = Design(setting, chosen_number(setting))
-    errors = {n: sqrt((N - 1) / design.of_one) for n, N in sizes.items()}
-    return replace(_row(at, None, epsilon, errors), publish=design.k, clean_single=design.of_one)
+    errors = {a.name: sqrt((a.size[0] - 1) / design.of_one) for a in found}
+    return replace(_row(at, None, epsilon, errors, rows), publish=design.k, clean_single=design.of_one)
 
 
-def _size(one: Advice) -> tuple[int, bool]:
-    """Return how many values a column has in the plan, and whether they are in order."""
-    return one.N or 0, one.look is not None and one.look.values > BINS and "other" not in one.settings
-
-
-def _sizes(found: Sequence[Advice]) -> str:
-    """Return the sizes of all columns that take part, such as 7x10,5n."""
-    sizes = Counter(map(_size, _taking_part(found)))
-    return ",".join(f"{k}x{N}{'' if o else 'n'}" for (N, o), k in sorted(sizes.items(), reverse=True))
-
-
-def _row(at: str, gamma: float | None, epsilon: float, errors: dict[str, float]) -> ProposedBudget:
+def _row(
+    at: str, gamma: float | None, epsilon: float, errors: dict[str, float], rows: int | None
+) -> ProposedBudget:
     alone = None if gamma is None else worst_posterior(gamma, PRIOR)
     useless = [n for n, e in errors.items() if e > 1]
-    return ProposedBudget(at, gamma, alone, epsilon, believed_after(epsilon, PRIOR), errors, useless)
+    epsilon *= rows or 1
+    return ProposedBudget(at, gamma, alone, epsilon, believed_after(epsilon, PRIOR), errors, useless, rows)
 
 
 def _sentences(
@@ -331,7 +442,7 @@ def _sentences(
             f"{one.name} repeats: {one.repeats:.3g} records for each value on average. Gamma protects one "
             f"record. If {one.name} identifies persons, answer person in the plan with {quoted(one.name)}."
         )
-    skewed = [a.name for a in found if a.full is not None and "domain" in a.settings]
+    skewed = [a.name for a in found if a.full is not None and a.settings.get("domain") == QUESTION]
     if skewed:
         lines.append(
             f"Nearly all records would be in one of ten equal bins of {', '.join(skewed)}: declare a domain."
@@ -347,7 +458,8 @@ def _sentences(
 
 def _promise(row: ProposedBudget, records: int) -> str:
     """Return what a budget promises, and what it leaves to be learned."""
-    epsilon, one = f"epsilon {up(row.record_epsilon):.4g} for a record", row.alone_becomes
+    whom, whole = ("a record", "the whole record") if row.rows is None else ("a person", "all of their records")
+    epsilon, one = f"epsilon {up(row.record_epsilon):.4g} for {whom}", row.alone_becomes
     at = epsilon if row.gamma is None else f"gamma {up(row.gamma):.4g} ({epsilon})"
     alone = "" if one is None else f", and at most {at_most(one)} sure after one attribute alone"
     spent = ""
@@ -357,4 +469,4 @@ def _promise(row: ProposedBudget, records: int) -> str:
             f"one attribute, {records:,} records are worth at most {row.clean_single:,.0f} unperturbed ones"
         )
     useless = f"; nothing can be learnt about {listed(row.unlearnable)}" if row.unlearnable else ""
-    return f"At {at}: {limit(row.record_becomes, PRIOR, 'the whole record')}{alone}{spent}{useless}."
+    return f"At {at}: {limit(row.record_becomes, PRIOR, whole)}{alone}{spent}{useless}."

@@ -114,12 +114,33 @@ class Advice:
     full: float | None = None
     asked: str = ""
     """Why its domain is a question, where no interval answers it."""
+    keep: bool = False
+
+    @property
+    def perturbed(self) -> bool:
+        return not (self.drop or self.keep)
+
+    @property
+    def size(self) -> tuple[int, bool]:
+        """Return how many values it has in the plan, and whether they are in order."""
+        return self.N or 0, self.look is not None and self.look.values > BINS and "other" not in self.settings
+
+    @property
+    def words(self) -> str:
+        """Return what is proposed, for a person."""
+        if self.keep:
+            return "keep, as you said"
+        return f"drop: {self.drop}" if self.drop else ", ".join(f"{k}={v}" for k, v in self.settings.items())
 
 
 def advised(
-    schema: pa.Schema, looks: TableSketch, gamma: float | Decimal | None, unreadable: list[str]
+    schema: pa.Schema,
+    looks: TableSketch,
+    settled: Mapping[str, Any],
+    gamma: float | Decimal | None,
+    unreadable: list[str],
 ) -> tuple[list[Advice], list[str]]:
-    """Return what is proposed for each column, and those whose order of rows tells."""
+    """Return what is proposed for each column beside what is settled, and those whose order of rows tells."""
     _, columns = looks.sample.columns()
     found = []
     for name in schema.names:
@@ -127,14 +148,33 @@ def advised(
         if name in unreadable:
             found.append(Advice(name, str(kind), drop="of a type that has no domain"))
             continue
-        look = looks.columns[name]
-        one = Advice(name, str(kind), look)
-        _judge(one, kind, look, columns[name], gamma or _USUAL)
+        look, own = looks.columns[name], settled.get("attributes", {}).get(name, {})
+        one = Advice(name, str(kind), look, keep=name in settled.get("keep", ()))
+        _judge(one, kind, look, columns[name], gamma or _USUAL, bool(own) and QUESTION not in own.values())
+        if name == settled.get("person"):
+            one.drop, one.repeats = "whose a record is", 0.0
+        elif name in settled.get("drop", ()):
+            one.drop = one.drop or "as you said"
+        _lay_over(one, own)
         found.append(one)
     return found, _telling(found, looks)
 
 
-def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma: float | Decimal) -> None:
+def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
+    """Lay an owner's settings of a column over those that are proposed for it."""
+    declared = {"categories", "edges", "mapping"} & {*own}
+    given_up = {"domain"} if declared else set()
+    given_up |= {"scale"} if {"bins", "core"} & {*own} else {"prefix"} if "mapping" in own else set()
+    one.settings = {k: v for k, v in one.settings.items() if k not in given_up} | dict(own)
+    one.settings.pop("N", None)
+    size = own.get("bins") or (len(own["categories"]) if "categories" in own else None)
+    one.N = one.N if size is None else int(size) + (one.look is not None and one.look.nulls > 0)
+
+
+def _judge(
+    one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma: float | Decimal, wanted: bool
+) -> None:
+    """Find out what becomes of a column; one that is `wanted` names nobody, as its owner has said."""
     common = look.common if look.exact else look.values
     if look.nulls == look.rows:
         one.drop = "without any value"
@@ -142,12 +182,12 @@ def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma
         one.drop = "with infinite numbers, which are in no domain"
     elif look.values + (look.nulls > 0) < 2:
         one.drop = "of one value only"
-    elif pa.types.is_string(kind) and _is_prose(look, column):
+    elif not wanted and pa.types.is_string(kind) and _is_prose(look, column):
         one.drop = "free text"
-    elif _identifies(one.name, kind, look, column):
+    elif not wanted and _identifies(one.name, kind, look, column):
         one.drop = "an identifier"
         one.repeats = look.records_each if look.records_each > 1.02 else 0.0
-    elif pa.types.is_string(kind) and _names_persons(one.name, look, column):
+    elif not wanted and pa.types.is_string(kind) and _names_persons(one.name, look, column):
         one.drop = "names, contacts or notes of persons"
     elif pa.types.is_string(kind):
         _judge_text(one, look, column, gamma)
@@ -161,7 +201,7 @@ def _judge(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array, gamma
         return
     rare = look.values > 0.3 * look.rows and not look.common
     numbered = rare and pa.types.is_integer(kind) and look.low >= 10_000
-    if numbered or (pa.types.is_string(kind) and _has(one.name, _PERSONAL)):
+    if not wanted and (numbered or (pa.types.is_string(kind) and _has(one.name, _PERSONAL))):
         one.asked = 'it may identify persons: drop it, or "data" to publish its values'
         one.settings = {"domain": QUESTION} | one.settings
     if look.largest_share > 0.99:
@@ -270,7 +310,7 @@ def _codes(column: pa.Array) -> np.ndarray:
 def _telling(found: list[Advice], looks: TableSketch) -> list[str]:
     """Return the columns that the order of the rows tells of; of one that is left out, where it is sorted."""
     places, columns = looks.sample.columns()
-    codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and not o.drop}
+    codes = {o.name: _codes(columns[o.name]) for o in found if o.look is not None and o.perturbed}
     sample = type(looks.sample)(list(codes), looks.sample.seen, [[places, *codes.values()]])
     sorted_by = [o.name for o in found if o.drop == "an identifier" and in_order(looks.sample, o.name)]
     return [*telling(sample, list(codes)), *sorted_by]
@@ -295,58 +335,71 @@ def determined(found: list[Advice], looks: TableSketch) -> list[tuple[str, str]]
     return pairs
 
 
-def text(value: str) -> str:
-    """Return text as TOML writes it, on one line whatever it holds."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    escaped = escaped.replace("\t", "\\t")
+def as_toml(value: object) -> str:
+    """Return a value as TOML writes it, on one line whatever it holds."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(as_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_key(k)} = {as_toml(v)}' for k, v in value.items())} }}"
+    if not isinstance(value, str):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t")
     return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
 
 
 def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else text(name)
+    return name if _BARE.fullmatch(name) else as_toml(name)
 
 
-def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_value, value))}]"
-    return text(value) if isinstance(value, str) else str(value)
+_HEAD = {
+    "bins": (BINS, "how many bins numbers have"),
+    "rare": ("merge", "values of fewer than ten records go to a more common one"),
+    "clip": (True, "values outside a domain go to its nearest value, or to null"),
+}
+_PLACED = {"gamma", "rho1", "rho2", "record_epsilon", "person", "rows_per_person", "shuffle", "keep", "drop"}
+_PLACED |= {"csv", "attributes", *_HEAD}
+"""Settings that a plan has in places of their own."""
 
 
 def written_plan(
     found: Sequence[Advice],
-    privacy: Mapping[str, Any],
+    settled: Mapping[str, Any],
     shuffle: bool,
     csv: Mapping[str, Any],
     written: Mapping[str, Written],
 ) -> str:
     """Return the plan; `csv` says how the file is read, `written` how its columns are, where it is a CSV."""
+    privacy = {k: settled[k] for k in ("gamma", "rho1", "rho2", "record_epsilon") if k in settled}
     lines = [
-        "# A plan for ppdm perturb. It holds names of columns and choices, no value and no count of the data.",
-        f"# Answer each {text(QUESTION)} from public knowledge, then perturb by this plan.",
+        "# A plan for ppdm perturb. It holds names of columns and choices, and no value of the data.",
+        "# N is how many values of a column a release shows, with n if they are in no order.",
+        f"# Answer each {as_toml(QUESTION)} from public knowledge, then perturb by this plan.",
         "",
+        *(f"{k} = {v}" for k, v in privacy.items()),
     ]
-    if privacy:
-        lines += [f"{k} = {_value(v)}" for k, v in privacy.items()]
-    else:
-        lines.append(f"gamma = {text(QUESTION)}  # what each attribute reveals, above 1; or record_epsilon")
-    if any(a.repeats for a in found):
-        lines += [
-            f'person = {text(QUESTION)}  # the column that says whose a record is; or "" for none',
-            "rows_per_person = 1  # the most rows of a person; the promise is gamma to that power",
-        ]
-    lines += [
-        f"bins = {BINS}",
-        'rare = "merge"  # values of fewer than ten records go to a more common one',
-        "clip = true  # values outside a domain go to its nearest value, or to null",
-        f"shuffle = {_value(shuffle)}  # true if the order of the rows reveals values",
-    ]
-    dropped = [a for a in found if a.drop]
+    if not privacy:
+        why = "how much a record reveals, such as 2; or gamma for each attribute"
+        lines.append(f"record_epsilon = {as_toml(QUESTION)}  # {why}")
+    if "person" in settled or any(a.repeats for a in found):
+        person, rows = settled.get("person", QUESTION), settled.get("rows_per_person", 1)
+        lines.append(f'person = {as_toml(person)}  # the column that says whose a record is; or "" for none')
+        if person:
+            lines.append(
+                f"rows_per_person = {rows}  # the most rows of a person; the promise is gamma to that power"
+            )
+    lines += [f"{k} = {as_toml(settled.get(k, v))}  # {why}" for k, (v, why) in _HEAD.items()]
+    lines.append(
+        f"shuffle = {as_toml(settled.get('shuffle', shuffle))}  # true if the order of the rows reveals values"
+    )
+    lines += [f"{_key(k)} = {as_toml(v)}" for k, v in settled.items() if k not in _PLACED]
+    dropped = [a for a in found if a.drop and not a.keep]
     if dropped:
-        lines += ["drop = [", *(f"  {text(a.name)},  # {a.drop}" for a in dropped), "]"]
-    lines.append("# keep = []  # columns to publish unchanged: nothing protects them")
-    taking_part = {a.name for a in found if not a.drop}
+        lines += ["drop = [", *(f"  {as_toml(a.name)},  # {a.drop}" for a in dropped), "]"]
+    kept = as_toml([a.name for a in found if a.keep])
+    lines.append(f"{'# ' * (kept == '[]')}keep = {kept}  # columns to publish unchanged: nothing protects them")
+    taking_part = {a.name for a in found if a.keep or not a.drop}
     lines += _csv(csv, {n: w for n, w in written.items() if n in taking_part}) + _attributes(found)
     return "\n".join(lines) + "\n"
 
@@ -354,30 +407,31 @@ def written_plan(
 def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
     if not csv:
         return []
-    lines = ["", "[csv]", *(f"{k} = {_value(v)}" for k, v in csv.items())]
+    lines = ["", "[csv]", *(f"{k} = {as_toml(v)}" for k, v in csv.items())]
     lines[-1] += "  # usual spellings of no value, and yours"
     for name, w in written.items():
-        lines.append(f"types.{_key(name)} = {_value(w.type)}" + "  # digits that begin with zeros" * w.padded)
-    for name, w in written.items():
-        if w.formats:
-            unsure = w.doubt.startswith("day and month")
-            said = _value(QUESTION if unsure else list(w.formats))
-            lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
-        if w.nulls:
-            lines.append(f"null_of.{_key(name)} = {_value(w.nulls)}  # for no value, in this column")
-        if w.odd:
-            lines.append(f'odd.{_key(name)} = {_value(QUESTION)}  # odd cells: "null" if they mean no value')
+        lines.append(f"types.{_key(name)} = {as_toml(w.type)}" + "  # digits that begin with zeros" * w.padded)
+    for name, w in ((n, w) for n, w in written.items() if w.formats):
+        unsure = w.doubt.startswith("day and month")
+        said = as_toml(QUESTION if unsure else w.formats)
+        lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
+    for name, w in ((n, w) for n, w in written.items() if w.nulls):
+        lines.append(f"null_of.{_key(name)} = {as_toml(w.nulls)}  # for no value, in this column")
+    for name, w in ((n, w) for n, w in written.items() if w.odd):
+        lines.append(
+            f'odd.{_key(name)} = {as_toml(w.odd)}  # "null" if odd cells mean no value; or drop the column'
+        )
     return lines
 
 
 def _attributes(found: Sequence[Advice]) -> list[str]:
     lines = []
-    for one in found:
-        if one.drop:
-            continue
-        domain = {} if "domain" in one.settings else {"domain": "data"}
+    for one in (a for a in found if a.perturbed):
+        declared = {"domain", "categories", "edges", "mapping"} & {*one.settings}
+        domain = {} if declared - {"domain"} else {"domain": one.settings.get("domain", "data")}
+        number = {"N": f"{one.N}{'' if one.size[1] else 'n'}"} if one.N is not None and one.N >= 2 else {}
         lines += ["", f"[attributes.{_key(one.name)}]"]
-        for key, value in (domain | one.settings).items():
-            why = one.asked if key == "domain" and one.asked else _WHY[key]
-            lines.append(f"{key} = {_value(value)}" + (f"  # {why}" if value != "data" else ""))
+        for key, value in (domain | one.settings | number).items():
+            why = one.asked if key == "domain" and one.asked and value == QUESTION else _WHY.get(key, "")
+            lines.append(f"{key} = {as_toml(value)}" + (f"  # {why}" if why and value != "data" else ""))
     return lines

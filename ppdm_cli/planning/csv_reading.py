@@ -12,10 +12,11 @@ from __future__ import annotations
 import codecs
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ import pyarrow.compute as pc
 from ppdm_cli import dtypes, files
 from ppdm_cli.engine import Batch, fold
 from ppdm_cli.errors import argument
+from ppdm_cli.perturbing import QUESTION
 from ppdm_cli.tables import (
     COMMA,
     LOOKED_AT,
@@ -193,8 +195,14 @@ class Written:
     doubt: str = ""
     nulls: tuple[str, ...] = ()
     """The cells that mean null in this column, besides those that do in every one."""
-    odd: bool = False
-    """Whether nearly all of its cells are numbers or dates, and some are not, or are codes for no value."""
+    odd: str = ""
+    """What becomes of odd cells, where it has some: a question, or null. They are codes, or not of its type."""
+
+    def settled(self, csv: Mapping[str, Any], name: str) -> Written:
+        """Return the same with an owner's answers about this column."""
+        odd, formats = csv.get("odd", {}), csv.get("formats", {})
+        own = self if name not in formats else replace(self, formats=tuple(formats[name]), doubt="")
+        return replace(own, odd="null") if isinstance(odd, str) or name in odd else own
 
 
 def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
@@ -341,7 +349,9 @@ def _written(cells: Cells, comma: bool) -> Written:
         first = cells.odd["codes"][0] + 1
         doubts.append(f"{codes:,} of its cells are one of {', '.join(CODES)}, first in row {first:,}")
     formats = () if found.formats == ("%Y-%m-%d",) and not odd else found.formats
-    return replace(found, formats=formats, doubt="; ".join(doubts), nulls=nulls, odd=bool(odd or codes))
+    return replace(
+        found, formats=formats, doubt="; ".join(doubts), nulls=nulls, odd=QUESTION * bool(odd or codes)
+    )
 
 
 def _written_dates(cells: Cells) -> Written:

@@ -1,0 +1,114 @@
+"""Answers to a plan: given by options, in a plan of before, or one by one, they stay, and the plan runs."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from ppdm_cli import perturb, plan
+from ppdm_cli.errors import UsageError
+from tests.experiments.exports import faults, made
+from tests.planning.messy_export import export
+from tests.vocabulary import Run
+
+ANSWERS = b"2\nPatient\nnull\n0:20000\n"
+
+
+@pytest.mark.parametrize("seed", [3, 8, 19])
+def test_a_made_export_reaches_a_release_by_two_commands_and_three_answers(seed: int, tmp_path: Path) -> None:
+    assert not faults(made(seed), tmp_path)
+
+
+def test_the_made_exports_find_a_name_that_is_published(tmp_path: Path) -> None:
+    """The test of the test: the truth about a name is told to be a ward."""
+    there = made(3)
+    name = next(n for n, c in there.columns.items() if c.kind == "ward")
+    hidden = there.columns[name].__class__("name", there.columns[name].cells, "")
+    assert any(
+        "is published" in f for f in faults(type(there)(there.data, there.columns | {name: hidden}), tmp_path)
+    )
+
+
+def read(path: Path) -> dict[str, Any]:
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def test_what_is_typed_is_in_the_plan_which_runs_as_it_is(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "e.csv").write_bytes(export(2000))
+    typed = ("--person", "Patient", "--rows-per-person", 2, "--odd", "null", "--domain", "Kosten EUR=0:20000")
+    typed += ("--keep", "Geschlecht", "--drop", "CRP", "--null", "unklar", "--type", "Alter=double")
+    said = ppdm("plan", "e.csv", "-o", "p.toml", "--record-epsilon", 2, *typed).stderr.decode()
+    there = read(tmp_path / "p.toml")
+    assert there["person"] == "Patient" and there["rows_per_person"] == 2 and there["keep"] == ["Geschlecht"]
+    assert (
+        "CRP" in there["drop"]
+        and "unklar" in there["csv"]["null"]
+        and there["csv"]["types"]["Alter"] == "double"
+    )
+    assert there["attributes"]["Kosten EUR"]["domain"] == "0:20000" and there["csv"]["odd"] == {"Alter": "null"}
+    assert "epsilon 4 for a person" in " ".join(said.split())
+    ppdm("perturb", "e.csv", "-o", "r.parquet", "--plan", "p.toml")
+    promised = json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["record"]
+    assert 3.9 < promised["perturbed_epsilon"] <= 4
+
+
+def test_a_later_plan_keeps_earlier_answers_and_settings(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "e.csv").write_bytes(export(2000))
+    ppdm("plan", "e.csv", "-o", "p.toml", "--gamma", 9)
+    text = (
+        (tmp_path / "p.toml")
+        .read_text()
+        .replace('person = "?"', 'person = ""')
+        .replace("bins = 10", "bins = 6")
+    )
+    text = text.replace('domain = "?"', "domain = [0, 20000]").replace('class = ""', "")
+    (tmp_path / "p.toml").write_text(f"class = 'Geschlecht'\n{text}")
+    said = ppdm("plan", "e.csv", "-o", "p.toml", "--plan", "p.toml", "--odd", "null").stderr.decode()
+    there = read(tmp_path / "p.toml")
+    assert "leaves open" not in said and there["gamma"] == 9 and there["bins"] == 6 and there["person"] == ""
+    assert there["class"] == "Geschlecht" and there["attributes"]["Kosten EUR"]["domain"] == [0, 20000]
+    again = ppdm(
+        "plan", "e.csv", "-o", "q.toml", "--plan", "p.toml", "--record-epsilon", 3, "--drop", "Kosten EUR"
+    )
+    later = read(tmp_path / "q.toml")
+    assert "gamma" not in later and later["record_epsilon"] == 3 and "Kosten EUR" in later["drop"], again
+    ppdm("perturb", "e.csv", "-o", "r.parquet", "--plan", "p.toml")
+    ppdm("plan", "e.csv", "-o", "p.toml", code=2)
+    ppdm("plan", "e.csv", "-o", "q.toml", "--plan", "p.toml", "--force", "--drop", "cost", code=2)
+    (tmp_path / "bad.toml").write_text("gama = 9\n")
+    assert "line 1" in ppdm("plan", "e.csv", "-o", "x.toml", "--plan", "bad.toml", code=2).stderr.decode()
+
+
+def test_a_column_that_was_answered_is_not_asked_about_again(tmp_path: Path) -> None:
+    rows = [f"{'abcde'[i * 7 % 5]},{'xyz'[i % 3]},{i * 7919 % 90000 + 10000}\n" for i in range(600)]
+    (tmp_path / "t.csv").write_text("name,ward,number\n" + "".join(rows))
+    first = plan(tmp_path / "t.csv", tmp_path / "p.toml", record_epsilon=2)
+    assert [*first.questions] == ["attributes.name.domain"] and "number" in read(tmp_path / "p.toml")["drop"]
+    wanted = {"name": {"domain": "data"}, "number": {"domain": "0:100000"}}
+    later = plan(tmp_path / "t.csv", tmp_path / "q.toml", plan=tmp_path / "p.toml", attributes=wanted)
+    assert not later.questions and later.columns[2].proposal.startswith("domain=0:100000")
+    perturb(tmp_path / "t.csv", plan=tmp_path / "q.toml")
+    with pytest.raises(UsageError, match="nowhere"):
+        plan(tmp_path / "t.csv", keep=["nowhere"])
+
+
+def test_questions_are_asked_one_by_one_and_can_be_left(tmp_path: Path, ppdm: Run) -> None:
+    (tmp_path / "e.csv").write_bytes(export(2000))
+    said = ppdm("plan", "e.csv", "-o", "p.toml", "-i", stdin=b"2\nPatient\nwhat\n").stderr.decode()
+    assert "epsilon 2 for a person" in " ".join(said.split()) and "unknown choice 'what'" in said
+    there = read(tmp_path / "p.toml")
+    assert there["record_epsilon"] == 2 and there["person"] == "Patient" and there["csv"]["odd"]["Alter"] == "?"
+    on = next(shlex.split(line)[1:] for line in said.splitlines() if line.startswith("ppdm plan"))
+    said = ppdm(*on, stdin=b"null\ndrop\n").stderr.decode()
+    assert "leaves open" not in said and "person: the" not in said, "what was answered is not asked again"
+    assert "Kosten EUR" in read(tmp_path / "p.toml")["drop"]
+    ppdm("perturb", "e.csv", "-o", "r.parquet", "--plan", "p.toml")
+    ppdm("plan", "e.csv", "-o", "q.toml", "-i", stdin=ANSWERS)
+    ppdm("perturb", "e.csv", "-o", "s.parquet", "--plan", "q.toml")
+    assert "Kosten EUR" in pl.read_parquet(tmp_path / "s.parquet").columns
