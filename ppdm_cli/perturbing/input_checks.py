@@ -129,7 +129,9 @@ class InputChecks:
 
     def _check_outside(self) -> None:
         for name, outside in self.checks.outside.items():
+            rest = [n for n in self.checks.outside if n != name]
             trouble = f"the column {quoted(name)} has {counted(outside.count, 'value')} outside its domain"
+            trouble += f" (so have {listed(rest)})" * bool(rest)
             first = f"first a null in {outside.first}" if outside.null else f"first in {outside.first}"
             few = 2 * outside.count <= self.checks.rows
             raise DataError("outside-domain", f"{trouble}, {first}", self._way_out(name, outside.null, few))

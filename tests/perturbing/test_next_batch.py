@@ -303,6 +303,10 @@ def test_open_domains_have_a_place_for_what_later_batches_bring(tmp_path: Path) 
     new = pl.when(pl.int_range(600) % 9 == 0).then(None)
     february = visits(**{n: new.otherwise(pl.col(n)) for n in ("age", "pay", "ward", "day", "ill")})
     february = february.with_columns(ill=pl.col("ill").replace("yes", "perhaps"))
+    with raises("outside-domain") as refused:
+        closed = plan | {"open_domains": False}
+        perturb(february, like=perturb(visits(), plan=closed).sidecar, plan=closed)
+    assert "the column 'age' has" in str(refused.value) and "(so have 'pay', 'ward'" in str(refused.value)
     made = perturb(february, like=january.sidecar, plan=plan)
     assert made.sidecar.attributes == january.sidecar.attributes and {*made.merged} == {"ill"}
     with raises("open-domains-of-noise"):
