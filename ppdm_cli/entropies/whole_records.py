@@ -45,11 +45,8 @@ def setting_of(
     label = own.pop(plan.class_ or "", None)
     open_ones = [n for n, w in own.items() if not (w.declares_domain or w.N)]
     if sizes and own and len(sizes) != len(own):
-        raise UsageError(
-            "sizes-of-another-plan",
-            f"there are {len(sizes)} sizes of attributes, and the plan has {counted(len(own), 'attribute')}",
-            "leave them out: `ppdm plan` writes N into its plans",
-        )
+        what = f"the plan has {counted(len(own), 'attribute')}, and {argument('attributes')} {len(sizes)}"
+        raise UsageError("sizes-of-another-plan", what, f"leave out {argument('attributes')}")
     if not sizes and (open_ones or not own):
         raise UsageError(
             "sizes-not-declared",

@@ -151,11 +151,11 @@ def advised(
         look, own = looks.columns[name], settled.get("attributes", {}).get(name, {})
         one = Advice(name, str(kind), look, keep=name in settled.get("keep", ()))
         _judge(one, kind, look, columns[name], gamma or _USUAL, bool(own) and QUESTION not in own.values())
+        _lay_over(one, own)
         if name == settled.get("person"):
             one.drop, one.repeats = "whose a record is", 0.0
         elif name in settled.get("drop", ()):
             one.drop = one.drop or "as you said"
-        _lay_over(one, own)
         found.append(one)
     return found, _telling(found, looks)
 
@@ -163,6 +163,8 @@ def advised(
 def _lay_over(one: Advice, own: Mapping[str, Any]) -> None:
     """Lay an owner's settings of a column over those that are proposed for it."""
     declared = {"categories", "edges", "mapping"} & {*own}
+    if one.drop and (declared or "prefix" in own or own.get("domain", "data") not in ("data", QUESTION)):
+        one.drop, one.settings = "", {"nulls": True} if one.look is not None and one.look.nulls else {}
     given_up = {"domain"} if declared else set()
     given_up |= {"scale"} if {"bins", "core"} & {*own} else {"prefix"} if "mapping" in own else set()
     one.settings = {k: v for k, v in one.settings.items() if k not in given_up} | dict(own)

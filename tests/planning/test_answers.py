@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from pathlib import Path
@@ -96,6 +97,21 @@ def test_a_column_that_was_answered_is_not_asked_about_again(tmp_path: Path) -> 
     perturb(tmp_path / "t.csv", plan=tmp_path / "q.toml")
     with pytest.raises(UsageError, match="nowhere"):
         plan(tmp_path / "t.csv", keep=["nowhere"])
+
+
+def test_a_column_with_settings_of_its_own_is_not_dropped_again(tmp_path: Path, ppdm: Run) -> None:
+    """Text of too many values, for which the owner has found groups since."""
+    rows = [f"town {i % 300},{'xyz'[i % 3]}\n" for i in range(600)]
+    (tmp_path / "t.csv").write_text("town,ward\n" + "".join(rows))
+    (tmp_path / "g.csv").write_text("town,side\n" + "".join(f"town {i},{'NS'[i % 2]}\n" for i in range(300)))
+    ppdm("plan", "t.csv", "-o", "p.toml", "--record-epsilon", 2)
+    there = (tmp_path / "p.toml").read_text()
+    assert read(tmp_path / "p.toml")["drop"] == ["town"]
+    there = re.sub(r"(?s)drop = \[.*?\]\n", "", there) + '[attributes.town]\nmapping = "g.csv"\n'
+    (tmp_path / "p.toml").write_text(there)
+    ppdm("plan", "t.csv", "-o", "p.toml", "--plan", "p.toml")
+    assert read(tmp_path / "p.toml")["attributes"]["town"] == {"mapping": "g.csv"}
+    ppdm("perturb", "t.csv", "-o", "r.parquet", "--plan", "p.toml")
 
 
 def test_questions_are_asked_one_by_one_and_can_be_left(tmp_path: Path, ppdm: Run) -> None:
