@@ -23,8 +23,8 @@ DEPTH, LEAST = 3, 50
 """Of a tree, and the records in a leaf."""
 MOST_TREES, MOST_FAILED = 20, 1
 RATE = 0.6
-FIRST, LATER = 0.004, 0.05
-"""The level at which the first tree is tested, and those that follow it."""
+FIRST, LATER = 4 * (MOST_FAILED + 1), 0.05
+"""The share of the level at which the first tree is tested (effects take half), and the level of later ones."""
 VISIBLE = 2.0
 """By so many standard deviations must a dependence as strong as any stand out for a tree to be tried."""
 STRONGEST = 4.0
@@ -113,20 +113,22 @@ def boosted(
     ordered: int,
     halves: Halves,
     certain: int,
+    level: float,
 ) -> Boosted:
     """Learn the law of a column from its published codes, by p(published code | original value).
 
     `alone` are the shares of the original values, of which the first so many are `ordered`. As many of the
-    features as are `certain` are asked first, and the others for what those leave to say.
+    features as are `certain` are asked first, and the others for what those leave to say. `level` is the chance
+    that a column which depends on nothing is found to depend on something.
     """
     every = slice(None, None, max(1, -(-len(published) * len(alone) // MOST_CHANCES)))
     some = [f._replace(codes=f.codes[every]) for f in features]
     law = _Boosting(some, published[every], matrix.astype(np.float32), alone, _basis(len(alone), ordered))
-    number, proven = 0, law.add_effects()
+    number, proven = 0, law.add_effects(level / 2)
     for may_ask in sorted({certain, len(features)} - {0}):
         failed, beyond = 0, proven
         while failed <= MOST_FAILED and len(law.trees) < MOST_TREES:
-            found = law.attempt(may_ask, halves(number)[every], failed, LATER if beyond else FIRST)
+            found = law.attempt(may_ask, halves(number)[every], failed, LATER if beyond else level / FIRST)
             if found is None:
                 break
             failed, beyond, number = 0 if found else failed + 1, beyond or found, number + 1
@@ -146,10 +148,16 @@ def _basis(values: int, ordered: int) -> Tables:
     return found
 
 
-def _moments(matrix: Tables) -> Floats:
-    """Return the sums of the first three powers of a symmetric matrix's eigenvalues."""
-    values = np.linalg.eigvalsh(matrix.astype(np.float64))
-    return np.array([(values**power).sum() for power in (1, 2, 3)])
+def _moments(values: Tables) -> Floats:
+    """Return the sums of the first three powers of eigenvalues."""
+    return np.array([(values.astype(np.float64) ** power).sum() for power in (1, 2, 3)])
+
+
+def _tail(squares: float, moments: Floats) -> float:
+    """Return the p-value of a sum of squares, by a chi-square of three moments (Buckley and Eagleson 1988)."""
+    mean, square, cube = moments
+    freedom = square**3 / cube**2
+    return chi_square_tail(freedom + (squares - mean) * np.sqrt(freedom / square), freedom)
 
 
 def _chances(start: Tables, basis: Tables, steps: Tables) -> Tables:
@@ -178,11 +186,11 @@ class _Boosting:
         self._steps = np.zeros((len(self.published), self.basis.shape[1]), np.float32)
         self._scores = self._slopes(self._steps, self.published)[1]
 
-    def add_effects(self) -> bool:
-        """Add the main effects of columns if one of them is beyond chance; return whether it is."""
+    def add_effects(self, level: float) -> bool:
+        """Add the main effects of columns if one is beyond chance at a level; return whether it is."""
         every = self._candidates()
         found = {number: terms for number, tail, terms in every if tail <= LATER}
-        if not found or min(tail for _, tail, _ in every) * len(every) > FIRST:
+        if not found or min(tail for _, tail, _ in every) * len(every) > level:
             return False
         ends = np.cumsum([terms.shape[1] for terms in found.values()])
         some = slice(None, None, -(-len(self.published) * int(ends[-1]) // MOST_CHANCES))
@@ -195,26 +203,22 @@ class _Boosting:
         return True
 
     def _candidates(self) -> list[tuple[int, float, Tables]]:
-        """Return by column a p-value, and terms of its codes whose coefficients have a variance of one.
-
-        Chance is a chi-square with the first three moments of the sum of squares (Buckley and Eagleson 1988).
-        """
+        """Return by column a p-value, and terms of its codes whose coefficients have a variance of one."""
         found, records = [], len(self.published)
-        information = _moments(self._scores.T @ self._scores / max(records, 1))
+        information = _moments(np.linalg.eigvalsh(self._scores.T @ self._scores / max(records, 1)))
         for number, feature in enumerate(self.features if records else ()):
             if feature.size > MOST_CODES and not feature.ordered:
                 continue
             terms = _basis(feature.size, feature.ordered)
             terms -= terms[feature.codes].mean(axis=0)
             own = terms[feature.codes]
-            mean, square, cube = _moments(own.T @ own / records) * information
-            if square <= 0:
+            moments = _moments(np.linalg.eigvalsh(own.T @ own / records)) * information
+            if moments[1] <= 0:
                 continue
-            beyond = float(((own.T @ self._scores).astype(np.float64) ** 2).sum()) / records - mean
-            freedom = square**3 / cube**2
-            tail = chi_square_tail(freedom + beyond * np.sqrt(freedom / square), freedom)
-            variance = max(beyond - np.sqrt(2 * square), 0.0) / square / records
-            found.append((number, tail, terms * np.float32(min(variance, STRONGEST) ** 0.5)))
+            squares = float(((own.T @ self._scores).astype(np.float64) ** 2).sum()) / records
+            variance = (squares - moments[0] - np.sqrt(2 * moments[1])) / moments[1] / records
+            scaled = terms * np.float32(np.clip(variance, 0.0, STRONGEST) ** 0.5)
+            found.append((number, _tail(squares, moments), scaled))
         return found
 
     def _fitted(self, design: Tables, published: Codes) -> Floats:
@@ -237,10 +241,7 @@ class _Boosting:
         return best
 
     def attempt(self, may_ask: int, half: np.ndarray, contrast: int, level: float) -> bool | None:
-        """Add a tree of the first features if it is beyond chance at a level; return whether it was.
-
-        None where none could be.
-        """
+        """Add a tree if it is beyond chance at a level; return whether it was, or None where none could be."""
         growing, testing = np.flatnonzero(half)[:MOST_GROWING], np.flatnonzero(~half)
         asked = [n for n, f in enumerate(self.features[:may_ask]) if f.size > 1]
         if not asked or not len(growing):
@@ -248,7 +249,8 @@ class _Boosting:
         scores = self._scores
         information, axes = np.linalg.eigh((scores.T @ scores).astype(np.float64) / len(scores))
         information = np.maximum(information, 0.0)
-        total, squares = float(information.sum()), float((information**2).sum())
+        moments = _moments(information)
+        total, squares = moments[:2]
         visible = len(testing) * np.sqrt(squares / 2) / VISIBLE
         depth = min(DEPTH, int(2 * np.log2(max(visible, 1e-9))))  # so many leaves that each tells enough
         if depth < 1:
@@ -257,14 +259,13 @@ class _Boosting:
         leaf = splits.leaves(self._codes)
         records, sums = _by_leaf(leaf[testing], scores[testing], 1 << depth)
         there = records > 0
-        found = float(((sums**2).sum(axis=1)[there] / records[there]).sum()) * total / squares
-        expected = total**2 / squares * (there.sum() - 0.5)
-        if there.sum() < 2 or chi_square_tail(found, expected) > level:
+        apart = sums[there] - records[there, None] * (sums.sum(axis=0) / max(records.sum(), 1))
+        found = float(((apart**2).sum(axis=1) / records[there]).sum())
+        moments *= there.sum() - 1
+        if there.sum() < 2 or _tail(found, moments) > level:
             return False
-        beyond = (found - expected) / np.sqrt(2 * expected)
-        variance = ((sums**2).sum() - records.sum() * total) / (
-            (records.astype(np.float64) ** 2).sum() * squares
-        )
+        beyond = (found - moments[0]) / np.sqrt(2 * moments[1])
+        variance = ((sums**2).sum() - records.sum() * total) / ((records**2.0).sum() * squares)
         variance = float(np.clip(variance * (1 - 1 / beyond), 1e-9, STRONGEST))
         steps = RATE * (sums @ axes) / (records[:, None] * information + 1 / variance) @ axes.T
         self.trees.append((splits, steps.astype(np.float32)))

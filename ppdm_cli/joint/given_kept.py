@@ -18,6 +18,8 @@ from ppdm_cli.joint.sample import LABEL, Sample
 from ppdm_cli.repeatable import hashed, uniform
 
 SEED = 20262
+LEVEL = 0.03
+"""The chance that a dependence is found where no perturbed column depends on anything: all columns share it."""
 READ_AT_ONCE = 1 << 13
 """So many records are read at a time: their chances stay in the processor's cache."""
 DRAWS = 8
@@ -146,7 +148,8 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
     if sample.label.kept:
         features.append(_feature(sample, LABEL, labels))
     laws, numbers = list[OwnLaw](), own_numbers(rows, 0)
-    for place in [*perturbed, *[LABEL] * (not sample.label.kept)]:
+    order = [*perturbed, *[LABEL] * (not sample.label.kept)]
+    for place in order:
         published = labels if place == LABEL else codes[place]
         matrix = sample.law(place)
         counts = np.bincount(published, minlength=len(matrix)).astype(np.float64)
@@ -157,7 +160,7 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
         def halves(number: int, place: int = place) -> np.ndarray:
             return np.asarray(uniform(rows, hashed([SEED, "half", number, place])) < 0.5)
 
-        law = boosted(features, published, matrix, alone, domain.ordered, halves, len(kept))
+        law = boosted(features, published, matrix, alone, domain.ordered, halves, len(kept), LEVEL / len(order))
         laws.append(OwnLaw(place, law, matrix))
         _, values = laws[-1].read([f.codes for f in features], published, numbers)
         features.append(_feature(sample, place, values))
@@ -165,10 +168,7 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
 
 
 def _shrunk(shares: Floats, expected: Floats, counts: Floats) -> Floats:
-    """Shrink shares towards equal ones, of which counts are `expected`, as far as chance explains the counts.
-
-    The most likely shares of many labels have zeros, and no record would ever get such a label.
-    """
+    """Shrink shares towards equal ones, as far as chance explains the counts: zeros would never be drawn."""
     chi_square = float(((counts - expected) ** 2 / np.maximum(expected, TINY)).sum())
     weight = min(1.0, (len(shares) - 1) / max(chi_square, TINY))
     return (1 - weight) * shares + weight / len(shares)
