@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -89,7 +90,9 @@ def _ask(done: Proposal) -> Proposal:
     out, left_open = show.console(stderr=True), set[str]()
     _show_table(done)
     show.say(out, ["Answer, or press Enter to leave a question open. Ctrl-C stops, and keeps your answers."])
-    with suppress(click.Abort):
+    if hasattr(signal, "siginterrupt"):  # a library that read the table may have had reads go on after Ctrl-C
+        signal.siginterrupt(signal.SIGINT, True)
+    with suppress(click.Abort, KeyboardInterrupt):
         while left := [q for q in done.questions if q not in left_open]:
             notes = [n for c in done.columns if left[0].count(f".{c.column}") for n in c.notes]
             show.say(out, ["", *notes, f"{left[0]}: {done.explained[left[0]]}"])

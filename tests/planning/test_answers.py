@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 import shlex
+import signal
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -128,3 +133,21 @@ def test_questions_are_asked_one_by_one_and_can_be_left(tmp_path: Path, ppdm: Ru
     ppdm("plan", "e.csv", "-o", "q.toml", "-i", stdin=ANSWERS)
     ppdm("perturb", "e.csv", "-o", "s.parquet", "--plan", "q.toml")
     assert "Kosten EUR" in pl.read_parquet(tmp_path / "s.parquet").columns
+
+
+def test_ctrl_c_at_a_terminal_keeps_the_answers_so_far(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    (tmp_path / "e.csv").write_bytes(export(500))
+    controlling, terminal = pty.openpty()
+    command = [sys.executable, "-m", "ppdm_cli", "plan", "e.csv", "-o", "p.toml", "-i"]
+    there = {"stdin": terminal, "stdout": terminal, "stderr": terminal, "start_new_session": True}
+    with subprocess.Popen(command, cwd=tmp_path, **there) as running:
+        said = b""
+        for asked, answer in ((b"record_epsilon: ", b"2\r"), (b"person: the", b"")):
+            while asked not in said and select.select([controlling], [], [], 60)[0]:
+                said += os.read(controlling, 4096)
+            assert asked in said
+            os.write(controlling, answer)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0
+    assert read(tmp_path / "p.toml")["record_epsilon"] == 2 and read(tmp_path / "p.toml")["person"] == "?"
