@@ -3,19 +3,20 @@
 Four models are tried: the classes' shares alone, naive Bayes, the joint table of a grown set of attributes, and
 class-wise forests over all of them. The original class is an axis of each, with its own channel. All are
 judged by how likely held-out published records make their published label, and the simplest within one
-standard error of the best is taken (maths 10).
+standard error of the best is taken (maths 10); the joint table is taken if no other gains much more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 import numpy as np
 
 from ppdm_cli.arrays import Floats
 from ppdm_cli.joint.attribute_search import CELLS, THRESHOLD, Found, Growing, fitted
-from ppdm_cli.joint.forest import Forest, learn_bayes, learn_forests, learn_marginals, spanning
+from ppdm_cli.joint.forest import Forest, Marginals, learn_bayes, learn_forests, learn_marginals, spanning
 from ppdm_cli.joint.given_kept import GivenKept, learn_given_kept
 from ppdm_cli.joint.joint_table import JointTable, picked
 from ppdm_cli.joint.model import COIN, Model, alone, table_model
@@ -43,7 +44,11 @@ __all__ = [
 LEAST = 2.0
 """Nats by which naive Bayes or a forest must make the published labels likelier, over all records."""
 ALIKE = 0.05
-"""By this share of what it gains may a model be better than a joint table that is still taken."""
+"""By this share of what it gains may a model be better than a joint table that is still taken.
+
+Where records reveal only some attributes it is the table's own gain, divided by the labels less one: the fewer
+labels, the more of what tells them apart is in a few attributes (docs/papers.md, "Whole records").
+"""
 CLEARLY = 2.0
 """Standard errors by which a model of perturbed columns alone must be better than their law given kept ones."""
 JUDGING = 0
@@ -98,6 +103,9 @@ class Learnt:
     """The same model learnt without a fold, by fold: what shows how certain it is."""
     linked: Law | None
     """The model that records are drawn from: the same, but where records withhold cells the forest."""
+    careful: Learnt | None = None
+    """Where held-out records confirm no model of a perturbed class: naive Bayes, to be called not confirmed."""
+    confirmed: bool = True
 
     @property
     def totals(self) -> Floats:
@@ -106,32 +114,47 @@ class Learnt:
         return self.sample.shares(published) * published.sum()
 
 
-def learn(sample: Sample, cells: int = CELLS, every: bool = True) -> Learnt:
+def learn(sample: Sample, cells: int = CELLS) -> Learnt:
     """Learn the simplest model within one standard error of the best, or none where nothing shows.
 
     With kept columns that is the law of what was perturbed given what was kept, unless a joint table of
-    perturbed columns makes the records of a fold that was held back likelier. Where records differ in what they
-    reveal a model of all attributes is learnt only if `every` is wanted.
+    perturbed columns makes the records of a fold that was held back likelier.
     """
     if not sample.records:
         return Learnt(sample, "none", None, 0.0, {}, {}, None)
     if any(c.kept for c in sample.channels):
         return _with_kept(sample, cells)
     growing = Growing(sample, cells)
-    candidates = _candidates(sample, growing, every)
-    rises = {c.name: c.scores for c in candidates}
-    gains = {n: float(np.nanmean(r)) for n, r in rises.items()}
-    linked = candidates[-1].model if sample.varies and candidates else None
-    told = [c for c in candidates if _stands_out(c, sample.records)]
+    marginals = learn_marginals(sample, growing.singles)
+    simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, m)) for m in marginals]
+    candidates = _candidates(sample, growing, marginals, max(simple, key=lambda c: float(np.nansum(c.scores))))
+    gains = {c.name: float(np.nanmean(c.scores)) for c in candidates}
+    linked = candidates[-1].model if sample.varies else None
+
+    def of(taken: Candidate) -> Learnt:
+        gain, last = float(np.nanmean(taken.scores)), linked or taken.model
+        return Learnt(sample, taken.name, taken.model, gain, gains, taken.held, last)
+
+    told = [c for c in candidates if _stands_out(c, sample)]
+    if told:
+        return of(_taken(sample, told))
+    careful = replace(of(simple[0]), confirmed=False) if not (sample.varies or sample.label.kept) else None
+    return Learnt(sample, "none", None, 0.0, gains, {}, linked, careful)
+
+
+def _taken(sample: Sample, told: Sequence[Candidate]) -> Candidate:
+    """Return the first of these that is hardly worse than the best."""
+    best = max(told, key=lambda c: float(np.nanmean(c.scores)))
     for c in told:
-        best = max(told, key=lambda c: gains[c.name])
-        short = rises[best.name] - rises[c.name]
-        allowed = _error(short)
+        short, allowed = best.scores - c.scores, _error(best.scores - c.scores)
         if c.name == "joint":  # the better ground for a tree: it knows what three attributes say together
-            allowed = max(allowed, ALIKE * gains[best.name])
-        if c is best or np.nanmean(short) <= allowed:
-            return Learnt(sample, c.name, c.model, gains[c.name], gains, c.held, linked or c.model)
-    return Learnt(sample, "none", None, 0.0, gains, {}, linked)
+            gained = ALIKE * np.nanmean(best.scores)
+            if sample.varies:
+                gained = np.nanmean(c.scores) / max(sample.label.domain.ordinary - 1, 1)
+            allowed = max(allowed, float(gained))
+        if np.nanmean(short) <= allowed:
+            return c
+    return best
 
 
 def _with_kept(sample: Sample, cells: int) -> Learnt:
@@ -160,32 +183,29 @@ def _joint_table(sample: Sample, cells: int) -> Candidate | None:
     perturbed = sample.only([p for p, c in enumerate(sample.channels) if not c.kept])  # they come first
     grown = Growing(perturbed, cells).grown() if perturbed.channels else None
     found = None if grown is None else _table(perturbed, grown)
-    return found if found is not None and _stands_out(found, sample.records) else None
+    return found if found is not None and _stands_out(found, sample) else None
 
 
-def _candidates(sample: Sample, growing: Growing, every: bool) -> list[Candidate]:
+def _candidates(
+    sample: Sample, growing: Growing, marginals: Sequence[Marginals], simple: Candidate
+) -> list[Candidate]:
     """Return the models that are tried, the first to be preferred first."""
-    grown, found = growing.grown(), list[Candidate]()
-    one = not sample.varies
-    if grown is not None and not one:
-        found.append(_table(sample, grown))
-    marginals = learn_marginals(sample, growing.singles)
-    if one or every or grown is None or len(grown.places) == 1:
-        simple = [_by_fold("bayes", sample, growing, learn_bayes(sample, m)) for m in marginals]
-        found.append(max(simple, key=lambda c: float(np.nansum(c.scores))))
-    if grown is not None and one:
-        found.append(_table(sample, grown))
-    if len(sample.channels) > 1 and (one or every):
+    found, grown = [simple], growing.grown()
+    if grown is not None:
+        found.insert(0 if sample.varies else 1, _table(sample, grown))
+    if len(sample.channels) > 1:
         order = sorted(range(len(sample.channels)), key=lambda p: -growing.singles[p].gain)
         found.append(_by_fold("forest", sample, growing, learn_forests(sample, order, marginals)))
     return found
 
 
-def _stands_out(candidate: Candidate, records: int) -> bool:
-    """Return whether labels became likelier than chance makes them; a searched table must show more."""
+def _stands_out(candidate: Candidate, sample: Sample) -> bool:
+    """Return whether labels became likelier than chance makes them; a searched model must show more."""
     gain = float(np.nanmean(candidate.scores))
     least = THRESHOLD if candidate.name == "joint" else LEAST
-    return gain * records >= least and gain >= _error(candidate.scores)
+    if sample.varies:  # of many attributes one enters by chance
+        least += log(len(sample.channels))
+    return gain * sample.records >= least and gain >= _error(candidate.scores)
 
 
 def _error(rise: Floats) -> float:

@@ -32,6 +32,14 @@ EDGE = 2.0
 """Nats that an edge must be worth."""
 MARGINAL_STEPS = (50, 300)
 """From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
+TELLING = 4.0
+"""Nats that an attribute by itself must say of the class, where records differ in what they reveal.
+
+Each has the number of steps that makes held-out labels likeliest: two in a hundred that say nothing have more,
+and the sum over a dozen looked like a signal (docs/papers.md).
+"""
+SMOOTH = 0.5
+"""So many records of each class are added, spread evenly over an attribute's values."""
 STOP = Stop(enough=1e-3, patience=2, more=5, most=300)
 PAIR_CELLS = 1 << 16
 BATCH_CELLS = 1 << 21
@@ -233,6 +241,15 @@ def _seen(sample: Sample, places: Sequence[int]) -> np.ndarray:
     return np.concatenate([whole, whole - counts])
 
 
+def _smoothed(table: Tables, records: int) -> Floats:
+    """Return p(value | class) from shares (..., class, value), with a little more of each value.
+
+    EM ends at zeros, and one zero would outweigh all that other attributes say.
+    """
+    counts = table.astype(np.float64) * records + SMOOTH / table.shape[-1]
+    return np.asarray(counts / counts.sum(axis=-1, keepdims=True))
+
+
 Marginals = dict[int | None, list[Floats]]
 """The distributions of all attributes within each original class: without each fold, and (None) of all."""
 
@@ -244,31 +261,35 @@ def learn_marginals(sample: Sample, singles: Sequence[Found] = ()) -> list[Margi
     differ in what they reveal they are those that were found of each attribute alone (`singles`).
     """
     if sample.varies:
-        of_folds, whole = [np.maximum(shares(s.tables.astype(np.float64), 2), 1e-9) for s in singles], []
+        of_singles: Marginals = {out: [] for out in (None, *range(FOLDS))}
         for single in singles:
             seen, start = sample.sub_tables(single.places), single.tables.mean(axis=0)
             learnt = fitted(seen, [s.counts.sum(axis=0) for s in seen], start, max(3, single.steps // 4))
-            whole.append(np.maximum(shares(learnt), 1e-9))
-        return [{None: whole, **{f: [t[f] for t in of_folds] for f in range(FOLDS)}}]
+            records = sum(int(s.counts.sum()) for s in seen)
+            for out, found in zip(of_singles, [learnt, *single.tables], strict=True):
+                if single.gain < TELLING:  # alike in all classes
+                    found = np.broadcast_to(found.sum(axis=0), found.shape)
+                of_singles[out].append(_smoothed(found, records))
+        return [of_singles]
     outs = (None, *range(FOLDS))
     known = np.stack([sample.shares(c.astype(np.float64)) for c in _seen(sample, [])])
     alike: dict[tuple[int, int, bytes], list[int]] = {}
     for place, matrix in enumerate(sample.matrices):
         alike.setdefault((*matrix.shape, blake2b(matrix.tobytes()).digest()), []).append(place)
-    found = [{out: [known] * len(sample.matrices) for out in outs} for _ in MARGINAL_STEPS]
+    tried = [{out: [known] * len(sample.matrices) for out in outs} for _ in MARGINAL_STEPS]
     for (outputs, inputs, _), places in alike.items():
         most = max(1, BATCH_CELLS // (len(outs) * outputs * sample.classes))
         for some in (places[i : i + most] for i in range(0, len(places), most)):
             counts = np.concatenate([_seen(sample, [p]) for p in some])
             steps = steps_of(sample.sub_tables(some[:1]), [counts[None]])
             table: Tables = np.tile(known[:, :, None] / inputs, (len(some), 1, inputs))[None]
-            for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, found, strict=False):
+            for taken, upto, marginals in zip((0, *MARGINAL_STEPS), MARGINAL_STEPS, tried, strict=False):
                 table = steps(table, upto - taken)
-                shown = np.maximum(shares(table[0].astype(np.float64), 2), 1e-9)
+                shown = _smoothed(table[0], sample.records)
                 for i, place in enumerate(some):
                     for j, out in enumerate(outs):
                         marginals[out][place] = shown[i * len(outs) + j]
-    return found
+    return tried
 
 
 def _built(

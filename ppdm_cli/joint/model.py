@@ -91,6 +91,12 @@ class Model:
         parts = [self.joint(s) * label[labels] for s, label in zip(said, self._labels, strict=True)]
         return np.asarray(sum(parts))
 
+    def likeliest(self, values: Sequence[Codes], classes: int) -> Codes:
+        """Return the likeliest of the first so many classes, given original values by place."""
+        clear = replace(self.within, matrices=tuple(np.eye(m.shape[1]) for m in self.within.matrices))
+        chances = self.temper * clear.logs(values) + np.log(np.maximum(self.shares, TINY))
+        return np.asarray(chances[:, :classes].argmax(axis=1))
+
     def scores(self, said: Sequence[Floats], labels: Codes) -> Floats:
         """Return log p(published label | published attributes) of each record."""
         own, joint = self._own(said, labels).sum(axis=1), sum(self.joint(s).sum(axis=1) for s in said)

@@ -23,7 +23,7 @@ from ppdm_cli.joint import LABEL, GivenKept, Law, Learnt, Model
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.trees.ensembles import ONE, Ensemble, distilled, ensemble, generator, part, rightly
 from ppdm_cli.trees.growing import Grown, Options, descended, grow, packed
-from ppdm_cli.trees.pruning import c45, landed, prune
+from ppdm_cli.trees.pruning import c45, landed, prune, summed
 from ppdm_cli.trees.records import CodedColumn, CodedRecords
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
@@ -89,9 +89,15 @@ class ModelTrees:
         return Options("gain", max(LEAST_IN_BRANCH, BRANCH / len(self._labels)), prune=False, mdl=False)
 
     @property
+    def _imitates(self) -> bool:
+        """Return whether a tree is grown from drawn values with the classes that the model gives them.
+
+        Where most cells are withheld a record shows little that the model does not: drawn classes are noise.
+        """
+        return isinstance(self._learnt.model, Model) and (self._sample.varies or not self._learnt.confirmed)
+
+    @property
     def _copies(self) -> int:
-        if self._sample.varies:  # hardly any value is more certain than the model makes it
-            return 1
         return max(1, min(MOST_DRAWS, MOST_DRAWN // max(self._sample.records, 1)))
 
     def leaf(self) -> Tree:
@@ -145,7 +151,7 @@ class ModelTrees:
         """Return trees between which draws of all records are dealt, or the one that imitates them."""
         trees = int(self.wanted.trees)
         copies = max(1, min(trees, MOST_DEALT // max(self._sample.records, 1)))
-        records = replace(self._drawn(model, without, copies), weights=None)
+        records = replace(self._drawn(model, without, copies)[0], weights=None)
         order = generator().permutation(records.rows)
         grown = ensemble(records, np.array_split(order, trees), self._in_ensembles)
         if self.wanted.distil:
@@ -171,40 +177,45 @@ class ModelTrees:
 
     def _drawn_tree(self, model: Law, without: int | None) -> tuple[CodedRecords, Grown]:
         """Return the tree grown from records with class and values drawn from their posterior."""
-        records = self._drawn(model, without, self._copies)
-        grown = c45(records, self.options)
+        records, said = self._drawn(model, without, self._copies)
+        grown, classes = c45(said, self.options), len(self._labels)
+        ended = landed(records, grown, _by_class(records, classes))
+        if self._imitates:
+            grown.counts = summed(grown, ended.copy())
         if without is None:
             # the same numbers draw from each model: what differs is what the records without a fold say
-            every = [
-                records,
-                *(self._drawn(m, f, min(HELD_DRAWS, self._copies)) for f, m in self._learnt.held.items()),
-            ]
-            classes = len(self._labels)
-            prune(grown, np.stack([landed(r, grown, _by_class(r, classes)) for r in every], axis=1))
+            held = (self._drawn(m, f, min(HELD_DRAWS, self._copies))[0] for f, m in self._learnt.held.items())
+            others = (landed(r, grown, _by_class(r, classes)) for r in held)
+            prune(grown, np.stack([ended, *others], axis=1))
         return records, grown
 
-    def _drawn(self, model: Law, without: int | None, copies: int) -> CodedRecords:
-        """Return the records, or those outside a fold, with class and values drawn some times."""
+    def _drawn(self, model: Law, without: int | None, copies: int) -> tuple[CodedRecords, CodedRecords]:
+        """Return the records, or those outside a fold, as `_drawn_rows` draws them."""
         folds = self._sample.folds
         return self._drawn_rows(model, np.flatnonzero(folds != (-1 if without is None else without)), copies)
 
-    def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> CodedRecords:
-        """Return some records, each some times, with class and values drawn."""
+    def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> tuple[CodedRecords, CodedRecords]:
+        """Return some records, each some times, with class and values drawn, and with the class to learn."""
         sample, places = self._sample, self.places(model)
         published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
-        classes, drawn = [], []
+        classes, drawn, said = [], [], []
         for copy in range(copies):
             own, values = model.drawn(published, labels, partial(_numbers, rows, copy))
             by_place = dict(zip(model.places, values, strict=True))
             classes.append(own.astype(np.intp))
             drawn.append([by_place.get(p, published[p]) for p in places])
+            if self._imitates:
+                assert isinstance(model, Model)
+                whole = [by_place.get(p, published[p]) for p in range(len(sample.channels))]
+                said.append(np.where(own < len(self._labels), model.likeliest(whole, len(self._labels)), own))
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
-        return self._records(places, codes, np.concatenate(classes))
+        records = self._records(places, codes, np.concatenate(classes))
+        return records, self._records(places, codes, np.concatenate(said)) if said else records
 
     def right_about_held(self, held: Law, fold: int) -> np.ndarray:
         """Return whether what was grown without a fold is right about its records, as drawn without it."""
         tree = self.packed(*self.trees(held, fold))
-        return rightly(self._drawn_rows(held, np.flatnonzero(self._sample.folds == fold), 1), tree)
+        return rightly(self._drawn_rows(held, np.flatnonzero(self._sample.folds == fold), 1)[0], tree)
 
     def _records(
         self, numbers: Sequence[int], codes: Sequence[np.ndarray], classes: np.ndarray

@@ -138,7 +138,7 @@ def from_release(
     label = label_of(sidecar, class_)
     sample = read(table, sidecar, label)
     with step("learning"):
-        learnt = learn(sample, cells, every=False)
+        learnt = learn(sample, cells)
     remarks = []
     used = {n for c in [*sample.channels, label] for n in c.attributes}
     beside = [n for n in opened(sidecar).through(label.name).attributes if n not in used]
@@ -156,6 +156,9 @@ def from_release(
 
 def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensemble = ONE) -> FromRelease:
     sample = learnt.sample
+    if learnt.careful is not None:
+        learnt = learnt.careful
+        remarks.append("Not confirmed: held-out records do not show that the attributes tell of the class.")
     if wanted.trees == "auto":
         wanted, why = _chosen(learnt, class_name, wanted)
         remarks += why

@@ -203,14 +203,12 @@ def prune(grown: Grown, inside: Floats) -> None:
     without each fold.
     """
     total = float(inside[:, 0].sum())
-    inner = np.flatnonzero(grown.feature >= 0)[::-1].tolist()  # children come after their parents
-    for node in inner:
-        inside[node] = inside[_children(grown, node)].sum(axis=0)
+    inside = summed(grown, inside)
     labels = majority(grown.counts)
     right = np.take_along_axis(inside, labels[:, None, None], axis=2)[:, :, 0]
     leaves = np.ones(len(right))
     folds, least = inside.shape[1] - 1, LEAF_SHARE / inside.shape[2] * total
-    for node in inner:
+    for node in np.flatnonzero(grown.feature >= 0)[::-1].tolist():
         children = _children(grown, node)
         below, count = right[children].sum(axis=0), leaves[children].sum()
         saved = below - right[node]
@@ -220,6 +218,13 @@ def prune(grown: Grown, inside: Floats) -> None:
             grown.feature[node] = -1
         else:
             right[node], leaves[node] = below, count
+
+
+def summed(grown: Grown, ended: Floats) -> Floats:
+    """Return by node what ends in it or below, from what ends in each leaf; in place."""
+    for node in np.flatnonzero(grown.feature >= 0)[::-1].tolist():  # children come after their parents
+        ended[node] = ended[_children(grown, node)].sum(axis=0)
+    return ended
 
 
 def _children(grown: Grown, node: int) -> slice:

@@ -47,7 +47,7 @@ def test_what_a_model_says_of_a_record_is_bayes_rule_with_its_one_coin(keep: lis
     release = released(20_000, keep=keep, record_epsilon=5, attributes=attributes)
     table_, sidecar = open_release(release.frame, release.sidecar)
     sample = read(table_, sidecar, axis_of(sidecar, "ill"))
-    learnt = learn(sample, every=False)
+    learnt = learn(sample)
     assert learnt.name == "joint" and learnt.model is not None
     rows = np.arange(40)
     codes = [c[rows] for c in sample.codes]

@@ -93,13 +93,19 @@ def test_a_large_release_is_thinned_alike_whatever_its_parts(
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_without_a_signal_there_is_one_leaf_and_no_joint_reconstruction(kept: bool) -> None:
-    """One of a hundred such releases gave a model: two of these five would, once in a thousand runs."""
+    """One of a hundred such releases gave a model: two of these five would, once in a thousand runs.
+
+    Of a perturbed class naive Bayes is offered all the same, and called not confirmed.
+    """
     data, false = generated(4_000), 0
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(data.height)
         mixed = data.with_columns(group=data["group"].gather(order))
         release = published(mixed, keep=["group"] if kept else [], seed=seed)
         taught = train_tree(release.frame, sidecar=release.sidecar)
+        if not kept and any(r.startswith("Not confirmed") for r in taught.remarks):
+            assert taught.model == "bayes"
+            continue
         if taught.model != "none":
             false += 1
             continue
