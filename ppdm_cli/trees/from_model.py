@@ -23,7 +23,7 @@ from ppdm_cli.joint import LABEL, GivenKept, Law, Learnt, Model
 from ppdm_cli.repeatable import hashed, uniform
 from ppdm_cli.trees.ensembles import ONE, Ensemble, distilled, ensemble, generator, part, rightly
 from ppdm_cli.trees.growing import Grown, Options, descended, grow, packed
-from ppdm_cli.trees.pruning import c45, landed, prune, summed
+from ppdm_cli.trees.pruning import c45, landed, prune, totalled
 from ppdm_cli.trees.records import CodedColumn, CodedRecords
 from ppdm_cli.trees.tree import Feature, Tree, majority
 
@@ -181,7 +181,7 @@ class ModelTrees:
         grown, classes = c45(said, self.options), len(self._labels)
         ended = landed(records, grown, _by_class(records, classes))
         if self._imitates:
-            grown.counts = summed(grown, ended.copy())
+            grown.counts = totalled(grown, ended.copy())
         if without is None:
             # the same numbers draw from each model: what differs is what the records without a fold say
             held = (self._drawn(m, f, min(HELD_DRAWS, self._copies))[0] for f, m in self._learnt.held.items())

@@ -203,7 +203,7 @@ def prune(grown: Grown, inside: Floats) -> None:
     without each fold.
     """
     total = float(inside[:, 0].sum())
-    inside = summed(grown, inside)
+    inside = totalled(grown, inside)
     labels = majority(grown.counts)
     right = np.take_along_axis(inside, labels[:, None, None], axis=2)[:, :, 0]
     leaves = np.ones(len(right))
@@ -220,7 +220,7 @@ def prune(grown: Grown, inside: Floats) -> None:
             right[node], leaves[node] = below, count
 
 
-def summed(grown: Grown, ended: Floats) -> Floats:
+def totalled(grown: Grown, ended: Floats) -> Floats:
     """Return by node what ends in it or below, from what ends in each leaf; in place."""
     for node in np.flatnonzero(grown.feature >= 0)[::-1].tolist():  # children come after their parents
         ended[node] = ended[_children(grown, node)].sum(axis=0)

@@ -47,10 +47,12 @@ def test_a_kept_column_gives_away_what_follows_from_it() -> None:
 
 
 def test_one_perturbed_attribute_beside_kept_ones_needs_no_class() -> None:
-    original = people(8_000, 3).select("years", "school")
-    release = perturb(original, gamma=3, keep=["years"], keep_order=True, seed=1)
-    row = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["record"]).rows[0]
-    assert row.attribute == "school" and row.exact > 0.95
+    original, exact = people(8_000, 3).select("years", "school"), []
+    for seed in range(1, 5):
+        release = perturb(original, gamma=3, keep=["years"], keep_order=True, seed=seed)
+        row = attack(release.frame, sidecar=release.sidecar, truth=original, attacks=["record"]).rows[0]
+        exact.append(row.exact)
+    assert row.attribute == "school" and np.mean(exact) > 0.95, "the rarest years are the last to be found"
     alone = perturb(original.drop("years"), gamma=3, keep_order=True, seed=1)
     assert not attack(alone.frame, sidecar=alone.sidecar, attacks=["record"]).rows
 
