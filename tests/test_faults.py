@@ -119,7 +119,7 @@ def data(folder: Path, name: str) -> str:
         ("good", "--domain age", 2, "NAME=VALUE"),
         ("good", "--domain age=5:3", 2, "does not go from low to high"),
         ("good", "--domain age=a:b", 2, "does not fit its type"),
-        ("good", "--domain region=@nosuch", 1, "cannot be read"),
+        ("good", "--domain region=@nosuch", 1, "does not exist"),
         ("good", "--domain region=0:5", 2, "has no interval"),
         ("good", "--domain age=0:50", 1, "values outside its domain, first in row"),
         ("good", "--domain since=1970-13-01:1971-01-01", 2, "does not fit its type"),

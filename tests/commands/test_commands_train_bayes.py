@@ -176,7 +176,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
     "states differ": ("--merge net.bif other.bif", 3, "differ on 'a': its states"),
     "nobody's node": ("--merge net.json net.json", 3, "no party learnt the parameters of 'a', 'b', 'c'"),
     "standard input": ("- --network net.bif", 2, "standard input"),
-    "absent": ("r.parquet --network absent.bif", 1, "'absent.bif' cannot be read"),
+    "absent": ("r.parquet --network absent.bif", 1, "the network 'absent.bif' does not exist"),
 }  # fmt: skip
 
 
