@@ -20,7 +20,7 @@ import numpy as np
 
 from ppdm_cli.arrays import Floats, Z
 from ppdm_cli.channels import Channel
-from ppdm_cli.joint import Sample
+from ppdm_cli.joint import FOLDS, Sample
 from ppdm_cli.trees.growing import Grown
 from ppdm_cli.trees.records import CodedRecords
 from ppdm_cli.trees.tree import majority
@@ -130,16 +130,25 @@ def regions(records: CodedRecords, grown: Grown) -> Iterator[tuple[int, Region]]
             waiting.append((first + nth, {**region, tested: here}))
 
 
+def rightness_of_commonest(sample: Sample) -> Floats:
+    """Return for each record whether always the most common class would be right about it, unbiased.
+
+    The class is chosen without the record's fold: of many labels the one that chance favours would look more
+    common than it is. Nothing is returned where labels are published in several ways: one inverse does not undo
+    these.
+    """
+    if not sample.records or (sample.varies and not sample.label.kept):
+        return np.zeros(0)
+    present = _inverse(sample.label)[: sample.label.domain.ordinary, sample.labels]
+    sums = np.stack([present[:, sample.folds == f].sum(axis=1) for f in range(FOLDS)])
+    chosen = (sums.sum(axis=0) - sums).argmax(axis=1)
+    right = present[chosen[sample.folds], np.arange(sample.records)]
+    return np.asarray(right / max(float(present.sum(axis=0).mean()), 1e-9))
+
+
 def expected_of_leaf(sample: Sample, commonest: float) -> ExpectedAccuracy:
     """Return what to expect of a tree that knows only the classes' shares."""
-    if not sample.records or (sample.varies and not sample.label.kept):
-        return ExpectedAccuracy(
-            commonest
-        )  # labels are published by several recipes, some of them by hardly any
-    labels = _inverse(sample.label)[:, sample.labels]
-    present = labels[: sample.label.domain.ordinary]
-    right = present[int(present.sum(axis=1).argmax())]
-    return _given("held-out", *_mean(right / max(float(present.sum(axis=0).mean()), 1e-9)), commonest)
+    return _given("held-out", *_mean(rightness_of_commonest(sample)), commonest)
 
 
 def expected_accuracy(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:

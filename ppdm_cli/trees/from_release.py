@@ -14,7 +14,7 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Bins
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, counted, listed, quoted, unknown_column
-from ppdm_cli.joint import CELLS, MOST_CHANNELS, GivenKept, Law, Learnt, Model, alone, learn, read
+from ppdm_cli.joint import CELLS, MOST_CHANNELS, GivenKept, Law, Learnt, Model, Sample, alone, learn, read
 from ppdm_cli.releases import axis_of, opened
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import Table
@@ -30,6 +30,7 @@ from ppdm_cli.trees.expected_accuracy import (
     expected_accuracy,
     expected_of_leaf,
     rightness,
+    rightness_of_commonest,
 )
 from ppdm_cli.trees.from_model import ModelTrees
 from ppdm_cli.trees.tree import Tree
@@ -163,14 +164,13 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
         wanted, why = _chosen(learnt, class_name, wanted)
         remarks += why
     maker = ModelTrees(learnt, class_name, wanted)
+    commonest = _commonest(sample, maker.leaf())
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:
         remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
         tree = maker.leaf()
-        return FromRelease(
-            tree, sample.total, expected_of_leaf(sample, _commonest(tree)), "none", (), 0.0, remarks
-        )
+        return FromRelease(tree, sample.total, expected_of_leaf(sample, commonest), "none", (), 0.0, remarks)
     if isinstance(model, GivenKept) and (
         silent := [sample.channels[p].name for p in model.places if p not in maker.places(model)]
     ):
@@ -184,17 +184,13 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     if isinstance(model, Model) and maker.on_cells(model) and wanted == ONE:
         tree, gap = maker.refined(tree, model)
     evidence = _evidence(learnt, maker, model, whole, gap)
-    expected = expected_accuracy(evidence, _commonest(tree if wanted == ONE else maker.leaf()))
+    expected = expected_accuracy(evidence, commonest)
     if expected.accuracy is not None and expected.accuracy < expected.commonest and tree.size > 1:
-        remarks.append(
-            "On held-out records the tree is worse than the most common class, so it has one leaf."
-        )
+        remarks.append("On held-out records the tree is worse than the most common class, so it has one leaf.")
         tree = maker.leaf()
-        expected = expected_of_leaf(sample, _commonest(tree))
+        expected = expected_of_leaf(sample, commonest)
     if expected.accuracy is None and tree.size > 1 and sample.varies:
-        remarks.append(
-            "Most cells are withheld, so the tree may be worse than always the most common class."
-        )
+        remarks.append("Most cells are withheld, so the tree may be worse than always the most common class.")
     return FromRelease(
         tree,
         sample.total,
@@ -206,10 +202,12 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     )
 
 
-def _commonest(tree: Tree) -> float:
-    """Return the share of the commonest class, as the tree's root has it."""
-    counts = tree.counts[0]
-    return float(counts.max() / max(counts.sum(), 1e-300))
+def _commonest(sample: Sample, leaf: Tree) -> float:
+    """Return the share of the most common class, chosen by other records where that can be."""
+    right = rightness_of_commonest(sample)
+    if right.size:
+        return float(np.clip(right.mean(), 0, 1))
+    return float(leaf.counts[0].max() / max(leaf.counts[0].sum(), 1e-300))
 
 
 def _chosen(learnt: Learnt, class_name: str, wanted: Ensemble) -> tuple[Ensemble, list[str]]:

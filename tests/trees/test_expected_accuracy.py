@@ -170,3 +170,19 @@ def test_a_table_makes_up_records_by_its_law() -> None:
     assert chi_square(counts, cells[1].ravel()) > LEVEL
     wrong = 0.95 * cells[1].ravel() + 0.05 / 12
     assert chi_square(counts, wrong) < LEVEL, "the test sees a sampler that is a little off"
+
+
+def test_the_share_of_the_most_common_class_is_not_the_luck_of_the_label_that_was_chosen() -> None:
+    """Of 26 labels chosen and judged by the same records, twelve such releases were .09 too high on average."""
+    off = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        data = (
+            TABLES["letters"](rng, 10_000).select(CLASS).with_columns(x=pl.Series(rng.integers(0, 5, 10_000)))
+        )
+        labels = "|".join(sorted(data[CLASS].unique()))
+        release = published(data, CLASS, keep=[], gamma=2, attributes={CLASS: {"domain": labels}}, seed=seed)
+        taught = grown(release)
+        chosen = taught.tree.labels[int(taught.tree.label[0])]
+        off.append(taught.expected.commonest - (data[CLASS] == chosen).mean())
+    assert abs(np.mean(off)) < 0.05
