@@ -55,6 +55,10 @@ def _safe(text: object) -> str:
     return escape(one_line(str(text)))
 
 
+UNLIMITED = 0.999
+"""A bound on a belief that is above this share limits nothing: such a release has no meaningful protection."""
+
+
 def up(bound: float, digits: int = 4) -> float:
     """Round a bound up to so many significant digits, leaving out what floating point added to the 13th."""
     exact = Context(prec=12).create_decimal(repr(bound))
@@ -63,7 +67,7 @@ def up(bound: float, digits: int = 4) -> float:
 
 def at_most(share: float) -> str:
     """Return a bound as a percentage, rounded up; "over 99.9%" is one that limits nothing."""
-    return f"{up(100 * share, 3):.3g}%" if share <= 0.999 or share == 1 else "over 99.9%"
+    return f"{up(100 * share, 3):.3g}%" if share <= UNLIMITED or share == 1 else f"over {UNLIMITED:.1%}"
 
 
 def exactly(share: float) -> str:

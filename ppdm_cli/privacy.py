@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 
-from ppdm_cli.display import at_most, exactly
+from ppdm_cli.display import UNLIMITED, at_most, exactly
 from ppdm_cli.errors import UsageError, argument
 
+PRIOR = 0.05
+"""The prior for which worst posteriors are shown by default."""
 FEW = 10
 """A value of fewer records, or persons, is rare."""
 
@@ -36,9 +38,24 @@ def believed_after(epsilon: float, prior: float) -> float:
 def limit(posterior: float, prior: float, seen: str) -> str:
     """Return the clause that says how sure of a value a reader may become after seeing this."""
     most, reader = at_most(posterior), f"a reader who was {exactly(prior)} sure of a value"
-    if most.startswith("over"):
-        return f"no useful limit, as {reader} may become {most} sure after seeing {seen}"
+    if posterior > UNLIMITED:
+        return f"no meaningful protection for {seen}: {reader} may become {most} sure"
     return f"{reader} becomes at most {most} sure after seeing {seen}"
+
+
+def limit_sentence(posterior: float, prior: float, seen: str) -> str:
+    """Return the clause of `limit` as a sentence."""
+    said = limit(posterior, prior, seen)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def proposed(*epsilons: float) -> str:
+    """Return budgets for the whole record to choose from, and what each promises: the safest first."""
+    first, *others = (
+        (argument("record_epsilon", e), at_most(believed_after(e, PRIOR))) for e in sorted(epsilons)
+    )
+    meant = f"{first[0]} (a belief of {exactly(PRIOR)} becomes at most {first[1]})"
+    return " or ".join([meant, *(f"{budget} (at most {most})" for budget, most in others)])
 
 
 def gamma_from_rhos(rho1: float, rho2: float) -> float:

@@ -111,6 +111,7 @@ _KEYS = re.compile(r"posterior|becomes|belief|rho2|^bound$")
 
 def claims(text: str) -> list[Claim]:
     """Find each figure with the words around it: of its sentence or cell, up to the figures next to it."""
+    text = re.sub(r"--record-epsilon \d+\s\(.*?\)", "", text, flags=re.DOTALL)  # proposed for another release
     found, text = [], _rows(text)
     for sentence in re.split(r"(?<=[.!?;])\s|\||\n\s*(?=[A-Z])", text):
         sentence = " ".join(sentence.split())

@@ -13,8 +13,8 @@ from ppdm_cli.attacks.adversary import AttackedAttribute
 from ppdm_cli.attacks.scoring import Measures
 from ppdm_cli.display import Displayed, percent
 from ppdm_cli.errors import counted
-from ppdm_cli.privacy import believed_after
-from ppdm_cli.releases import PRIOR, opened, record_figures
+from ppdm_cli.privacy import PRIOR, believed_after
+from ppdm_cli.releases import opened, record_figures
 from ppdm_cli.sidecar import Evaluated, Past, Sidecar
 from ppdm_cli.tables import Output
 

@@ -28,7 +28,7 @@ def checked_gamma(gamma: Decimal) -> Decimal:
         raise UsageError(
             "gamma-not-a-number",
             "gamma is not a number",
-            f"give a number above 1, such as {argument('gamma', 9)}",
+            f"give a number above 1, such as {argument('gamma', 3)}",
         )
     if gamma.is_infinite():
         raise RefusedError(
@@ -40,7 +40,7 @@ def checked_gamma(gamma: Decimal) -> Decimal:
         raise RefusedError(
             "gamma-of-one",
             "gamma must be above 1: a release at 1 carries no information",
-            f"use a larger one, such as {argument('gamma', 9)}",
+            f"use a larger one, such as {argument('gamma', 3)}",
         )
     if len(gamma.normalize().as_tuple().digits) > DIGITS:
         raise UsageError(

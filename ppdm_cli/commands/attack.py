@@ -10,7 +10,7 @@ import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report, results
-from ppdm_cli.display import up
+from ppdm_cli.display import UNLIMITED, up
 from ppdm_cli.errors import MismatchError, UsageError, some
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _guesses(row: GuessFigures) -> list[object]:
 
 def _bound(share: float | None) -> str | None:
     """Return a bound in percent, rounded up to one digit after the point."""
-    if share is None or 0.999 < share < 1:
+    if share is None or UNLIMITED < share < 1:
         return None if share is None else "> 99.9"
     return f"{ceil(round(1000 * share, 9)) / 10:.1f}"
 

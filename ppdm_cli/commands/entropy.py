@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ppdm_cli.commands import options
 from ppdm_cli.commands.command import Command, Report, results
 from ppdm_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from ppdm_cli.entropies import Entropy
 
 GAMMAS, BINS = "2:21", "5,10,15,20,30:100:10"
 _SHOWN = (
@@ -35,10 +38,10 @@ _TITLES = {
     cls=Command,
     epilog="""\b
 Examples:
-  ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
+  ppdm entropy --record-epsilon 2 --records 100000 --attributes 9x16 -o plan.toml
   ppdm entropy release.parquet -o figures.csv
+  ppdm entropy --gamma 2,5,9,21 --bins 5,10,20,50 --records 100000
   ppdm entropy --error 0.01 --records 100000 --gamma-max 9
-  ppdm entropy --record-epsilon 4 --records 100000 --attributes 9x16 -o plan.toml
 
 \b
 Exit codes: 0 done, 1 unreadable, 2 usage, 3 the sidecar and the data do not fit, 4 a gamma
@@ -160,7 +163,7 @@ def entropy_command(
         done = entropies.entropy(release, gamma=gammas, bins=sizes, prior=shares, **settings)
     return Report(
         figures=lambda: {"rows": done.rows},
-        show=lambda: None if in_file else _show(done.rows),
+        show=lambda: None if in_file else _show(done),
         fill=lambda table: entropies.fill_entropies(done.rows, done.sidecar, table),
         draw=lambda picture: pictures.draw_entropy(done.rows, picture),
     )
@@ -170,13 +173,15 @@ def _is_plan(output: Path | None) -> bool:
     return output is not None and output.suffix == ".toml"
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def _show(done: Entropy) -> None:
     from ppdm_cli.commands import show
 
+    out, rows = show.console(), done.rows
+    show.say(out, done.unprotected)
     shown = [k for k in _SHOWN if k in rows[0]]
     of_release = "attribute" in shown
     (show.of_columns if of_release else show.table)(
-        show.console(),
+        out,
         f"rho1 {rows[0]['rho1']:g}",
         [_TITLES.get(k, k) for k in shown],
         [[show.promise(r[k]) if k in _PROMISES else r[k] for k in shown] for r in rows],
@@ -193,7 +198,7 @@ def _asked_of_record(settings: dict[str, Any], others: tuple[object, ...]) -> di
         raise UsageError(
             "record-designs-need",
             "designs for a record go by its budget, the number of records and its attributes",
-            "use --record-epsilon 4 --records 100000 --attributes 9x16, and leave out the rest",
+            "use --record-epsilon 2 --records 100000 --attributes 9x16, and leave out the rest",
         )
     return asked | {"records": settings["records"]}
 
@@ -213,6 +218,7 @@ def _for_record(asked: dict[str, Any]) -> Report:
 
     def print_designs() -> None:
         out = show.console()
+        show.say(out, done.unprotected)
         title = "The first is the one to take; the last four are the best at other settings"
         show.table(out, title, [*_DESIGN.values()], [[r[k] for k in _DESIGN] for r in done.rows])
         show.say(out, done.sentences)

@@ -45,7 +45,7 @@ _LEAVES = 20
     },
     epilog="""\b
 Examples:
-  ppdm perturb patients.csv -o release.parquet --gamma 9 --drop name \\
+  ppdm perturb patients.csv -o release.parquet --record-epsilon 2 --drop name \\
        --class outcome --keep outcome --attribute age:bins=24,domain=0:120
   ppdm perturb february.parquet -o february-release.parquet --like january-release.parquet
 
@@ -55,6 +55,13 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
 )
 @files_argument("data")
 @output_option("The release")
+@click.option(
+    "--record-epsilon",
+    type=float,
+    metavar="E",
+    help="A budget for the whole record. By itself it is spent as --publish auto says; where channels are "
+    "asked for, it is split equally over the attributes without a gamma of their own.",
+)
 @click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1; there is no default.")
 @click.option(
     "--rho1",
@@ -67,13 +74,6 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     type=float,
     metavar="P",
     help="The most that --rho1 becomes after seeing one attribute alone. The whole record may raise it.",
-)
-@click.option(
-    "--record-epsilon",
-    type=float,
-    metavar="E",
-    help="A budget for the whole record. By itself it is spent as --publish auto says; where channels are "
-    "asked for, it is split equally over the attributes without a gamma of their own.",
 )
 @click.option(
     "--publish",
@@ -334,7 +334,7 @@ def _show(release: Release, output: Path, asked: str | None) -> None:
 
     from ppdm_cli.channels import DEFAULT_KIND, KINDS
     from ppdm_cli.commands import show
-    from ppdm_cli.releases import attribute_figures, has_noise, opened
+    from ppdm_cli.releases import attribute_figures, has_noise, opened, unprotected
 
     out = show.console(stderr=True)
     rows = msgspec.to_builtins(attribute_figures(release.sidecar))
@@ -354,12 +354,14 @@ def _show(release: Release, output: Path, asked: str | None) -> None:
     copy = release.sidecar.copy
     of_copies = f", in {copy.of} copies" if copy else ""
     title = f"{records} records to {output}{of_copies}"
+    warning = unprotected(release.sidecar)
+    show.say(out, warning)
     if release.noise is not None:
         _show_noise(out, title, release.noise)
     else:
         show.attributes(out, title, [*show.WHAT, *columns, "domain"], rows)
     missed = [] if asked is None else KINDS[asked].missed(opened(release.sidecar).channels)
-    show.say(out, [*release.sentences, *missed])
+    show.say(out, [*(s for s in release.sentences if s not in warning), *missed])
 
 
 def _show_noise(out: Console, title: str, report: NoiseReport) -> None:

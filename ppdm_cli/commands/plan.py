@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     cls=Command,
     epilog="""\b
 Examples:
-  ppdm plan export.csv -o plan.toml
-  ppdm plan export.csv -o plan.toml --record-epsilon 2 -i
+  ppdm plan export.csv -o plan.toml --record-epsilon 2
+  ppdm plan export.csv -o plan.toml -i
   ppdm perturb export.csv -o release.parquet --plan plan.toml --odd null
 
 \b
@@ -136,7 +136,7 @@ def _show(done: Proposal, data: list[str], output: str, asked: bool) -> None:
     if not asked:
         _show_table(done)
     given = [b.record_epsilon / (b.rows or 1) for b in done.budgets if b.gamma is None]
-    epsilon = f"{given[0] if len(given) == 1 else 4:g}"
+    epsilon = f"{given[0] if len(given) == 1 else 2:g}"
     compare = ["entropy", "--record-epsilon", epsilon, "--records", str(done.records), "--plan", output]
     perturb = ["perturb", *data, "-o", "release.parquet", "--plan", output]
     steps = [("To compare budgets for a whole record:", compare), (f"The plan is in {output}. Next:", perturb)]

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ppdm_cli import sidecar as sidecars
 from ppdm_cli.channels import DEFAULT_KIND, checked_kind
-from ppdm_cli.display import Displayed
+from ppdm_cli.display import UNLIMITED, Displayed, up
 from ppdm_cli.entropies.surfaces import of_grid, of_release, reaching
 from ppdm_cli.entropies.whole_records import design_remarks, design_rows, plan_text, setting_of
 from ppdm_cli.errors import UsageError, argument, counted, quoted
 from ppdm_cli.files import one_run
 from ppdm_cli.perturbing import Plan
-from ppdm_cli.releases import open_release
+from ppdm_cli.privacy import PRIOR, believed_after, limit_sentence
+from ppdm_cli.releases import open_release, unprotected
 from ppdm_cli.sidecar import Evaluated, Sidecar
 from ppdm_cli.tables import Output, TableLike
 
@@ -45,6 +46,19 @@ class Entropy(Displayed):
 
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
+    @property
+    def unprotected(self) -> list[str]:
+        """Return the sentence that a whole record has no meaningful protection, if so."""
+        if self.sidecar is not None:
+            return unprotected(self.sidecar, self.rows[0]["rho1"]) if self.rows else []
+        over = [r for r in self.rows if r["rho2"] > UNLIMITED]
+        if not over:
+            return []
+        least = min(over, key=lambda r: r["rho2"])
+        gamma = up(least.get("gamma_together", least["gamma"]), 6)
+        whole = f"a whole record at gamma {gamma:,.6g} or more"
+        return [limit_sentence(least["rho2"], least["rho1"], whole)]
+
     def _words(self) -> list[str]:
         return [counted(len(self.rows), "row"), *(self.rows[0] if self.rows else ())]
 
@@ -58,6 +72,12 @@ class RecordDesigns(Entropy):
 
     plan: str
     """The recommended one, as the text of a plan."""
+
+    @property
+    def unprotected(self) -> list[str]:
+        """Return the same about the budget of the recommended design."""
+        posterior = believed_after(self.rows[0]["epsilon"], PRIOR)
+        return [limit_sentence(posterior, PRIOR, "a whole record")] if posterior > UNLIMITED else []
 
     @property
     def sentences(self) -> list[str]:

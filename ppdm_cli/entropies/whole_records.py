@@ -18,6 +18,7 @@ from ppdm_cli.perturbing import (
     ranked,
     recommended,
 )
+from ppdm_cli.privacy import proposed
 
 FEWEST = 4.0
 """Of fewer clean records half a domain's share has a standard error of more than a quarter: nothing is told."""
@@ -35,7 +36,7 @@ def setting_of(
         raise UsageError(
             "epsilon-out-of-range",
             "the record's epsilon must be above 0",
-            f"such as {argument('record_epsilon', 4)}",
+            f"such as {proposed(2)}",
         )
     sizes = () if attributes is None else _sizes(attributes)
     if plan is None:

@@ -21,6 +21,7 @@ from ppdm_cli.channels import Channel, Matrix
 from ppdm_cli.display import percent
 from ppdm_cli.errors import RefusedError, argument, listed, some
 from ppdm_cli.perturbing.domain_choice import is_written
+from ppdm_cli.privacy import proposed
 from ppdm_cli.releases import RecipeInUse
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def refuse_useless(errors: Mapping[str, Expected | None], unchanged: Sequence[st
         raise RefusedError(
             "hardly-perturbed",
             f"over {UNCHANGED:.0%} of the values of {listed(unchanged)} would be published unchanged",
-            f"use a smaller budget, such as {argument('record_epsilon', 2)}",
+            f"use a smaller budget, such as {proposed(2)}",
         )
 
 
@@ -194,7 +195,7 @@ def release_remarks(release: Release) -> list[str]:
     if release.unchanged:
         found.append(
             f"Warning: over {UNCHANGED:.0%} of the values of {', '.join(release.unchanged)} are published "
-            f"unchanged. Use a smaller budget, such as {argument('record_epsilon', 2)}."
+            f"unchanged. Use a smaller budget, such as {proposed(2)}."
         )
     if release.identifying:
         drops = argument("drop", release.identifying)

@@ -33,7 +33,7 @@ from ppdm_cli.perturbing.plan_file import (
     values,
     without_questions,
 )
-from ppdm_cli.privacy import gamma_from_rhos
+from ppdm_cli.privacy import gamma_from_rhos, proposed
 from ppdm_cli.sidecar import LONGEST_PREFIX, MOST_PERSON_ROWS, Group, Scheme
 from ppdm_cli.tables import Groups, Mapped, Prefixed, Rule, read_mapping
 
@@ -291,14 +291,14 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
             raise UsageError(
                 "several-budgets",
                 "the privacy is given in several ways",
-                f"use only one of {argument('gamma')}, {argument('rho1')} with {argument('rho2')}, or "
-                f"{argument('record_epsilon')}",
+                f"use only one of {argument('record_epsilon')}, {argument('gamma')}, or {argument('rho1')} "
+                f"with {argument('rho2')}",
             )
         if self.record_epsilon is not None and not 0 < self.record_epsilon < 1e6:
             raise UsageError(
                 "bad-record-epsilon",
                 "the record's epsilon must be above 0",
-                f"such as {argument('record_epsilon', 2)}",
+                f"such as {proposed(2)}",
             )
         if self.shuffle and self.keep_order:
             raise UsageError(
@@ -432,7 +432,7 @@ class Plan(SharedSettings, frozen=True, kw_only=True):
 
     def check_recipes(self) -> None:
         """Check that few attributes are published under the record's budget alone, and whose rows count."""
-        budget, publish = argument("record_epsilon", 4), argument("publish")
+        budget, publish = argument("record_epsilon", 2), argument("publish")
         if self.publish not in (None, "all") and not (self.record_epsilon is not None and self.is_plain):
             raise UsageError(
                 "publish-without-budget",

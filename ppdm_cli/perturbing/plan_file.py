@@ -15,6 +15,7 @@ import msgspec
 
 from ppdm_cli.errors import DataError, UsageError, argument, listed, quoted, unknown
 from ppdm_cli.files import content
+from ppdm_cli.privacy import proposed
 from ppdm_cli.tables import CsvOptions, Groups, read_mapping
 
 QUESTION = "?"
@@ -144,7 +145,7 @@ def _example(question: str) -> str:
     if question.startswith("csv.odd."):
         return f", or add {argument('odd', 'null')} if odd cells mean no value"
     if question in _PRIVACY:
-        return f", or add {argument('record_epsilon', 4)}"
+        return f", or add {proposed(2)}"
     return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
 
 

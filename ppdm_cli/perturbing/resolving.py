@@ -22,15 +22,14 @@ from msgspec import UNSET, UnsetType
 
 from ppdm_cli import dtypes
 from ppdm_cli.channels import DEFAULT_KIND, KINDS, SUBSTITUTION, Beyond, Channel, Request, Spec
-from ppdm_cli.display import at_most, percent
 from ppdm_cli.domain import OTHER, Bins, Categories, Domain, Product
 from ppdm_cli.engine import Facts
 from ppdm_cli.errors import PpdmError, RefusedError, UsageError, argument, listed, quoted, unknown_column
 from ppdm_cli.perturbing.domain_choice import ResolvedDomain, declared, from_data, refuse_rare
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.recipe_choice import RecipeMaker, Rounds, digested
-from ppdm_cli.privacy import worst_posterior
-from ppdm_cli.releases import PRIOR, RecipeInUse, in_rounds, recipes_in_use
+from ppdm_cli.privacy import proposed
+from ppdm_cli.releases import RecipeInUse, in_rounds, recipes_in_use
 from ppdm_cli.sidecar import COLUMN, UNPROMISED, Attribute, CoinsOrigin, Outside, Privacy, Recipe, Scheme
 
 if TYPE_CHECKING:
@@ -439,14 +438,10 @@ def chosen(
 
 def without_gamma(names: Iterable[str]) -> UsageError:
     """Return the error of columns without a gamma: the budgets to choose from, the safest first."""
-    ways = (
-        f"{argument('record_epsilon', e)} ({{}}at most {at_most(worst_posterior(exp(e), PRIOR))})"
-        for e in (1, 2)
-    )
     return UsageError(
         "no-gamma",
         f"no gamma is given for {listed(names)}, and gamma has no default",
-        "use " + " or ".join(ways).format(f"a belief of {percent(PRIOR)} becomes ", ""),
+        f"use {proposed(1, 2)}",
     )
 
 

@@ -55,8 +55,8 @@ from ppdm_cli.planning.advice import (
     written_plan,
 )
 from ppdm_cli.planning.csv_reading import TOKENS, Dialect, Written, cells_of, sniff, written
-from ppdm_cli.privacy import believed_after, limit, worst_posterior
-from ppdm_cli.releases import PRIOR, is_promised
+from ppdm_cli.privacy import PRIOR, believed_after, limit, worst_posterior
+from ppdm_cli.releases import is_promised
 from ppdm_cli.tables import (
     CsvOptions,
     PendingFile,
@@ -458,7 +458,7 @@ def _sentences(
 
 def _promise(row: ProposedBudget, records: int) -> str:
     """Return what a budget promises, and what it leaves to be learned."""
-    whom, whole = ("a record", "the whole record") if row.rows is None else ("a person", "all of their records")
+    whom, whole = ("a record", "a whole record") if row.rows is None else ("a person", "all of their records")
     epsilon, one = f"epsilon {up(row.record_epsilon):.4g} for {whom}", row.alone_becomes
     at = epsilon if row.gamma is None else f"gamma {up(row.gamma):.4g} ({epsilon})"
     alone = "" if one is None else f", and at most {at_most(one)} sure after one attribute alone"
@@ -469,4 +469,4 @@ def _promise(row: ProposedBudget, records: int) -> str:
             f"one attribute, {records:,} records are worth at most {row.clean_single:,.0f} unperturbed ones"
         )
     useless = f"; nothing can be learnt about {listed(row.unlearnable)}" if row.unlearnable else ""
-    return f"At {at}: {limit(row.record_becomes, PRIOR, whole)}{alone}{spent}{useless}."
+    return f"At {at}, {limit(row.record_becomes, PRIOR, whole)}{alone}{spent}{useless}."

@@ -9,7 +9,6 @@ ones: its `recipes` in use, its `channels`, the `axis` of an attribute alone, th
 from __future__ import annotations
 
 from ppdm_cli.releases.inspection import (
-    PRIOR,
     Fact,
     Inspected,
     RecordFigures,
@@ -22,6 +21,7 @@ from ppdm_cli.releases.inspection import (
     record_figures,
     release_facts,
     sentences,
+    unprotected,
 )
 from ppdm_cli.releases.ledger import Account, Entering, open_account
 from ppdm_cli.releases.opened_release import (
@@ -49,11 +49,11 @@ from ppdm_cli.releases.strata import (
 from ppdm_cli.releases.together import open_data, open_releases, spooled
 
 __all__ = [
-    "OWN", "PRIOR", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",
+    "OWN", "Account", "Entering", "Exposure", "Exposures", "Fact", "Grouped", "Inspected",
     "OpenedRelease", "RecipeInUse", "RecordFigures", "Strata", "Stratum", "Unchanged", "WideColumn",
     "attribute_figures", "axes_of", "axis_of", "check_same", "cut_folder", "decode", "encoded", "has_noise",
     "in_rounds", "inspect", "is_promised", "limit_sentences", "never_together", "one_attribute_limit",
     "open_account", "open_data", "open_original", "open_release", "open_releases", "opened", "other_rows",
     "promise_figures", "read_sidecar", "recipes_in_use", "record_figures", "release_facts",
-    "rows_taken_text", "sentences", "spooled",
+    "rows_taken_text", "sentences", "spooled", "unprotected",
 ]  # fmt: skip

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ppdm_cli.channels import FIGURES, KINDS, Channel
-from ppdm_cli.display import Displayed, at_most, percent, up
+from ppdm_cli.display import UNLIMITED, Displayed, at_most, percent, up
 from ppdm_cli.errors import UsageError, argument, counted, listed, some
 from ppdm_cli.files import one_run
-from ppdm_cli.privacy import believed_after, epsilon, limit, worst_posterior
+from ppdm_cli.privacy import PRIOR, believed_after, epsilon, limit_sentence, worst_posterior
 from ppdm_cli.releases.opened_release import in_rounds
 from ppdm_cli.releases.release import open_release
 from ppdm_cli.releases.sidecars import read_sidecar
@@ -30,8 +30,6 @@ from ppdm_cli.tables import TableLike
 if TYPE_CHECKING:
     import polars as pl
 
-PRIOR = 0.05
-"""The prior for which worst posteriors are shown by default."""
 MOST_ENTRIES = 1 << 22
 """The most entries of matrices without closed forms, over all attributes, that are computed for figures."""
 
@@ -347,18 +345,24 @@ def one_attribute_limit(sidecar: Sidecar, prior: float = PRIOR) -> float | None:
 def limit_sentences(sidecar: Sidecar, posterior: float, prior: float = PRIOR) -> list[str]:
     """Say how far a belief may go: after the whole record, and after one attribute where that is less."""
     privacy, one = sidecar.privacy, one_attribute_limit(sidecar, prior)
-    seen = "the whole record"
+    seen = "a whole record"
     if privacy is not UNSET and privacy.rows is not UNSET:
-        seen = "all records of the person"
+        seen = "all records of a person"
     if sidecar.copy is not UNSET:
         seen += f" in all {sidecar.copy.of} copies"
-    said = limit(posterior, prior, seen)
-    lines = [f"{said[0].upper()}{said[1:]}."]
+    lines = [limit_sentence(posterior, prior, seen)]
     if one is not None and not (shown := at_most(one)).startswith("over"):
         lines.append(
-            f"From one attribute alone, without the others of the record, they become at most {shown} sure."
+            f"A reader of one attribute alone, without the rest of the record, becomes at most {shown} sure."
         )
     return lines
+
+
+def unprotected(sidecar: Sidecar, prior: float = PRIOR) -> list[str]:
+    """Return the sentence that a whole record has no meaningful protection, if so: it goes before any table."""
+    record = record_figures(sidecar, prior)
+    posterior = 0.0 if record is None else record.worst_posterior or 0.0
+    return limit_sentences(sidecar, posterior, prior)[: posterior > UNLIMITED]
 
 
 def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> list[str]:

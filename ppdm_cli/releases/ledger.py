@@ -22,6 +22,7 @@ from msgspec import UNSET, Meta
 
 from ppdm_cli import files
 from ppdm_cli.errors import DataError, RefusedError, UsageError, argument, counted, listed, near, quoted
+from ppdm_cli.privacy import proposed
 from ppdm_cli.sidecar import TOOL, Sidecar
 from ppdm_cli.tables import unwritable
 
@@ -155,7 +156,7 @@ class Entering:
                 "ledger-total-exceeded",
                 f"the releases about {quoted(self._people)} would add up to an epsilon of {total}; the ledger "
                 f"{quoted(self._path)} allows {limit}, of which {used} is used",
-                f"publish with a smaller budget, such as {argument('record_epsilon', 1)}, or decide on another "
+                f"publish with a smaller budget, such as {proposed(1)}, or decide on another "
                 "total in its first line",
             )
         return after

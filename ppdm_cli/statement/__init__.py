@@ -17,7 +17,8 @@ import msgspec
 from ppdm_cli import files
 from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
 from ppdm_cli.perturbing import read_toml
-from ppdm_cli.releases import PRIOR, open_account, open_release, promise_figures, read_sidecar
+from ppdm_cli.privacy import PRIOR
+from ppdm_cli.releases import open_account, open_release, promise_figures, read_sidecar
 from ppdm_cli.sidecar import SUFFIX, TOOL, Sidecar, display_json
 from ppdm_cli.statement.content import About, AttackReport, Material, ReleaseFile, html, material, sections
 from ppdm_cli.tables import PendingFile, commit, sidecar_path

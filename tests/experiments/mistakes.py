@@ -63,7 +63,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     f"{P} --gamma 0.5 --drop patient": (4, "gamma must be above 1: a release at 1 carries no information"),
     f"{P} --gamma nine --drop patient": (2, "gamma: 'nine' is not a number"),
     f"{P} --gamma 9 --bins ten --drop patient": (2, "bins: 'ten' is not a whole number"),
-    f"{P} --gamma 9 --record-epsilon 4 --drop patient": (2, "use only one of --gamma, --rho1"),
+    f"{P} --gamma 9 --record-epsilon 4 --drop patient": (2, "use only one of --record-epsilon, --gamma"),
     f"{P} --gamma 9 --drop patient --domain age=0-120": (2, "'age': a domain is neither an interval"),
     f"{P} --gamma 9 --drop patient --attribute age:bin=5": (2, "'age': unknown setting 'bin' of an attribute;"),
     f"{P} --gamma 9 --drop patient --attribute age:gamma=x": (2, "'age': gamma: 'x' is not a number"),

@@ -339,7 +339,7 @@ def test_a_plan_goes_to_entropy_and_on_to_perturb(tmp_path: Path, ppdm: Run) -> 
     assert "--plan" in compare and "--attributes" not in compare
     ppdm(*compare, "-o", "design.toml")
     design = tomllib.loads((tmp_path / "design.toml").read_text())
-    assert design["record_epsilon"] == 4 and "gamma" not in design and design["csv"]["types"]
+    assert design["record_epsilon"] == 2 and "gamma" not in design and design["csv"]["types"]
     ppdm("perturb", "export.csv", "-o", "r.parquet", "--plan", "design.toml", *ANSWERS[2:])
     assert json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["record"]["perturbed_epsilon"] <= 4
     ppdm(*compare, "--attributes", "3x10", code=2)
