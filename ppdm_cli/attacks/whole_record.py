@@ -1,9 +1,10 @@
 """The Bayes adversary who sees a whole published record, kept columns and class too.
 
-Where attributes are published separately there are up to three opinions of each, all learnt from the release:
-by its own answer alone, by naive Bayes over all other columns, and by the joint model of the class. The one
-under which held-out answers are likeliest is taken. Where records publish some of their attributes together it
-is the joint model's, which knows how likely each record's values are revealed.
+Where attributes are published separately there are up to five opinions of each, all learnt from the release:
+by its own answer alone, by naive Bayes over all other columns, by latent classes, by both of these together,
+and by the joint model of the class. The one under which held-out answers are likeliest is taken. Where records
+publish some of their attributes together it is the joint model's, which knows how likely each record's values
+are revealed.
 
 For naive Bayes EM learns of each pair of columns the joint distribution of their originals, stopped where the
 pair's held-out records are likeliest; a kept column is its own original. What an answer says of an original
@@ -14,8 +15,9 @@ attribute become.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Self
 
@@ -32,16 +34,16 @@ from ppdm_cli.attacks.adversary import (
     Guess,
     Records,
 )
+from ppdm_cli.attacks.latent_classes import FEWEST_COLUMNS, LatentClasses, learn_classes
 from ppdm_cli.attacks.posterior import Posterior, learn_kept
 from ppdm_cli.attacks.report import Belief
 from ppdm_cli.attacks.run import Attack
+from ppdm_cli.attacks.sample_columns import SampleColumns, judged, judges
 from ppdm_cli.attacks.scoring import Beliefs, Measures, Worth, enough, estimable, estimated_worth
-from ppdm_cli.channels import Channel
 from ppdm_cli.engine import step
 from ppdm_cli.errors import UsageError, argument, listed
-from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, maximum_likelihood, shares, tabulated
-from ppdm_cli.joint import FOLDS, LABEL, Law, Learnt, Sample
-from ppdm_cli.releases import Exposure
+from ppdm_cli.estimating import TINY, Part, Steps, Stop, Tables, shares
+from ppdm_cli.joint import FOLDS, LABEL, Law, Learnt
 
 MOST_MODEL_WORK = 1 << 24
 """The most multiplications, about, by which the model guesses a record whose cells are withheld."""
@@ -53,8 +55,9 @@ MOST_PAIRS = 1 << 12
 WEIGHTS = (1.0, 0.5, 0.25)
 LEAST_RISE = 3.0
 """Nats by which held-out answers must become likelier for another column to count."""
-JUDGES = 1 << 14
-"""So many held-out records judge."""
+
+Likely = Callable[..., Floats]
+"""What is likely of an attribute: `(codes, kept_only=False)` to p(original | the other columns)."""
 
 
 class Record(Attack):
@@ -71,14 +74,15 @@ class Record(Attack):
         self._width = len(found.sample.codes)
         self._columns = {c.name: i for i, c in enumerate(self.channels)}
         self._model = found.model if adversary.separate else found.linked
-        self._bayes: dict[str, NaiveBayes] = {}
+        self._others: dict[str, Likely] = {}
+        self._chosen: dict[str, str] = {}
         self._joint = [n for n in self._targets if n in self._modelled]
         self._worth: dict[str, Worth] = {}
         if adversary.separate:
             columns = SampleColumns.of(found.sample)
             self._answers = {n: columns.matrix(p) for n, p in self._columns.items() if n in self._targets}
             self._choose(found, columns)
-        self.alone = [n for n in self._targets if n not in self._joint and n not in self._bayes]
+        self.alone = [n for n in self._targets if n not in self._joint and n not in self._others]
         self.closed = [n for n in self.alone if n in self._posterior.closed]
         if adversary.separate and not adversary.known:
             self._worth = self._measure(found)
@@ -150,17 +154,36 @@ class Record(Attack):
     def _choose(self, found: Learnt, columns: SampleColumns) -> None:
         """Choose for each attribute the opinion under which held-out answers are likeliest."""
         rows, by_model = judges(columns), dict[str, Floats]()
+        codes = [c[rows] for c in columns.codes]
         if self._model is not None and 0 in found.held and len(rows):
-            by_model = self._opinions(found.held[0], [c[rows] for c in columns.codes])
+            by_model = self._opinions(found.held[0], codes)
         self._joint = []
-        for place, (bayes, scores) in learnt_bayes(columns, [self._columns[n] for n in self._answers]).items():
-            name = self.channels[place].name
+        latent = learn_classes(columns) if len(columns.channels) >= FEWEST_COLUMNS else None
+        for place, bayes, held in learnt_bayes(columns, [self._columns[n] for n in self._answers]):
+            name, tried = self.channels[place].name, {"bayes": held}
+            if latent is not None:
+                tried["latent"] = latent[0].likely(place, codes)
+                tried["both"] = shares(np.sqrt(held * tried["latent"]))
+            if name in by_model:
+                tried["joint"] = by_model[name]
+            scores = {k: judged(columns, place, rows, likely) for k, likely in tried.items()}
             alone = judged(columns, place, rows, columns.prior(place)[None])
-            joint = judged(columns, place, rows, by_model[name]) if name in by_model else alone
-            if joint.sum() > scores.sum() and _clear(joint - alone):
+            clear = [k for k, score in scores.items() if _clear(score - alone)]
+            best = max(clear, key=lambda k: float(scores[k].sum()), default=None)
+            if best == "joint":
                 self._joint.append(name)
-            elif _clear(scores - alone):
-                self._bayes[name] = bayes
+            elif best is not None:
+                self._chosen[name] = best
+                self._others[name] = _likely(best, place, bayes, latent and latent[1])
+
+    def _without(self, columns: SampleColumns) -> dict[str, Likely]:
+        """Return what naive Bayes and latent classes say of their attributes, learnt from other records."""
+        _, latent = learn_classes(columns) if {"latent", "both"} & {*self._chosen.values()} else (None, None)
+        places = [self._columns[n] for n in self._chosen]
+        return {
+            self._name(p): _likely(self._chosen[self._name(p)], p, bayes, latent)
+            for p, bayes, _ in learnt_bayes(columns, places)
+        }
 
     def _measure(self, found: Learnt) -> dict[str, Worth]:
         """Return what guesses are worth, of records that the models were learnt with and without."""
@@ -168,12 +191,11 @@ class Record(Attack):
         every = (*found.sample.codes, found.sample.labels)
         for fold in range(FOLDS):
             rows = np.flatnonzero(found.sample.folds == fold)
-            bayes = learnt_bayes(SampleColumns.of(found.sample, fold), {self._columns[n] for n in self._bayes})
-            for name, own in self._bayes.items():
+            without = self._without(SampleColumns.of(found.sample, fold))
+            for name, own in self._others.items():
                 few = enough([self._targets[name]], rows)
                 codes = [c[few] for c in every]
-                both = [b.likely(codes, len(few)) for b in (own, bayes[self._columns[name]][0])]
-                self._add(worth, name, both, codes)
+                self._add(worth, name, [likely(codes) for likely in (own, without[name])], codes)
             if self._joint and fold in found.held:
                 assert self._model is not None
                 codes = [c[enough([self._targets[n] for n in self._joint], rows)] for c in every]
@@ -198,16 +220,15 @@ class Record(Attack):
 
     def guesses(self, records: Records) -> dict[str, Guess]:
         found = {n: self._posterior.guess(n, records) for n in self.alone}
-        if not (self._bayes or self._joint):
+        if not (self._others or self._joint):
             return found
-        size = max((self._targets[n].domain.size for n in (*self._bayes, *self._joint)), default=1)
+        size = max((self._targets[n].domain.size for n in (*self._others, *self._joint)), default=1)
         rows, parts = max(1, min(RECORDS_AT_ONCE, BELIEFS_AT_ONCE // size)), dict[str, list[Guess]]()
         every = self._codes(records)
         for start in range(0, max(records.count, 1), rows):
             codes = [c[start : start + rows] for c in every]
-            for name, bayes in self._bayes.items():
-                own = self._answers[name][codes[self._columns[name]]]
-                beliefs = bayes.likely(codes, len(codes[0])) * own
+            for name, likely in self._others.items():
+                beliefs = likely(codes) * self._answers[name][codes[self._columns[name]]]
                 parts.setdefault(name, []).append(self._targets[name].guessed(beliefs))
             posteriors = self._posteriors(self._model, codes) if self._joint and self._model is not None else {}
             for name in self._joint:
@@ -218,8 +239,8 @@ class Record(Attack):
         """Return what was believed by the columns that were kept."""
         codes = self._codes(records)
         found = self._posterior.before(records, [n for n in names if n in self.alone])
-        for name in (n for n in names if n in self._bayes):
-            found[name] = self._bayes[name].likely(codes, records.count, kept_only=True)
+        for name in (n for n in names if n in self._others):
+            found[name] = self._others[name](codes, kept_only=True)
         if any(n in self._joint for n in names):
             assert self._model is not None
             blind = self._posteriors(self._model.blind(), codes)
@@ -248,40 +269,19 @@ def _clear(rise: Floats) -> bool:
     return bool(rise.sum() > 2 * np.sqrt(len(rise)) * rise.std())
 
 
+def _likely(chosen: str, place: int, bayes: NaiveBayes, latent: LatentClasses | None) -> Likely:
+    """Return the chosen one of what naive Bayes, latent classes and the mean of their logarithms say."""
+    if latent is None or chosen == "bayes":
+        return bayes.likely
+    classes = partial(latent.likely, place)
+    return classes if chosen == "latent" else partial(_pooled, bayes.likely, classes)
+
+
+def _pooled(one: Likely, other: Likely, codes: Sequence[Codes], kept_only: bool = False) -> Floats:
+    return shares(np.sqrt(one(codes, kept_only=kept_only) * other(codes, kept_only=kept_only)))
+
+
 # -- naive Bayes
-
-
-@dataclass(frozen=True, eq=False)
-class SampleColumns:
-    """The published columns of a sample, the class among them."""
-
-    channels: list[Channel]
-    codes: list[Codes]
-    held: np.ndarray
-    """The records that were held back."""
-
-    @classmethod
-    def of(cls, sample: Sample, without: int = -1) -> SampleColumns:
-        """Return the columns of all records, or of those outside one fold."""
-        rows = np.flatnonzero(sample.folds != without)
-        codes = [c[rows] for c in (*sample.codes, sample.labels)]
-        return cls([*sample.channels, sample.label], codes, sample.folds[rows] == (without + 1) % FOLDS)
-
-    def matrix(self, place: int) -> Floats:
-        return Exposure.of(self.channels[place]).matrix
-
-    def counts(self, *places: int) -> np.ndarray:
-        """Return how often each combination was published: (learnt from or held back, cells ...)."""
-        shape = [2, *(self.channels[p].published.size for p in places)]
-        return tabulated([self.held.astype(np.uint8), *(self.codes[p] for p in places)], shape)
-
-    def prior(self, place: int) -> Floats:
-        """Return the likeliest shares of the originals, from the records to learn from."""
-        published = self.counts(place)[0].astype(np.float64)
-        if not self.channels[place].kept:
-            published = maximum_likelihood(published, [self.channels[place].matrix])
-        raised = np.maximum(published, 1e-6)
-        return np.asarray(raised / raised.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,17 +303,17 @@ class NaiveBayes:
     prior: Floats
     evidence: tuple[PairEvidence, ...]
 
-    def likely(self, codes: Sequence[Codes], records: int, kept_only: bool = False) -> Floats:
+    def likely(self, codes: Sequence[Codes], kept_only: bool = False) -> Floats:
         """Return p(original | the other columns), (records, originals)."""
-        logs = np.repeat(np.log(self.prior)[None], records, axis=0)
+        logs = np.repeat(np.log(self.prior)[None], len(codes[0]), axis=0)
         for e in self.evidence:
             if e.kept or not kept_only:
                 logs += e.weight * e.logs[codes[e.place]]
         return np.asarray(softmax(logs, axis=1))
 
 
-def learnt_bayes(columns: SampleColumns, places: Collection[int]) -> dict[int, tuple[NaiveBayes, Floats]]:
-    """Return the naive Bayes of these columns, and the log-likelihoods of their own answers held back."""
+def learnt_bayes(columns: SampleColumns, places: Collection[int]) -> Iterator[tuple[int, NaiveBayes, Floats]]:
+    """Yield the naive Bayes of each of these columns, and the beliefs about held-out records without them."""
     places = set(places)
     evidence: dict[int, list[tuple[float, PairEvidence, PairEvidence]]] = {p: [] for p in places}
     for pair, gain, tables in _pairs(columns, places):
@@ -321,17 +321,8 @@ def learnt_bayes(columns: SampleColumns, places: Collection[int]) -> dict[int, t
             if own in places:
                 held, whole = (_evidence(columns, other, table) for table in turned)
                 evidence[own].append((gain, held, whole))
-    return {p: _weighed(columns, p, sorted(found, key=lambda s: -s[0])) for p, found in evidence.items()}
-
-
-def judged(columns: SampleColumns, place: int, rows: np.ndarray, likely: Floats) -> Floats:
-    """Return the log-likelihood of each of a column's answers, given what was thought of the originals."""
-    law = columns.matrix(place)[columns.codes[place][rows]]
-    return np.asarray(np.log(np.maximum((likely * law).sum(axis=1), TINY)))
-
-
-def judges(columns: SampleColumns) -> np.ndarray:
-    return np.flatnonzero(columns.held)[:JUDGES]
+    for p, found in evidence.items():
+        yield p, *_weighed(columns, p, sorted(found, key=lambda s: -s[0]))
 
 
 def _pairs(columns: SampleColumns, places: Collection[int]) -> Iterator[tuple[tuple[int, int], float, Tables]]:
@@ -400,4 +391,5 @@ def _weighed(
             best, logs = tried[weight], before + weight * own
             prior = prior if chosen else whole.prior
             chosen.append(replace(whole, weight=weight))
-    return NaiveBayes(prior, tuple(chosen)), best
+    likely = softmax(logs, axis=1) if chosen else np.repeat(columns.prior(place)[None], len(rows), axis=0)
+    return NaiveBayes(prior, tuple(chosen)), likely
