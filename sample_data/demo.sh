@@ -33,9 +33,16 @@ run() {
 say '1. The original: 699 samples of tissue, nine grades each, and a diagnosis.'
 run 0 'head -4 breast_cancer.csv'
 
-say '2. What would a gamma cost and give? "stays" is the chance that a published value is the true one,' \
-    '"rho2" what someone who believed a thing with 5 % may believe at most after seeing that value alone,' \
-    '"error" the error to expect of a distribution estimated from 699 records.'
+say '2. Choose a budget for the whole record. The first design is the one to take: 20,000 records are worth at most' \
+    'as many unperturbed ones as "clean" says. Every record then shows a few of its attributes.'
+run 0 'ppdm entropy --record-epsilon 2 --records 20000 --attributes 9x10'
+run 0 'ppdm generate --function 1 --records 20000 --seed 7 -o people.csv'
+run 0 'ppdm perturb people.csv -o whole.csv --record-epsilon 2 --class group --class-in-budget'
+run 0 'ppdm estimate whole.csv --attribute group'
+
+say 'The rest shows the method with a gamma for each attribute, which does not protect a whole record.' \
+    '"stays" is the chance that a published value is the true one, "rho2" what a belief of 5 % becomes at most' \
+    'after seeing that value alone, "error" the error to expect of a distribution estimated from 699 records.'
 run 0 'ppdm entropy --gamma 5,9,19 --bins 2,10 --records 699'
 
 say '3. Publish. First in the plainest way: every column but the identifier, at gamma 9.'
@@ -54,7 +61,7 @@ run 0 'head -4 release.csv'
 run 0 'ppdm inspect release.csv'
 run 0 'head -9 release.csv.ppdm.json'
 
-say 'Mind the last sentence: each value is protected by gamma 9, the ten values of one record together' \
+say 'Mind "No meaningful protection": each value is protected by gamma 9, the ten values of one record together' \
     'are not. docs/limits.md says what that means.'
 
 say '5. The diagnosis before and after. One record may lie; counts can be corrected, because the chances' \
@@ -63,9 +70,8 @@ run 0 'grep -c malignant breast_cancer.csv'
 run 0 'grep -c malignant release.csv'
 run 0 'echo $(( ((9 + 2 - 1) * $(grep -c malignant release.csv) - 699) / (9 - 1) ))'
 
-say '6. A larger table, made by a formula. Domains may be declared one by one; those that are not' \
+say '6. The larger table, made by a formula, at gamma 9. Domains may be declared one by one; those that are not' \
     'are taken from the data, rounded outward, and the report says so.'
-run 0 'ppdm generate --function 1 --records 20000 --seed 7 -o people.csv'
 run 0 'ppdm perturb people.csv -o people-release.csv --gamma 9 --class group \
     --attribute age:domain=20:80,bins=12 --attribute salary:domain=20000:150000,gamma=5'
 

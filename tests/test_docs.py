@@ -16,11 +16,13 @@ import pytest
 
 from ppdm_cli.channels.exact_draw import DIGITS
 from ppdm_cli.commands import SUBCOMMANDS
+from ppdm_cli.display import UNLIMITED, at_most
 from ppdm_cli.domain import MOST_VALUES
 from ppdm_cli.errors import Exit, UsageError
 from ppdm_cli.perturbing.domain_choice import FEW, OTHER
 from ppdm_cli.perturbing.plan import AttributePlan, Plan
 from ppdm_cli.perturbing.row_order import FALSE_ALARM, LAGS, TELLING
+from ppdm_cli.privacy import PRIOR, believed_after
 from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import LARGEST_SIDECAR, json_schema
 from tests.docs import DOCS, PAGES, ROOT, commands, page_name, rebuilt
@@ -217,6 +219,14 @@ def test_numbers_in_the_text_are_those_of_the_code() -> None:
     assert f"in fewer than {FEW} records is rare" in perturb and f"`{OTHER}`" in perturb
     assert f"in fewer than {FEW} records is refused" in tour
     assert DIGITS == 6 and "at most six significant digits" in method and "six significant digits" in perturb
+
+
+def test_the_beliefs_of_the_page_on_budgets_are_those_of_the_code() -> None:
+    page = text_of("docs/choose-a-budget.md")
+    assert all(f"| {e} | {at_most(believed_after(e, PRIOR))} |" in page for e in (1, 2, 4, 8))
+    (limit,) = re.findall(r"^Above ([\d.]+) a belief of 5% may become more than 99.9%", page, re.M)
+    assert believed_after(float(limit) - 0.01, PRIOR) < UNLIMITED < believed_after(float(limit) + 0.01, PRIOR)
+    assert len(page.split()) <= 600
 
 
 def test_the_changelog_names_this_version() -> None:
