@@ -154,8 +154,6 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
         matrix = sample.law(place)
         counts = np.bincount(published, minlength=len(matrix)).astype(np.float64)
         alone, domain = sample.shares(counts, place), sample.channel(place).domain
-        if place == LABEL and not sample.varies:
-            alone = _shrunk(alone, matrix.mean(axis=1) * len(rows), counts)
 
         def halves(number: int, place: int = place) -> np.ndarray:
             return np.asarray(uniform(rows, hashed([SEED, "half", number, place])) < 0.5)
@@ -165,13 +163,6 @@ def learn_given_kept(sample: Sample, rows: np.ndarray) -> GivenKept:
         _, values = laws[-1].read([f.codes for f in features], published, numbers)
         features.append(_feature(sample, place, values))
     return GivenKept(kept, sample.label.kept, tuple(laws))
-
-
-def _shrunk(shares: Floats, expected: Floats, counts: Floats) -> Floats:
-    """Shrink shares towards equal ones, as far as chance explains the counts: zeros would never be drawn."""
-    chi_square = float(((counts - expected) ** 2 / np.maximum(expected, TINY)).sum())
-    weight = min(1.0, (len(shares) - 1) / max(chi_square, TINY))
-    return (1 - weight) * shares + weight / len(shares)
 
 
 def _feature(sample: Sample, place: int, codes: Codes) -> AskedColumn:

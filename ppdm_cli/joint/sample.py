@@ -265,9 +265,21 @@ class Sample:
             start = np.full((1, law.shape[1]), 1 / law.shape[1])
             counts = Steps(Part([law], shares(counts[None, : len(law)])))(start, LABEL_STEPS)[0]
         elif not channel.kept:
-            counts = maximum_likelihood(counts, [channel.law])
+            likeliest = shares(maximum_likelihood(counts, [channel.law])[None])[0]
+            counts = _shrunk(likeliest, self.law(place), counts) if place == LABEL else likeliest
         raised = np.maximum(counts, 1e-9)
         return np.asarray(raised / raised.sum())
+
+
+def _shrunk(likeliest: Floats, matrix: Floats, counts: Floats) -> Floats:
+    """Shrink shares towards equal ones, as far as chance explains the counts.
+
+    The most likely shares of many labels have zeros, and no record would be given such a label.
+    """
+    expected = matrix.mean(axis=1) * counts.sum()
+    chi_square = float(((counts - expected) ** 2 / np.maximum(expected, 1e-300)).sum())
+    weight = min(1.0, (len(likeliest) - 1) / max(chi_square, 1e-300))
+    return (1 - weight) * likeliest + weight / len(likeliest)
 
 
 def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
