@@ -46,7 +46,7 @@ READS: dict[str, tuple[str, str, str]] = {
         "in.csv groups.csv",
         "-o --sidecar",
     ),
-    "plan": ("plan in.csv more.csv", "in.csv more.csv", "-o"),
+    "plan": ("plan in.csv more.csv", "in.csv more.csv", "-o --explore"),
     "estimate --plan": (
         "estimate r.csv --truth original.csv --plan plan.toml",
         "r.csv r.csv.ppdm.json original.csv plan.toml",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 @click.option(
     "--domain", "domains", multiple=True, metavar="COL=DOMAIN", help="Declare a domain: age=0:120; repeatable."
 )
+@file_option("--explore", help="A private page, .html, to compare budgets, columns and bins before you choose.")
 @csv_options
 def plan_command(
     data: tuple[Path, ...], output: Path, domains: tuple[str, ...], interactive: bool, **settings: Any
@@ -61,11 +62,23 @@ def plan_command(
     out of fixed lists and N, and no value; what only its owner can know is a question mark in it. What
     you type here is in the plan. The figures that are shown are private: they were counted from the data.
     """
+    from ppdm_cli import pictures
     from ppdm_cli.planning import plan
+    from ppdm_cli.tables import PendingFile, commit
 
+    explore: Path | None = settings.pop("explore")
     own = {n: {"domain": d} for n, d in (pair(text, "--domain", "age=0:120") for text in domains)}
-    ask = _ask if interactive else None
-    done = plan([str(d) for d in data], output, attributes=own or None, ask=ask, **settings)
+    with nullcontext() if explore is None else PendingFile(explore, settings["force"]) as page:
+
+        def finish(done: Proposal) -> Proposal:
+            done = _ask(done) if interactive else done
+            if page is not None:
+                page.put(pictures.explorer_page(done))
+            return done
+
+        done = plan([str(d) for d in data], output, attributes=own or None, ask=finish, **settings)
+        if page is not None:
+            commit(page)
     return Report(lambda: _figures(done), lambda: _show(done, [str(d) for d in data], str(output), interactive))
 
 

@@ -25,7 +25,7 @@ from ppdm_cli.tables import Output, TableLike
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["BINS", "GAMMAS", "Entropy", "designs", "entropy", "fill_entropies", "record_designs"]
+__all__ = ["BINS", "GAMMAS", "Entropy", "designs", "entropy", "fill_entropies", "record_designs", "setting_of"]
 
 GAMMAS, BINS = tuple(range(2, 22)), (5, 10, 15, 20, *range(30, 101, 10))
 Number = int | float | str | Decimal

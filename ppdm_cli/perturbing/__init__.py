@@ -31,7 +31,7 @@ from ppdm_cli.perturbing.plan_file import (
     settled_plan,
 )
 from ppdm_cli.perturbing.recipe_choice import chosen_number
-from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, ranked, recommended
+from ppdm_cli.perturbing.record_design import FEW_CLEAN, Design, Setting, possible, ranked, recommended
 from ppdm_cli.perturbing.record_keys import KeyFile
 from ppdm_cli.perturbing.resolve_run import (
     asked_of,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
-    "chosen_number", "csv_settings", "describe", "in_order", "locating", "perturb", "questions",
+    "chosen_number", "csv_settings", "describe", "in_order", "locating", "perturb", "possible", "questions",
     "ranked", "read_reading", "read_toml", "recommended", "relative_error", "settled_plan", "telling",
 ]  # fmt: skip
 

@@ -19,6 +19,7 @@ from math import comb, exp, inf, prod, sqrt
 from ppdm_cli.channels import best_widths, information
 from ppdm_cli.domain import MOST_COMBINATIONS
 from ppdm_cli.errors import RefusedError
+from ppdm_cli.perturbing.count_errors import relative_error
 
 MOST_CHOSEN = 3
 """The most attributes of one record that are considered; more than that tell less, and cost a miner much."""
@@ -187,6 +188,12 @@ class Design:
     def of_pair(self) -> float:
         """Return n e2, the clean records that would say as much of a pair."""
         return self._records * self._told(2)
+
+    def count_error(self, N: int) -> float:
+        """Return the error to expect of a value's count, over the mean count, of an attribute of so many."""
+        if self.k is None:
+            return relative_error(self._part, N, self.setting.records)
+        return sqrt((N - 1) / self.of_one)
 
     @property
     def share_error(self) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from math import log, sqrt
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -410,7 +410,7 @@ def _budget_of_record(
         return _row(at, None, epsilon, {}, rows)
     setting = Setting(epsilon, max(records, 1), tuple(a.size for a in found))
     design = Design(setting, chosen_number(setting))
-    errors = {a.name: sqrt((a.size[0] - 1) / design.of_one) for a in found}
+    errors = {a.name: design.count_error(a.size[0]) for a in found}
     return replace(_row(at, None, epsilon, errors, rows), publish=design.k, clean_single=design.of_one)
 
 

@@ -115,6 +115,8 @@ class Advice:
     asked: str = ""
     """Why its domain is a question, where no interval answers it."""
     keep: bool = False
+    bins: int = BINS
+    """How many bins numbers have, as far as the column has no number of its own."""
 
     @property
     def perturbed(self) -> bool:
@@ -123,7 +125,8 @@ class Advice:
     @property
     def size(self) -> tuple[int, bool]:
         """Return how many values it has in the plan, and whether they are in order."""
-        return self.N or 0, self.look is not None and self.look.values > BINS and "other" not in self.settings
+        binned = self.look is not None and self.look.values > self.bins
+        return self.N or 0, binned and "other" not in self.settings
 
     @property
     def words(self) -> str:
@@ -142,6 +145,7 @@ def advised(
 ) -> tuple[list[Advice], list[str]]:
     """Return what is proposed for each column beside what is settled, and those whose order of rows tells."""
     _, columns = looks.sample.columns()
+    bins = settled["bins"] if isinstance(settled.get("bins"), int) else BINS
     found = []
     for name in schema.names:
         kind = schema.field(name).type
@@ -149,7 +153,7 @@ def advised(
             found.append(Advice(name, str(kind), drop="of a type that has no domain"))
             continue
         look, own = looks.columns[name], settled.get("attributes", {}).get(name, {})
-        one = Advice(name, str(kind), look, keep=name in settled.get("keep", ()))
+        one = Advice(name, str(kind), look, keep=name in settled.get("keep", ()), bins=bins)
         _judge(one, kind, look, columns[name], gamma or _USUAL, bool(own) and QUESTION not in own.values())
         _lay_over(one, own)
         if name == settled.get("person"):
@@ -193,7 +197,7 @@ def _judge(
         one.drop = "names, contacts or notes of persons"
     elif pa.types.is_string(kind):
         _judge_text(one, look, column, gamma)
-    elif (look.values <= BINS and common + (look.nulls > 0) < 2) or (
+    elif (look.values <= one.bins and common + (look.nulls > 0) < 2) or (
         pa.types.is_boolean(kind) and look.common < look.values
     ):
         one.drop = "of hardly more than one value"
@@ -283,8 +287,8 @@ def _is_prose(look: Sketch, column: pa.Array) -> bool:
 
 
 def _judge_number(one: Advice, kind: pa.DataType, look: Sketch, column: pa.Array) -> None:
-    one.N = min(look.values, BINS)
-    if dtypes.is_dated(kind) and look.values > BINS:
+    one.N = min(look.values, one.bins)
+    if dtypes.is_dated(kind) and look.values > one.bins:
         for scale in ("month", "quarter", "year", "decade"):
             periods = len(starts(look.low, look.high, CALENDAR[scale], kind)) - 1
             if periods <= 24 or scale == "decade":
