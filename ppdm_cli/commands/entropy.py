@@ -191,7 +191,7 @@ def _show(done: Entropy) -> None:
 def _asked_of_record(settings: dict[str, Any], others: tuple[object, ...]) -> dict[str, Any] | None:
     """Take what is asked of designs for a whole record out of the settings; None where nothing is."""
     asked = {n: settings.pop(n) for n in ("record_epsilon", "attributes", "plan", "class_in_budget")}
-    if not any(asked.values()):
+    if asked["record_epsilon"] is None and not any(asked.values()):
         return None
     given = (*others, settings["matrix"], settings["error"])
     if asked["record_epsilon"] is None or settings["records"] is None or any(g is not None for g in given):

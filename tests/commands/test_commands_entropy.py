@@ -131,3 +131,21 @@ def test_designs_reach_the_error_that_is_asked_for(ppdm: Run) -> None:
         b"no design reaches"
         in ppdm("entropy", "--error", "0.001", "--records", "99", "--gamma-max", "3", code=4).stderr
     )
+
+
+def test_a_budget_without_meaningful_protection_is_named_before_the_table(ppdm: Run, tmp_path: Path) -> None:
+    people(300).write_csv(tmp_path / "people.csv")
+    budget = ("--gamma", 9999, "--rare", "publish", "--shuffle")
+    made = ppdm("perturb", "people.csv", "-o", "r.csv", *budget).stderr
+    sizes = ("--records", 1000, "--attributes", "4x10")
+    for shown in (
+        made,
+        ppdm("entropy", "r.csv").stdout,
+        ppdm("entropy", "--record-epsilon", 9.86, *sizes).stdout,
+        ppdm("entropy", "--gamma", "9,20000", "--bins", 5).stdout,
+    ):
+        assert shown.startswith(b"No meaningful protection for a whole record")
+        assert shown.count(b"meaningful") == 1
+    assert b"meaningful" not in ppdm("entropy", "--record-epsilon", 9.84, *sizes).stdout
+    assert b"meaningful" not in ppdm("entropy", "--gamma", "9,999", "--bins", 5).stdout
+    assert b"epsilon must be above 0" in ppdm("entropy", "--record-epsilon", 0, *sizes, code=2).stderr
