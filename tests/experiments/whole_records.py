@@ -1,8 +1,9 @@
 """Trees of releases that protect whole records, beside naive Bayes from (class, attribute) pairs at the same budget.
 
-Real tables and made-up ones, one pass and rounds as in `records.py`, the class kept or inside the budget. The
-naive Bayes is learnt from a release of its own, in which each record shows one attribute with the class. `--null`
-shuffles the class: what is learnt then is invented. Adult is read from the folder named, else it is left out.
+Real tables and made-up ones, one pass as `perturb` does it by itself and rounds as in `records.py`, the class kept
+or inside the budget. The naive Bayes has a release of its own, whose records show one attribute each with the
+class. `--null` shuffles the class: what is learnt then is invented. Adult is read from the folder named, else it is
+left out.
 
 `python -m tests.experiments.whole_records [FOLDER] [--tables digits,F2] [--seeds 1,2] [--null]`
 """
@@ -94,7 +95,8 @@ def measured(name: str, folder: Path | None, part: str, epsilon: int, seed: int,
         plan = plan | {class_: {"domain": "|".join(map(str, sorted(train[class_].unique())))}}
     given: dict[str, Any] = {"class_": class_, "keep": [] if inside else [class_], "keep_order": True,
                              "attributes": plan, "rare": "publish", "bins": 16}  # fmt: skip
-    release = perturb(train, seed=seed, **recipes(part, epsilon), **given)
+    design = recipes(part, epsilon) if "rounds" in part else {"record_epsilon": epsilon}
+    release = perturb(train, seed=seed, **design, **given)
     taught = train_tree(release.frame, sidecar=release.sidecar)
     commonest = 100 * float((test[class_] == train[class_].mode()[0]).mean())
     tree = accuracy(taught, test, class_)
