@@ -107,7 +107,8 @@ def _ask(done: Proposal) -> Proposal:
         signal.siginterrupt(signal.SIGINT, True)
     with suppress(click.Abort, KeyboardInterrupt):
         while left := [q for q in done.questions if q not in left_open]:
-            notes = [n for c in done.columns if left[0].count(f".{c.column}") for n in c.notes]
+            asked = left[0].removesuffix(".domain")
+            notes = [n for c in done.columns if asked.endswith(f".{c.column}") for n in c.notes]
             show.say(out, ["", *notes, f"{left[0]}: {done.explained[left[0]]}"])
             answer = click.prompt("", prompt_suffix="> ", default="", show_default=False, err=True).strip()
             try:

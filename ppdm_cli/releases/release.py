@@ -164,7 +164,29 @@ def rows_taken_text(sidecar: Sidecar, rows: int, out: np.ndarray) -> bytes:
     return f"{_TAKEN}{sidecar.group_id}\n".encode() + b"\n".join(b"%d" % n for n in taken) + b"\n"
 
 
-_TAKEN, _MOST_TAKEN = "rows taken by release ", 1 << 30
+_TAKEN, _MOST_TAKEN, _MOST_DIGITS = "rows taken by release ", 1 << 30, 16
+
+
+def _listed(path: Path, sidecar: Sidecar) -> np.ndarray:
+    """Return the rows of the original, from 0, that a file lists for the release of a sidecar."""
+    head, _, rest = files.content(path, "the rows taken ", _MOST_TAKEN).partition(b"\n")
+    numbers = rest.split()
+    whole = all(n.isdigit() and len(n) < _MOST_DIGITS for n in numbers)
+    rows = np.array(numbers if whole else [], np.int64) - 1
+    ascending = not (np.diff(rows, prepend=-1) < 1).any()
+    if not (head.startswith(_TAKEN.encode()) and whole and ascending):
+        raise UsageError(
+            "not-rows-taken",
+            f"{quoted(path)} does not list the rows that a release has",
+            f"name the file that ppdm perturb wrote by its {argument('rows_taken')}",
+        )
+    if head != f"{_TAKEN}{sidecar.group_id}".encode():
+        raise MismatchError(
+            "rows-taken-by-another",
+            f"{quoted(path)} lists the rows of another release",
+            "name the file that was written with this one",
+        )
+    return rows
 
 
 class _Taken(WrappedTable):
@@ -175,21 +197,7 @@ class _Taken(WrappedTable):
         if OPENING.get() is not None:
             what = "the rows that a release has are found on one machine, and not on a cluster"
             raise UsageError("rows-taken-on-cluster", what, f"leave out {argument('engine')}")
-        head, _, rest = files.content(path, "the rows taken ", _MOST_TAKEN).partition(b"\n")
-        numbers = rest.split()
-        if not (head.startswith(_TAKEN.encode()) and all(map(bytes.isdigit, numbers))):
-            raise UsageError(
-                "not-rows-taken",
-                f"{quoted(path)} does not list the rows that a release has",
-                f"name the file that ppdm perturb wrote by its {argument('rows_taken')}",
-            )
-        if head != f"{_TAKEN}{sidecar.group_id}".encode():
-            raise MismatchError(
-                "rows-taken-by-another",
-                f"{quoted(path)} lists the rows of another release",
-                "name the file that was written with this one",
-            )
-        self._taken = np.array(numbers, np.int64) - 1
+        self._path, self._taken = path, _listed(path, sidecar)
         self.rows = len(self._taken)
 
     def partitions(self, columns: Sequence[str] | None = None) -> Iterator[Partition]:
@@ -199,8 +207,13 @@ class _Taken(WrappedTable):
             first, last = np.searchsorted(self._taken, [before, before + batch.num_rows])
             yield Partition(file, batch.take(pa.array(self._taken[first:last] - before)).slice)
             before += batch.num_rows
-        if before < self._taken[-1:].sum():
-            raise other_rows(before, len(self._taken))
+        if (self._taken >= before).any():
+            raise MismatchError(
+                "rows-taken-beyond",
+                f"the original has {counted(before, 'record')}, and {quoted(self._path)} lists row "
+                f"{self._taken[-1] + 1}",
+                OWN,
+            )
 
 
 def open_original(

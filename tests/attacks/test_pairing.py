@@ -135,10 +135,12 @@ def test_rows_taken_find_a_persons_release_in_its_original(tmp_path: Path, ppdm:
     assert b"--rows-taken FILE" in ppdm("attack", "r.csv", *truth, code=3).stderr
     assert b"another release" in ppdm("estimate", "other.csv", *truth, "--rows-taken", "taken", code=3).stderr
     pl.read_csv(tmp_path / "o.csv").head(max(numbers) - 1).write_csv(tmp_path / "cut.csv")
-    assert (
-        b"the original has"
-        in ppdm("estimate", "r.csv", "--truth", "cut.csv", "--rows-taken", "taken", code=3).stderr
-    )
+    cut = ppdm("estimate", "r.csv", "--truth", "cut.csv", "--rows-taken", "taken", code=3).stderr.decode()
+    assert f"has {max(numbers) - 1} records, and 'taken' lists row {max(numbers)}" in cut
+    head, first, second, *rest = (tmp_path / "taken").read_text().splitlines()
+    for edited in (["0", second], [first, first], [second, first], ["9" * 30, second], ["one", second]):
+        (tmp_path / "edited").write_text("\n".join([head, *edited, *rest]))
+        assert b"does not list" in ppdm("estimate", "r.csv", *truth, "--rows-taken", "edited", code=2).stderr
     ppdm("estimate", "r.csv", "--rows-taken", "taken", code=2)
     ppdm("estimate", "r.csv", *truth, "--rows-taken", "o.csv", code=2)
     ppdm("perturb", "o.csv", "-o", "x.csv", "--gamma", "9", "--rows-taken", "y", code=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.cluster import MISSING
+from tests.engine.cluster import needs_spark
 from tests.vocabulary import Run, people
 
 FOR_SPARK = "--master and --conf are for Spark; add --engine spark"
@@ -48,7 +48,7 @@ def test_what_is_missing_is_named(folder: Path, process: Run) -> None:
     assert not (folder / "release").exists()
 
 
-@pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks")
+@needs_spark
 def test_a_command_starts_a_session_of_its_own_and_is_silent(folder: Path, process: Run) -> None:
     said = process(*LINE, "--master", "local[1]", "--conf", "spark.ui.enabled=false", **QUICK).stderr.decode()
     assert "\n500 records to release\n" in said and "WARN" not in said

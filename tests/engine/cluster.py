@@ -17,12 +17,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 """For short lives: less is compiled, and nothing by threads of their own."""
 MISSING = " and ".join(
     [n for n, there in (("Java", shutil.which("java")), ("pyspark", find_spec("pyspark"))) if not there]
 )
-"""What this machine lacks of a cluster."""
+needs_spark = pytest.mark.skipif(
+    bool(MISSING),
+    reason=f"Spark runs on Java 17 and pyspark, which users install themselves: no {MISSING} here",
+)
 
 
 @dataclass

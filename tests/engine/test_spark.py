@@ -21,13 +21,11 @@ from ppdm_cli.engine import Batch, map_partitions, on_spark, running
 from ppdm_cli.errors import PpdmError, UsageError
 from ppdm_cli.releases import opened
 from ppdm_cli.tables import generate, open_table
-from tests.engine.cluster import MISSING, Cluster, running_cluster, wait_for
+from tests.engine.cluster import Cluster, needs_spark, running_cluster, wait_for
 from tests.perturbing.test_persons import visits
 from tests.vocabulary import Run, listing, raises, read_table
 
-pytestmark = [
-    pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks"),
-]
+pytestmark = needs_spark
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,11 @@ import pytest
 from ppdm_cli import attack, estimate, inspect, perturb, predict, reconstruct, train_tree
 from ppdm_cli.engine import on_spark, running
 from ppdm_cli.errors import DataError, UsageError
-from tests.engine.cluster import MISSING
+from tests.engine.cluster import needs_spark
 from tests.engine.test_spark_rows import session
 from tests.vocabulary import people
 
 assert session
-on_spark_only = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks")
 PLAN: Any = {"gamma": 9, "class_": "g", "keep": ["g"], "shuffle": True}
 
 
@@ -61,7 +60,7 @@ def test_times_of_spark_are_in_microseconds_and_those_in_nanoseconds_are_named(t
     assert any("Times in nanoseconds: t." in s for s in inspect(fine).sentences)
 
 
-@on_spark_only
+@needs_spark
 def test_what_spark_does_not_do_is_one_line_with_the_way(tmp_path: Path, session: Any) -> None:
     timed(tmp_path / "old.parquet", old=True)
     frame = session.read.parquet(str(tmp_path / "old.parquet"))

@@ -19,11 +19,11 @@ from ppdm_cli import estimate, perturb, query, reconstruct, train_tree
 from ppdm_cli.engine import on_spark, running
 from ppdm_cli.errors import DataError, MismatchError, RefusedError, UsageError
 from ppdm_cli.tables import generate, open_table
-from tests.engine.cluster import MISSING
+from tests.engine.cluster import needs_spark
 from tests.engine.test_spark import near, whole
 from tests.vocabulary import Meanwhile, Run
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {MISSING}, which this machine lacks")
+pytestmark = needs_spark
 
 
 @pytest.fixture(scope="module")
