@@ -45,7 +45,7 @@ class SampleColumns:
         return tabulated([self.held.astype(np.uint8), *(self.codes[p] for p in places)], shape)
 
     def prior(self, place: int) -> Floats:
-        """Return the likeliest shares of the originals, from the records to learn from."""
+        """Return the most likely shares of the originals, from the records to learn from."""
         published = self.counts(place)[0].astype(np.float64)
         if not self.channels[place].kept:
             published = maximum_likelihood(published, [self.channels[place].matrix])

@@ -2,7 +2,7 @@
 
 Where attributes are published separately there are up to five opinions of each, all learnt from the release:
 by its own answer alone, by naive Bayes over all other columns, by latent classes, by both of these together,
-and by the joint model of the class. The one under which held-out answers are likeliest is taken. Where records
+and by the joint model of the class. The one that makes held-out answers most likely is taken. Where records
 publish some of their attributes together it is the joint model's, which knows how likely each record's values
 are revealed.
 

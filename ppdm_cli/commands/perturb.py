@@ -62,7 +62,7 @@ away too much. Memory: constant; with --id, 8 bytes a record; with --person, 16.
     help="A budget for the whole record. By itself it is spent as --publish auto says; where channels are "
     "asked for, it is split equally over the attributes without a gamma of their own.",
 )
-@click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1; there is no default.")
+@click.option("--gamma", metavar="G", help="The amplification of each attribute, above 1.")
 @click.option(
     "--rho1",
     type=float,

@@ -258,9 +258,11 @@ def show_measured(out: Console, what: str, measured: Any) -> None:
     share, low, high = (f"{100 * found[k]:.2f}" for k in ("accuracy", "low", "high"))
     records = counted(found["records"], f"{what} record")
     sentences = [f"Accuracy on {records}: {share} % (95 % interval {low} to {high})."]
-    commonest = measured.confusion.sum(axis=1).max() / found["records"]
-    if found["accuracy"] < commonest:
-        sentences.append(f"That is less than always the most common class: {100 * commonest:.2f} %.")
+    baseline = measured.confusion.sum(axis=1).max() / found["records"]
+    if found["accuracy"] < baseline:
+        sentences.append(
+            f"Always predicting the most common class is right more often: {100 * baseline:.2f} %."
+        )
     if measured.unknown:
         unknown = counted(measured.unknown, "record")
         sentences.append(f"{unknown} with labels that the tree does not know: wrong.")

@@ -135,17 +135,17 @@ def learn(sample: Sample, cells: int = CELLS) -> Learnt:
         gain, last = float(np.nanmean(taken.scores)), linked or taken.model
         return Learnt(sample, taken.name, taken.model, gain, gains, taken.held, last)
 
-    told = [c for c in candidates if _stands_out(c, sample)]
-    if told:
-        return of(_taken(sample, told))
+    confirmed = [c for c in candidates if _stands_out(c, sample)]
+    if confirmed:
+        return of(_taken(sample, confirmed))
     careful = replace(of(simple[0]), confirmed=False) if not (sample.varies or sample.label.kept) else None
     return Learnt(sample, "none", None, 0.0, gains, {}, linked, careful)
 
 
-def _taken(sample: Sample, told: Sequence[Candidate]) -> Candidate:
+def _taken(sample: Sample, confirmed: Sequence[Candidate]) -> Candidate:
     """Return the first of these that is hardly worse than the best."""
-    best = max(told, key=lambda c: float(np.nanmean(c.scores)))
-    for c in told:
+    best = max(confirmed, key=lambda c: float(np.nanmean(c.scores)))
+    for c in confirmed:
         short, allowed = best.scores - c.scores, _error(best.scores - c.scores)
         if c.name == "joint":  # the better ground for a tree: it knows what three attributes say together
             gained = ALIKE * np.nanmean(best.scores)

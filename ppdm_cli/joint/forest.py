@@ -33,10 +33,10 @@ EDGE = 2.0
 MARGINAL_STEPS = (50, 300)
 """From equal shares; the end of EM, the most likely distribution, is jagged and cost two points on spambase."""
 TELLING = 4.0
-"""Nats that an attribute by itself must say of the class, where records differ in what they reveal.
+"""Nats of evidence that an attribute needs to depend on the class, where records differ in what they reveal.
 
-Each has the number of steps that makes held-out labels likeliest: two in a hundred that say nothing have more,
-and the sum over a dozen looked like a signal (docs/papers.md).
+EM stops where held-out labels are most likely. So attributes without a signal gain a little, and a dozen of
+them looked like a signal (docs/papers.md, "No signal").
 """
 SMOOTH = 0.5
 """So many records of each class are added, spread evenly over an attribute's values."""

@@ -122,7 +122,7 @@ class GivenKept:
 
     @property
     def telling(self) -> tuple[int, ...]:
-        """Return the perturbed places that hang on the class, or on which it does."""
+        """Return the perturbed places that depend on the class, or that the class depends on."""
         own = [law for law in self.laws if law.place != LABEL]
         first = len(self.kept) + self.label_kept
         if self.label_kept:

@@ -91,8 +91,8 @@ class Model:
         parts = [self.joint(s) * label[labels] for s, label in zip(said, self._labels, strict=True)]
         return np.asarray(sum(parts))
 
-    def likeliest(self, values: Sequence[Codes], classes: int) -> Codes:
-        """Return the likeliest of the first so many classes, given original values by place."""
+    def most_likely(self, values: Sequence[Codes], classes: int) -> Codes:
+        """Return the most likely of the first so many classes, given original values by place."""
         clear = replace(self.within, matrices=tuple(np.eye(m.shape[1]) for m in self.within.matrices))
         chances = self.temper * clear.logs(values) + np.log(np.maximum(self.shares, TINY))
         return np.asarray(chances[:, :classes].argmax(axis=1))

@@ -272,9 +272,9 @@ class Sample:
 
 
 def _shrunk(likeliest: Floats, matrix: Floats, counts: Floats) -> Floats:
-    """Shrink shares towards equal ones, as far as chance explains the counts.
+    """Shrink shares towards equal ones, by the part of chi-square that chance alone would give.
 
-    The most likely shares of many labels have zeros, and no record would be given such a label.
+    The most likely shares of many labels have zeros: no record would ever get such a label.
     """
     expected = matrix.mean(axis=1) * counts.sum()
     chi_square = float(((counts - expected) ** 2 / np.maximum(expected, 1e-300)).sum())
@@ -285,7 +285,7 @@ def _shrunk(likeliest: Floats, matrix: Floats, counts: Floats) -> Floats:
 def usable(sidecar: Sidecar, label: Channel) -> list[Channel]:
     """Return the perturbed channels that a joint model may have; none where the class has too many labels.
 
-    A channel that the label's own attribute goes through is left out: what it says hangs on the label.
+    A channel that the label's own attribute goes through is left out: it depends on the label.
     """
     if label.published.size > LARGEST_DOMAIN:
         return []

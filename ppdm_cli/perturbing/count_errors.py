@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 MOST_ENTRIES = 1 << 18
 """The most entries of a matrix without closed forms that an error is computed of."""
 MOST_POOLED = 0.5
-"""A larger share of values that are merged leaves hardly anything of a column."""
+"""If a larger share of values is merged, hardly anything of the column is left."""
 MUCH_MOVED = 0.05
-"""A larger share of values that are moved into a domain changes what is learnt of its ends."""
+"""If a larger share of values is moved into a domain, the counts at its ends are misleading."""
 UNCHANGED = 0.95
 """A larger share of values that are published as they were is hardly perturbed."""
 WAY_OUT = "group its values (prefix, mapping), take fewer bins or more gamma, or drop it"

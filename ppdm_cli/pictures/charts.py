@@ -345,7 +345,7 @@ def save(chart: Chart, target: PendingFile) -> None:
         content = _drawn(vl_convert, _shown_in(chart.to_dict()), form)
     except (KeyboardInterrupt, SystemExit, MemoryError, OSError):
         raise
-    except BaseException:  # its message is Vega's, and may quote a label; a panic is no Exception
+    except BaseException:  # Vega's message may quote a label, and a panic isn't a subclass of Exception
         raise DataError(
             "picture-too-large",
             f"the picture {quoted(target.named)} cannot be drawn: it is too large for the drawing library",

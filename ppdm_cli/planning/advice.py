@@ -1,7 +1,7 @@
 """Advice for `plan`, from what columns hold to the TOML of the plan: leave each out, group it, bin it or ask.
 
-Every answer is one of a fixed list; which one is all that it tells of the data. Names of columns are public,
-and the plan's comments are constants.
+Every answer comes from a fixed list, so a plan reveals only which answer fits a column. Names of columns are
+public, and the plan's comments are constants.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Advice:
     """Why its domain is a question, where no interval answers it."""
     keep: bool = False
     bins: int = BINS
-    """How many bins numbers have, as far as the column has no number of its own."""
+    """How many bins numbers have, unless the column has a number of its own."""
 
     @property
     def perturbed(self) -> bool:

@@ -41,10 +41,10 @@ FEWEST_JUDGES, WEAKEST_JUDGED, MOST_JUDGED_LABELS = 500, 3.0, 8
 
 @dataclass(frozen=True)
 class ExpectedAccuracy:
-    """An accuracy with its 95 % interval, or nothing but the share of the commonest class."""
+    """An accuracy with its 95 % interval, or only the baseline: the share of the most common class."""
 
-    commonest: float
-    how: Literal["held-out", "judged", "not told"] = "not told"
+    baseline: float
+    how: Literal["held-out", "judged", "unknown"] = "unknown"
     accuracy: float | None = None
     low: float | None = None
     high: float | None = None
@@ -130,7 +130,7 @@ def regions(records: CodedRecords, grown: Grown) -> Iterator[tuple[int, Region]]
             waiting.append((first + nth, {**region, tested: here}))
 
 
-def rightness_of_commonest(sample: Sample) -> Floats:
+def rightness_of_baseline(sample: Sample) -> Floats:
     """Return for each record whether always the most common class would be right about it, unbiased.
 
     The class is chosen without the record's fold: of many labels the one that chance favours would look more
@@ -146,18 +146,18 @@ def rightness_of_commonest(sample: Sample) -> Floats:
     return np.asarray(right / max(float(present.sum(axis=0).mean()), 1e-9))
 
 
-def expected_of_leaf(sample: Sample, commonest: float) -> ExpectedAccuracy:
+def expected_of_leaf(sample: Sample, baseline: float) -> ExpectedAccuracy:
     """Return what to expect of a tree that knows only the classes' shares."""
-    return _given("held-out", *_mean(rightness_of_commonest(sample)), commonest)
+    return _given("held-out", *_mean(rightness_of_baseline(sample)), baseline)
 
 
-def expected_accuracy(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
+def expected_accuracy(evidence: AccuracyEvidence, baseline: float) -> ExpectedAccuracy:
     """Return the accuracy to expect, by the narrower of the two intervals."""
     mean, half = _mean(evidence.right)
     unbiased, judged = (mean, half + OTHER_TREE), _judged(evidence)
     how: Literal["held-out", "judged"] = "held-out" if unbiased[1] <= judged[1] else "judged"
     middle, half = unbiased if how == "held-out" else judged
-    return _given(how, middle + evidence.gap / 2, half + evidence.gap / 2, commonest)
+    return _given(how, middle + evidence.gap / 2, half + evidence.gap / 2, baseline)
 
 
 def _judged(evidence: AccuracyEvidence) -> tuple[float, float]:
@@ -177,10 +177,8 @@ def _mean(values: Floats) -> tuple[float, float]:
     return float(values.mean()), Z * float(values.std(ddof=1)) / sqrt(len(values))
 
 
-def _given(
-    how: Literal["held-out", "judged"], middle: float, half: float, commonest: float
-) -> ExpectedAccuracy:
+def _given(how: Literal["held-out", "judged"], middle: float, half: float, baseline: float) -> ExpectedAccuracy:
     if half > WIDEST_INTERVAL:
-        return ExpectedAccuracy(commonest)
+        return ExpectedAccuracy(baseline)
     low, middle, high = (float(np.clip(v, 0, 1)) for v in (middle - half, middle, middle + half))
-    return ExpectedAccuracy(commonest, how, middle, low, high)
+    return ExpectedAccuracy(baseline, how, middle, low, high)

@@ -63,7 +63,7 @@ class ModelTrees:
         return [p for p, c in enumerate(self._sample.channels) if c.kept]
 
     def places(self, model: Law) -> tuple[int, ...]:
-        """Return the places that a tree may ask: kept columns, and those that hang on the class."""
+        """Return the places that a tree may ask: kept columns, and those that depend on the class."""
         own, whole = model.places, self._learnt.model
         if isinstance(whole, GivenKept):
             own = whole.telling
@@ -195,7 +195,7 @@ class ModelTrees:
         return self._drawn_rows(model, np.flatnonzero(folds != (-1 if without is None else without)), copies)
 
     def _drawn_rows(self, model: Law, rows: np.ndarray, copies: int) -> tuple[CodedRecords, CodedRecords]:
-        """Return some records, each some times, with class and values drawn, and with the class to learn."""
+        """Draw class and values of some records, several times each; return them with either class."""
         sample, places = self._sample, self.places(model)
         published, labels = [c[rows] for c in sample.codes], sample.labels[rows]
         classes, drawn, said = [], [], []
@@ -207,7 +207,7 @@ class ModelTrees:
             if self._imitates:
                 assert isinstance(model, Model)
                 whole = [by_place.get(p, published[p]) for p in range(len(sample.channels))]
-                said.append(np.where(own < len(self._labels), model.likeliest(whole, len(self._labels)), own))
+                said.append(np.where(own < len(self._labels), model.most_likely(whole, len(self._labels)), own))
         codes = [np.concatenate(c) for c in zip(*drawn, strict=True)]
         records = self._records(places, codes, np.concatenate(classes))
         return records, self._records(places, codes, np.concatenate(said)) if said else records

@@ -30,7 +30,7 @@ from ppdm_cli.trees.expected_accuracy import (
     expected_accuracy,
     expected_of_leaf,
     rightness,
-    rightness_of_commonest,
+    rightness_of_baseline,
 )
 from ppdm_cli.trees.from_model import ModelTrees
 from ppdm_cli.trees.tree import Tree
@@ -74,7 +74,7 @@ class FromRelease(Displayed):
             "model": self.model,
             "attributes": list(self.attributes),
             "gain_bits": self.gain,
-            "expected": {n: getattr(e, n) for n in ("accuracy", "low", "high", "how", "commonest")},
+            "expected": {n: getattr(e, n) for n in ("accuracy", "low", "high", "how", "baseline")},
         }
 
     def sentences(self) -> list[str]:
@@ -100,7 +100,7 @@ class FromRelease(Displayed):
                 f"Expected accuracy on records like the original ones: {100 * e.accuracy:.1f} % "
                 f"(95 % interval {100 * e.low:.1f} to {100 * e.high:.1f}, from {source})."
             )
-        return [*sentences, f"Baseline accuracy, always the most common class: {100 * e.commonest:.1f} %."]
+        return [*sentences, f"Baseline accuracy, always the most common class: {100 * e.baseline:.1f} %."]
 
 
 def named_class(class_: str | None, sidecar: Sidecar | None) -> str:
@@ -159,18 +159,18 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     sample = learnt.sample
     if learnt.careful is not None:
         learnt = learnt.careful
-        remarks.append("Not confirmed: held-out records do not show that the attributes tell of the class.")
+        remarks.append("Not confirmed: held-out records do not show that the class depends on the attributes.")
     if wanted.trees == "auto":
         wanted, why = _chosen(learnt, class_name, wanted)
         remarks += why
     maker = ModelTrees(learnt, class_name, wanted)
-    commonest = _commonest(sample, maker.leaf())
+    baseline = _baseline(sample, maker.leaf())
     bits = learnt.gain / float(np.log(2))
     model = learnt.model
     if model is None:
         remarks.append("The release shows nothing about the class that held-out records confirm: one leaf.")
         tree = maker.leaf()
-        return FromRelease(tree, sample.total, expected_of_leaf(sample, commonest), "none", (), 0.0, remarks)
+        return FromRelease(tree, sample.total, expected_of_leaf(sample, baseline), "none", (), 0.0, remarks)
     if isinstance(model, GivenKept) and (
         silent := [sample.channels[p].name for p in model.places if p not in maker.places(model)]
     ):
@@ -184,11 +184,11 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     if isinstance(model, Model) and maker.on_cells(model) and wanted == ONE:
         tree, gap = maker.refined(tree, model)
     evidence = _evidence(learnt, maker, model, whole, gap)
-    expected = expected_accuracy(evidence, commonest)
-    if expected.accuracy is not None and expected.accuracy < expected.commonest and tree.size > 1:
+    expected = expected_accuracy(evidence, baseline)
+    if expected.accuracy is not None and expected.accuracy < expected.baseline and tree.size > 1:
         remarks.append("On held-out records the tree is worse than the most common class, so it has one leaf.")
         tree = maker.leaf()
-        expected = expected_of_leaf(sample, commonest)
+        expected = expected_of_leaf(sample, baseline)
     if expected.accuracy is None and tree.size > 1 and sample.varies:
         remarks.append("Most cells are withheld, so the tree may be worse than always the most common class.")
     return FromRelease(
@@ -202,9 +202,9 @@ def _taught(learnt: Learnt, class_name: str, remarks: list[str], wanted: Ensembl
     )
 
 
-def _commonest(sample: Sample, leaf: Tree) -> float:
+def _baseline(sample: Sample, leaf: Tree) -> float:
     """Return the share of the most common class, chosen by other records where that can be."""
-    right = rightness_of_commonest(sample)
+    right = rightness_of_baseline(sample)
     if right.size:
         return float(np.clip(right.mean(), 0, 1))
     return float(leaf.counts[0].max() / max(leaf.counts[0].sum(), 1e-300))

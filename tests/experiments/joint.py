@@ -118,7 +118,7 @@ def main() -> None:
     say("Single functions\n", single.pivot("data", values="tree").sort("matrix", "gamma"), digits=1)
     trees = rows.filter(pl.col("part") == "permuted")
     say(f"Permuted labels: a tree in {trees.filter(pl.col('leaves') > 1).height} of {trees.height} runs")
-    told = rows.filter((pl.col("how") != "not told") & (pl.col("part") != "permuted"))
+    told = rows.filter((pl.col("how") != "unknown") & (pl.col("part") != "permuted"))
     inside = told.filter((pl.col("low") <= pl.col("tree")) & (pl.col("tree") <= pl.col("high")))
     say(f"Intervals: {told.height} of {rows.height} runs, covered in {inside.height}")
 

@@ -76,19 +76,19 @@ def test_the_own_model_is_not_believed() -> None:
 
 
 @pytest.mark.parametrize("above", [False, True])
-def test_a_tree_that_held_out_records_put_below_the_commonest_class_becomes_a_leaf(
+def test_a_tree_that_held_out_records_put_below_the_baseline_becomes_a_leaf(
     above: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def noted(_: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
-        middle = commonest + (0.01 if above else -0.01)
-        return ExpectedAccuracy(commonest, "held-out", middle, middle - 0.05, middle + 0.05)
+    def noted(_: AccuracyEvidence, baseline: float) -> ExpectedAccuracy:
+        middle = baseline + (0.01 if above else -0.01)
+        return ExpectedAccuracy(baseline, "held-out", middle, middle - 0.05, middle + 0.05)
 
     monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
     found = grown(published(generated(4_000, 1, function=1), gamma=19))
     one_leaf = "worse than the most common class" in " ".join(found.remarks)
     assert (found.tree.leaves > 1) == above != one_leaf
     e = found.expected
-    assert e.accuracy is not None and e.accuracy >= e.commonest - 1e-9
+    assert e.accuracy is not None and e.accuracy >= e.baseline - 1e-9
 
 
 def test_held_out_records_are_not_biased(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +98,9 @@ def test_held_out_records_are_not_biased(monkeypatch: pytest.MonkeyPatch) -> Non
     """
     seen: list[AccuracyEvidence] = []
 
-    def noted(evidence: AccuracyEvidence, commonest: float) -> ExpectedAccuracy:
+    def noted(evidence: AccuracyEvidence, baseline: float) -> ExpectedAccuracy:
         seen.append(evidence)
-        return expected_accuracy(evidence, commonest)
+        return expected_accuracy(evidence, baseline)
 
     monkeypatch.setattr(sys.modules["ppdm_cli.trees.from_release"], "expected_accuracy", noted)
     clean, missed, differences = generated(5_000, 99, function=1), 0, []
@@ -125,7 +125,7 @@ def test_what_is_told_holds_on_hard_tables(name: str, kept: bool) -> None:
         rng = np.random.default_rng([seed, 77])
         data, test = TABLES[name](rng, 4_000), TABLES[name](rng, 4_000)
         e = (found := grown(published(data, CLASS, keep=[CLASS] if kept else [], seed=seed))).expected
-        assert (e.accuracy is None) == (e.low is None) == (e.high is None) == (e.how == "not told")
+        assert (e.accuracy is None) == (e.low is None) == (e.high is None) == (e.how == "unknown")
         if e.low is not None and e.high is not None:
             assert e.high - e.low <= 2 * WIDEST_INTERVAL + 1e-9
             missed += not e.low - 0.01 <= accuracy(found, test, CLASS) <= e.high + 0.01
@@ -184,5 +184,5 @@ def test_the_share_of_the_most_common_class_is_not_the_luck_of_the_label_that_wa
         release = published(data, CLASS, keep=[], gamma=2, attributes={CLASS: {"domain": labels}}, seed=seed)
         taught = grown(release)
         chosen = taught.tree.labels[int(taught.tree.label[0])]
-        off.append(taught.expected.commonest - (data[CLASS] == chosen).mean())
+        off.append(taught.expected.baseline - (data[CLASS] == chosen).mean())
     assert abs(np.mean(off)) < 0.05
