@@ -36,9 +36,9 @@ class BestGuesses:
     before: float
     """The prior of the code that has the largest posterior."""
 
-    def bound(self, gamma: float) -> float:
-        """Return what a belief in that code may become by a gamma."""
-        return worst_posterior(gamma, self.before)
+    def belief(self, gamma: float) -> Belief:
+        """Return the largest belief, and what the one before may become by a gamma."""
+        return Belief(self.largest, self.before, worst_posterior(gamma, self.before))
 
     def guesses(self, codes: Codes) -> Guess:
         return self.guess.of(codes)
@@ -153,8 +153,8 @@ class Posterior(Attack):
         return self._expected | {n: b.measures() for n, b in beliefs.items()}
 
     def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, Belief]:
-        found = {n: Belief(b.largest, b.bound) for n, b in beliefs.items()}
-        return found | {n: Belief(a.largest, a.bound(a.target.gamma)) for n, a in self.answers.items()}
+        found = {n: Belief(b.largest, b.before, b.bound) for n, b in beliefs.items()}
+        return found | {n: a.belief(a.target.gamma) for n, a in self.answers.items()}
 
 
 def learn_kept(adversary: Adversary) -> None:

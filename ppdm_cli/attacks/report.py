@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Belief:
-    """The largest belief in a guess, and the bound that a gamma promises for it."""
+    """The largest belief in a guess, the belief in it before, and the bound that a gamma promises for it."""
 
     largest: float
+    before: float
     bound: float
 
 
@@ -67,6 +68,8 @@ class GuessFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     rmse_gain_low: float | None = None
     rmse_gain_high: float | None = None
     largest_posterior: float | None = None
+    largest_prior: float | None = None
+    """What was believed of that value before."""
     bound: float | None = None
 
     @classmethod
@@ -77,8 +80,12 @@ class GuessFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return cls(attack=attack, attribute=target.name, gamma=gamma, N=N, records=records, measured=measured)
 
     def with_figures(self, measures: Measures, belief: Belief | None) -> Self:
-        beliefs = {} if belief is None else {"largest_posterior": belief.largest, "bound": belief.bound}
-        return msgspec.structs.replace(self, **measures, **beliefs)
+        found = msgspec.structs.replace(self, **measures)
+        if belief is None:
+            return found
+        return msgspec.structs.replace(
+            found, largest_posterior=belief.largest, largest_prior=belief.before, bound=belief.bound
+        )
 
 
 class ClassFigures(msgspec.Struct, frozen=True):

@@ -84,8 +84,8 @@ class Attack(Protocol):
         return {n: b.measures() for n, b in beliefs.items()}
 
     def largest(self, beliefs: Mapping[str, Beliefs]) -> Mapping[str, Belief]:
-        """Return by attribute the largest belief in a guess, with its bound."""
-        return {n: Belief(b.largest, b.bound) for n, b in beliefs.items()}
+        """Return by attribute the largest belief in a guess, the one before, and its bound."""
+        return {n: Belief(b.largest, b.before, b.bound) for n, b in beliefs.items()}
 
     def counted(self, records: Records) -> Addable | None:
         """Return what else is counted of some records."""
@@ -176,7 +176,8 @@ class AttackRun:
             prior = float(before[name][row, guess.exact[top]])
             assert guess.belief is not None
             sums = seen.beliefs[attack.name, name]
-            sums.largest, sums.bound = float(guess.belief[top]), worst_posterior(attack.gamma(target), prior)
+            sums.largest, sums.before = float(guess.belief[top]), prior
+            sums.bound = worst_posterior(attack.gamma(target), prior)
 
     def run(self) -> Attacked:
         """Pass over the release, and return what the attacks found."""

@@ -200,6 +200,7 @@ class Beliefs:
     sums: Floats
     """Of 1, of the beliefs in value and neighbourhood, and of the variances."""
     largest: float = 0.0
+    before: float = 0.0
     bound: float = 1.0
 
     @classmethod
@@ -210,7 +211,7 @@ class Beliefs:
 
     def __add__(self, other: Beliefs) -> Beliefs:
         top = self if self.largest >= other.largest else other
-        return Beliefs(self.target, self.sums + other.sums, top.largest, top.bound)
+        return Beliefs(self.target, self.sums + other.sums, top.largest, top.before, top.bound)
 
     def measures(self) -> Measures:
         """Return what the adversary expects of the guesses."""

@@ -260,8 +260,8 @@ class Record(Attack):
     def largest(self, beliefs: Mapping[str, Beliefs]) -> dict[str, Belief]:
         """Return the largest belief in a guess, and the bound of the record's gamma for it."""
         answers = {n: self._posterior.answers[n] for n in self.closed}
-        found = {n: Belief(a.largest, a.bound(self._record_gamma)) for n, a in answers.items()}
-        return found | {n: Belief(b.largest, b.bound) for n, b in beliefs.items()}
+        found = {n: a.belief(self._record_gamma) for n, a in answers.items()}
+        return found | {n: Belief(b.largest, b.before, b.bound) for n, b in beliefs.items()}
 
 
 def _clear(rise: Floats) -> bool:

@@ -65,7 +65,7 @@ def test_the_posterior_is_bayes_rule(shape: str, gamma: float, shares: list[int]
         assert all(belief[k] <= worst_posterior(gamma, prior[k]) + 1e-12 for k in range(6))
     assert (found.exact, found.near, found.error) == pytest.approx((exact, near, error))
     assert found.largest == pytest.approx(largest)
-    assert found.largest <= found.bound(found.target.gamma) + 1e-12
+    assert found.largest <= found.belief(found.target.gamma).bound + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_gamma_diagonal_reaches_the_bound_and_a_band_where_the_others_are_far(
     channel = attribute(SHAPES[shape], gamma=gamma)
     assert isinstance(channel.matrix, Band) == (shape == "a band")
     found = best_guesses(attacked(channel, np.array(prior)))
-    assert (found.largest > found.bound(gamma) - 1e-9) == reached
+    assert (found.largest > found.belief(gamma).bound - 1e-9) == reached
 
 
 def test_null_is_a_value_of_its_own_and_no_number() -> None:

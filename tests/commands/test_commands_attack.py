@@ -15,6 +15,7 @@ from msgspec import to_builtins
 
 from ppdm_cli import attack, perturb
 from ppdm_cli.errors import DataError
+from ppdm_cli.privacy import worst_posterior
 from ppdm_cli.releases import read_sidecar
 from tests.made_releases import DOMAINS, made
 from tests.vocabulary import NUMBER, WORD, Run, listing, people, read_table, seen
@@ -49,6 +50,8 @@ def test_json_is_what_the_library_gives(here_made: Path, ppdm: Run) -> None:
         assert row["exact_gain"] == pytest.approx(row["exact"] - row["exact_prior"])
         if row["attack"] in ("posterior", "record"):
             assert row["largest_posterior"] <= row["bound"] + 1e-12
+            gamma = row["gamma"] if row["attack"] == "posterior" else found["record"]["gamma"]
+            assert row["bound"] == pytest.approx(worst_posterior(gamma, row["largest_prior"]))
 
 
 def test_files_and_their_sidecars(here_made: Path, ppdm: Run) -> None:
