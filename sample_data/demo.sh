@@ -40,13 +40,9 @@ run 0 'ppdm generate --function 1 --records 20000 --seed 7 -o people.csv'
 run 0 'ppdm perturb people.csv -o whole.csv --record-epsilon 2 --class group --class-in-budget'
 run 0 'ppdm estimate whole.csv --attribute group'
 
-say 'The rest shows the method with a gamma for each attribute, which does not protect a whole record.' \
-    '"stays" is the chance that a published value is the true one, "rho2" what a belief of 5 % becomes at most' \
-    'after seeing that value alone, "error" the error to expect of a distribution estimated from 699 records.'
-run 0 'ppdm entropy --gamma 5,9,19 --bins 2,10 --records 699'
-
-say '3. Publish. First in the plainest way: every column but the identifier, at gamma 9.'
-run 4 'ppdm perturb breast_cancer.csv -o release.csv --gamma 9 --drop id'
+say '3. Publish the samples. First in the plainest way: every column but the identifier. 699 records are few, so the' \
+    'budget is 4.'
+run 4 'ppdm perturb breast_cancer.csv -o release.csv --record-epsilon 4 --drop id'
 
 say 'Refused: a grade that few samples have would have been published with the domain.' \
     'But that grades go from 1 to 10 is public, and breast_cancer.toml declares it.'
@@ -61,22 +57,18 @@ run 0 'head -4 release.csv'
 run 0 'ppdm inspect release.csv'
 run 0 'head -9 release.csv.ppdm.json'
 
-say 'Mind "No meaningful protection": each value is protected by gamma 9, the ten values of one record together' \
-    'are not. docs/limits.md says what that means.'
-
-say '5. The diagnosis before and after. One record may lie; counts can be corrected, because the chances' \
-    'are known: (gamma+N-1 times the count seen, less the number of records) / (gamma-1).'
+say '5. The diagnosis before and after. One record may lie; counts can be corrected, because the chances are known.'
 run 0 'grep -c malignant breast_cancer.csv'
 run 0 'grep -c malignant release.csv'
-run 0 'echo $(( ((9 + 2 - 1) * $(grep -c malignant release.csv) - 699) / (9 - 1) ))'
+run 0 'ppdm estimate release.csv --attribute class'
 
-say '6. The larger table, made by a formula, at gamma 9. Domains may be declared one by one; those that are not' \
-    'are taken from the data, rounded outward, and the report says so.'
-run 0 'ppdm perturb people.csv -o people-release.csv --gamma 9 --class group \
-    --attribute age:domain=20:80,bins=12 --attribute salary:domain=20000:150000,gamma=5'
+say '6. The larger table, made by a formula. Domains may be declared one by one; those that are not are taken from' \
+    'the data, rounded outward, and the report says so.'
+run 0 'ppdm perturb people.csv -o people-release.csv --record-epsilon 4 --class group --class-in-budget \
+    --attribute age:domain=20:80,bins=12 --domain salary=20000:150000'
 
 say 'Its rows are in a random order already, so they can be compared one by one:' \
-    'salary, age, education level and group, first the original.'
+    'salary, age, education level and group, first the original. An empty cell is withheld.'
 run 0 'cut -d, -f1,3,4,10 people.csv | head -6'
 run 0 'cut -d, -f1,3,4,10 people-release.csv | head -6'
 
@@ -100,15 +92,15 @@ run 0 'cut -d, -f1,3,4,10 usable.csv | head -6'
 run 0 'for file in people-release.csv usable.csv people.csv; do cut -d, -f4 "$file" | grep -c "^0$"; done'
 run 0 'ppdm inspect usable.csv | head -1'
 
-say '9. What is refused. A file sorted by a column gives the column back, whatever its gamma:'
+say '9. What is refused. A file sorted by a column gives the column back, whatever the budget:'
 run 0 '(head -1 people.csv; tail -n +2 people.csv | sort -t, -k3,3n) > sorted.csv'
-run 4 'ppdm perturb sorted.csv -o sorted-release.csv --gamma 9'
+run 4 'ppdm perturb sorted.csv -o sorted-release.csv --record-epsilon 4'
 
 say 'What was reconstructed already has no chances left to be undone:'
 run 3 'ppdm reconstruct usable.csv -o twice.csv'
 
-say 'A gamma of 1 would publish nothing but noise:'
-run 4 'ppdm perturb people.csv -o again.csv --gamma 1'
+say 'A budget of 0 would publish nothing but noise:'
+run 2 'ppdm perturb people.csv -o again.csv --record-epsilon 0'
 
 say 'A release that was changed no longer fits its sidecar:'
 run 0 'echo "1,1,1,1,1,1,1,1,1,benign" >> release.csv'

@@ -1,7 +1,7 @@
 """The notebook docs/tour.ipynb: its cells are run, and what they show is what it has.
 
 `python -m tests.tour` writes today's outputs into it. A cell's last expression is shown, as in a notebook: as
-text, as a table where it has one, or as a picture where it is the path of a PNG.
+text, as a table or as a picture where it has one.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def _run(source: str, names: dict[str, Any]) -> Any:
 def _shown(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
-    if isinstance(value, Path) and value.suffix == ".png":
-        return {"text/plain": [value.name], "image/png": base64.b64encode(value.read_bytes()).decode()}
+    if hasattr(value, "_repr_png_"):
+        shown = base64.b64encode(value._repr_png_()).decode()
+        return {"text/plain": [f"<{type(value).__name__}>"], "image/png": shown}
     html = getattr(value, "_repr_html_", None)
     told: dict[str, Any] = {"text/plain": repr(value).splitlines(keepends=True)}
     return told | ({"text/html": html().splitlines(keepends=True)} if html is not None else {})

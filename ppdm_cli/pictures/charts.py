@@ -1,6 +1,7 @@
 """Charts for `--plot`, each legible at the width of a page, in files of SVG, PNG, PDF or stand-alone HTML.
 
-`draw_distributions` for estimate, `draw_attacks` for attack; `draw_entropy` for entropy. No browser is needed.
+`draw_distributions` for estimate, `draw_attacks` for attack; `draw_entropy` for entropy. `distributions` is
+for a notebook. Neither a browser nor a network is needed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace as replaced
 
 from ppdm_cli.display import percent
 from ppdm_cli.errors import DataError, UsageError, argument, one_line, quoted
@@ -70,21 +72,56 @@ class CountRow(msgspec.Struct, frozen=True):
         return {n: v for n in names if (v := getattr(self, n)) is not None}
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A chart that a notebook shows."""
+
+    chart: Chart
+
+    def _repr_png_(self) -> bytes:
+        import vl_convert
+
+        return _drawn(vl_convert, _shown_in(self.chart.to_dict()), "png")
+
+
 def draw_distributions(
     frame: pl.DataFrame, target: PendingFile, level: float = 0.95, by: str | None = None
 ) -> None:
+    """Draw what `distributions` shows into a file."""
+    save(distributions(frame, level, by).chart, target)
+
+
+def distributions(frame: pl.DataFrame, level: float = 0.95, by: str | None = None) -> Picture:
     """Draw observed, estimated (with intervals) and, if known, true counts, one panel per attribute.
 
-    Short labels, and bins by their beginnings, stand side by side; others below each other. `by` names the
-    class that the rows are of.
+    Short labels, and bins by their beginnings, stand side by side; others below each other. Where not all
+    records show an attribute, its observed counts are scaled to all records.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The frame of an `Estimate`.
+    level : float, default 0.95
+        The level of its intervals.
+    by : str, optional
+        The class that its rows are of.
     """
     alt, rows = altair(), msgspec.convert(frame.to_dicts(), list[CountRow])
+    scales = {
+        name: sum(r.estimate for r in own) / max(sum(r.observed for r in own), 1.0)
+        for name in {r.attribute for r in rows}
+        for own in [[r for r in rows if r.attribute == name]]
+    }
+    partly = any(s > 1.001 for s in scales.values())
     panels: dict[str, list[CountRow]] = {}
-    for row in rows:
+    for row in (replaced(r, observed=r.observed * scales[r.attribute]) for r in rows):
         title = row.attribute + (f" where {by or 'class'} is {row.class_}" if row.class_ is not None else "")
         panels.setdefault(title, []).append(row)
+    named = {"observed": "observed, scaled to all records"} if partly else {}
     colors = {
-        s.format(percent(level)): c for s, c in _SERIES.items() if s != "true" or rows[0].true is not None
+        named.get(s, s).format(percent(level)): c
+        for s, c in _SERIES.items()
+        if s != "true" or rows[0].true is not None
     }
     classes = len({row.class_ for row in rows} - {None})
     columns = classes if 2 <= classes <= 3 else min(len(panels), 3 if len(panels) > 4 else 2)
@@ -105,7 +142,7 @@ def draw_distributions(
         axis=gray | {"gridColor": "#eeeeee", "titleFontWeight": "normal"},
         title={"anchor": "start", "fontSize": 12, "offset": 8, "subtitleFontSize": 10},
     )
-    save(chart.resolve_scale(color="shared", x="independent", y="independent"), target)
+    return Picture(chart.resolve_scale(color="shared", x="independent", y="independent"))
 
 
 @dataclass(frozen=True)

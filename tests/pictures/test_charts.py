@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from ppdm_cli import attack, estimate, perturb
-from ppdm_cli.pictures import charts, draw_attacks, draw_distributions
+from ppdm_cli.pictures import charts, distributions, draw_attacks, draw_distributions
 from ppdm_cli.tables import PendingFile, commit
 from tests.vocabulary import Run
 
@@ -121,3 +121,18 @@ def test_a_column_is_named_with_its_label(tmp_path: Path, ppdm: Run) -> None:
     perturb(made, tmp_path / "r.parquet", gamma=9)
     ppdm("estimate", "r.parquet", "--by", "smoker", "--attribute", "x", "--plot", "p.svg")
     assert "x where smoker is False" in texts((tmp_path / "p.svg").read_text())
+
+
+def test_a_picture_shows_itself_in_a_notebook_with_observed_counts_of_all_records(wide: Any) -> None:
+    """Where each record shows a few attributes, bars of observed counts would lie on the floor."""
+    frame = pl.DataFrame({"a": [0, 1, 2, 3] * 500, "b": [0, 1] * 1000})
+    release = perturb(frame, record_epsilon=4, publish="1", rare="publish", seed=1, keep_order=True)
+    rows = estimate(release.frame, sidecar=release.sidecar).frame
+    picture = distributions(rows)
+    assert picture._repr_png_().startswith(b"\x89PNG")
+    text = str(picture.chart.to_dict())
+    assert "observed, scaled to all records" in text
+    found = [float(n) for n in re.findall(r"'observed': ([0-9.]+)", text)]
+    assert rows["observed"].sum() == pytest.approx(2000) and sum(found) == pytest.approx(4000)
+    whole = str(distributions(estimate(wide.frame, sidecar=wide.sidecar, attributes="attribute 0").frame).chart)
+    assert "scaled" not in whole
