@@ -154,9 +154,7 @@ def of_release(made: Made) -> Digests:
 
 
 def _statement(made: Made) -> str:
-    target = made.path.with_name("statement.json")
-    state(made.path, target, force=True)
-    return of_data(json.loads(target.read_bytes()))
+    return of_data(state(made.path, made.path.with_name("statement.html"), force=True))
 
 
 def of_estimates(made: Made) -> Digests:

@@ -118,8 +118,8 @@ class BoxSpec(GammaSpec, frozen=True, tag="box", tag_field="kind", kw_only=True)
     """What a sidecar says of a box: gamma over all its attributes, and the half-width of each."""
 
     about = (
-        "Several attributes go by one coin: either each value becomes one of its neighbourhood, or all of them "
-        "become any values at all. Gamma holds for all of them together."
+        "Several attributes share one random choice: either each value stays or becomes a near one, or all of "
+        "them become any values at all. Gamma holds for all of them together."
     )
     by_name = False
 

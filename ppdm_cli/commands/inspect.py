@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from ppdm_cli.releases import Inspected
 
 
+def _print_template(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from ppdm_cli.statement import about_template
+
+        click.echo(about_template(), nl=False)
+        ctx.exit()
+
+
 @click.command(
     "inspect",
     cls=Command,
@@ -22,6 +30,7 @@ if TYPE_CHECKING:
 Examples:
   ppdm inspect release.parquet
   ppdm inspect release.csv.ppdm.json --prior 0.01 --json
+  ppdm inspect --about-template > about.toml
   ppdm inspect release.csv --report statement.html --about about.toml --attack attack.json
   ppdm inspect pram.csv --describe plan.toml -o pram.csv.ppdm.json
 
@@ -48,9 +57,17 @@ Memory: constant.""",
 @click.option("-o", "--output", type=FILE, metavar="FILE", help="Where --describe writes the sidecar.")
 @file_option(
     "--report",
-    help="Write the statement for a data protection officer: .html, or .json for programs.",
+    help="Write the statement that a data protection officer signs: a page of HTML. --json has its figures.",
 )
-@file_option("--about", help="With --report: a TOML file of what only the curator can say.")
+@file_option("--about", help="With --report: a TOML file of what only the owner can say.")
+@click.option(
+    "--about-template",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_template,
+    help="Print such a file, with all questions and no answers, and exit.",
+)
 @file_option("--attack", help="With --report: what `ppdm attack RELEASE --json` printed.")
 @file_option("--ledger", help="With --report and --people: the ledger of releases about the same people.")
 @click.option("--people", metavar="NAME", help="Whose releases in the ledger; see --ledger.")
@@ -98,11 +115,12 @@ def inspect_command(
         done = inspect(described, prior=prior)
     else:
         done = inspect(file, sidecar, prior=prior)
+    statement: dict[str, object] = {}
     if report is not None:
         from ppdm_cli.statement import state
 
-        state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
-    return Report(lambda: done.figures | {"sentences": done.sentences}, lambda: _show(done))
+        statement["statement"] = state(file, report, sidecar=sidecar, force=force, prior=prior, **stated)
+    return Report(lambda: done.figures | {"sentences": done.sentences} | statement, lambda: _show(done))
 
 
 def _show(done: Inspected) -> None:

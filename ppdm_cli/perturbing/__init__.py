@@ -18,7 +18,7 @@ from ppdm_cli.display import Displayed
 from ppdm_cli.domain import Representative
 from ppdm_cli.engine import Writing, destination, write
 from ppdm_cli.errors import UsageError, argument
-from ppdm_cli.perturbing.count_errors import relative_error, release_remarks
+from ppdm_cli.perturbing.count_errors import expected_errors, relative_error, release_remarks
 from ppdm_cli.perturbing.input_checks import InputChecks, MovedValues
 from ppdm_cli.perturbing.plan import AttributePlan, Plan, Rare
 from ppdm_cli.perturbing.plan_file import (
@@ -54,8 +54,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_CLEAN", "QUESTION", "AttributePlan", "Design", "Plan", "Release", "RowBlocks", "Setting",
-    "chosen_number", "csv_settings", "describe", "in_order", "locating", "perturb", "possible", "questions",
-    "ranked", "read_reading", "read_toml", "recommended", "relative_error", "settled_plan", "telling",
+    "chosen_number", "csv_settings", "describe", "expected_errors", "in_order", "locating", "perturb",
+    "possible", "questions", "ranked", "read_reading", "read_toml", "recommended", "relative_error",
+    "settled_plan", "telling",
 ]  # fmt: skip
 
 

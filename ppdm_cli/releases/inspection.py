@@ -37,7 +37,7 @@ MOST_ENTRIES = 1 << 22
 class Fact(NamedTuple):
     """A sentence about a release, and what it is about."""
 
-    topic: Literal["promise", "kept", "domains", "grouped"]
+    topic: Literal["results", "kind", "limit", "withheld", "keys", "times", "kept", "domains", "grouped"]
     sentence: str
 
 
@@ -260,41 +260,39 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
     record = record_figures(sidecar, prior)
     if record is None:
         words = f"This is a table of results (stage {sidecar.stage!r}); it makes no promise about records."
-        return [Fact("promise", words)]
-    lines = []
+        return [Fact("results", words)]
+    found = list[Fact]()
     if sidecar.reconstruction is not UNSET:
         row = (
             "The rows were shuffled, but each is a guess about the person in some row of the release"
             if sidecar.reconstruction.shuffled
             else "Each row is a guess about the person in the same row of the release"
         )
-        lines.append(
-            f"{row}, and many of its values are right. Anyone who has the release can make the same guesses: "
-            "handle this file as you would the release."
-        )
+        words = f"{row}, and many of its values are right. Anyone who has the release can make the same "
+        found.append(Fact("results", words + "guesses: handle this file as you would the release."))
     kinds: dict[str, list[Channel]] = {}
     for channel in opened(sidecar).channels:
         if channel.spec is not None:
             kinds.setdefault(channel.spec.kind, []).append(channel)
     for kind, channels in kinds.items():
-        lines += KINDS[kind].warnings(channels)
-    lines += _over_a_record(sidecar, record, prior)
+        found += [Fact("kind", line) for line in KINDS[kind].warnings(channels)]
+    found += [Fact("limit", line) for line in _over_a_record(sidecar, record, prior)]
     if record.published_cells is not UNSET:
-        lines += _of_what_is_withheld(sidecar, record, record.published_cells)
+        lines = _of_what_is_withheld(sidecar, record, record.published_cells)
+        found += [Fact("withheld", line) for line in lines]
     if record.coins == "key-file":
-        lines.append(_KEYED if record.published_cells is UNSET else _KEYED_RECIPES)
-    found = [Fact("promise", line) for line in lines]
+        found.append(Fact("keys", _KEYED if record.published_cells is UNSET else _KEYED_RECIPES))
     if record.unbounded:
         words = (
             f"Published unchanged, so not protected: {some(record.unbounded)}. No limit covers them, or what "
         )
         found.append(Fact("kept", words + "they reveal about the others."))
-    found += [Fact("promise", line) for kind, own in kinds.items() for line in KINDS[kind].remarks(own)]
+    found += [Fact("kind", line) for kind, own in kinds.items() for line in KINDS[kind].remarks(own)]
     if fine := [a.name for a in sidecar.attributes if a.dtype.startswith("timestamp[ns")]:
         words = (
             f"Times in nanoseconds: {some(fine)}. Spark reads them as whole numbers. If a miner uses Spark, "
         )
-        found.append(Fact("promise", words + "cast them to microseconds before they are perturbed."))
+        found.append(Fact("times", words + "cast them to microseconds before they are perturbed."))
     if from_data := domains_from_data(sidecar):
         words = (
             f"Domains taken from the private data, and published with the sidecar: {some(from_data)}. No limit "
@@ -399,8 +397,8 @@ def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) 
     sizes = sorted({len(d.attributes) for d in opened(sidecar).recipes})
     few = " or ".join(map(str, sizes))
     lines = [
-        f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen by a coin that sees no "
-        f"value: {percent(cells)} of the cells; the others are withheld."
+        f"Each record publishes {few} of {len(sidecar.perturbed)} attributes, chosen at random whatever its "
+        f"values: {percent(cells)} of the cells. The other cells are blank."
     ]
     if sizes[-1] > 1:
         lines[0] += (
@@ -412,7 +410,7 @@ def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) 
         shares = [percent(sum(d.weight for d in own) / total) for own in rounds]
         last = dict.fromkeys(n for d in rounds[-1] for n in d.attributes if n != sidecar.class_)
         lines.append(
-            f"The records were dealt to {len(rounds)} rounds by a coin ({', '.join(shares)}). What later ones "
+            f"The records were dealt to {len(rounds)} rounds at random ({', '.join(shares)}). What later ones "
             f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."
         )
     if record.unit == "record":

@@ -1,32 +1,31 @@
-"""Statements for data protection officers: what a release promises, and all that an answer for it needs.
+"""Statements for data protection officers to sign: what a release promises, and what its owner must answer.
 
-`state` gathers the release, the curator's own words, what attacks can be expected to achieve and the ledger,
-and puts them on one page of HTML, or into JSON. No file but the release's own is hashed: a digest of the
-original, a key or the ledger would confirm guesses.
+`state` gathers the release, the owner's own words, what attacks can be expected to achieve and the ledger, and
+puts them on one page of HTML. No file but the release's own is hashed: a digest of the original, a key or the
+ledger would confirm guesses.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
 from ppdm_cli import files
-from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted
+from ppdm_cli.errors import MismatchError, RefusedError, UsageError, argument, quoted, unknown
 from ppdm_cli.perturbing import read_toml
 from ppdm_cli.privacy import PRIOR
-from ppdm_cli.releases import open_account, open_release, promise_figures, read_sidecar
-from ppdm_cli.sidecar import SUFFIX, TOOL, Sidecar, display_json
-from ppdm_cli.statement.content import About, AttackReport, Material, ReleaseFile, html, material, sections
+from ppdm_cli.releases import open_account, open_release, read_sidecar
+from ppdm_cli.sidecar import SUFFIX, Sidecar
+from ppdm_cli.statement.content import QUESTIONS, AttackReport, Statement, about_template
 from ppdm_cli.tables import PendingFile, commit, sidecar_path
 
-__all__ = ["state"]
+__all__ = ["about_template", "state"]
 
 MOST_REPORT = 64 << 20
-_NOTHING = "Nothing is promised of this release."
 
 
 @files.one_run()
@@ -41,17 +40,17 @@ def state(
     sidecar: str | Path | None = None,
     force: bool = False,
     prior: float = PRIOR,
-) -> None:
-    """Write the statement about a release.
+) -> dict[str, object]:
+    """Write the statement about a release, and return its figures, as `--json` prints them.
 
     Parameters
     ----------
     release : path
         The release, or its sidecar alone.
     output : path
-        Where the statement goes: .html, or .json for programs.
+        Where the statement goes: a file that ends in .html.
     about : path, optional
-        A TOML file of what only the curator can say.
+        A TOML file of what only the owner can say.
     attack : path, optional
         What `ppdm attack --json` printed of this release.
     ledger : path, optional
@@ -66,55 +65,25 @@ def state(
         How sure of a value a reader was before.
     """
     path = Path(output)
-    if path.suffix not in (".html", ".json"):
+    if path.suffix != ".html":
         raise UsageError(
             "unknown-statement-format",
-            f"the suffix of {quoted(path.name)} names no statement",
-            "name one of .html, .json",
+            f"the statement {quoted(path.name)} does not end in .html",
+            f"use {argument('report', 'statement.html')}",
         )
     account = open_account(ledger, people)
     found, hashed = _read_release(Path(release), None if sidecar is None else Path(sidecar))
-    words = About() if about is None else _read_about(Path(about))
+    answers = {} if about is None else _read_about(Path(about))
     report = None if attack is None else _read_report(Path(attack), found)
-    m = material(found, hashed, words, report, account, prior)
+    assert found.privacy is not UNSET
+    statement = Statement(found, found.privacy, hashed, answers, report, account, prior)
     with PendingFile(path, force) as target:
-        target.put(_page(m) if path.suffix == ".html" else display_json(_figures(m)))
+        target.put(statement.page.encode())
         commit(target)
+    return statement.figures
 
 
-def _page(m: Material) -> bytes:
-    title = f"Privacy statement: {m.about.name or f'release {m.sidecar.release}'}"
-    under = f"Release {m.sidecar.release}, made by {m.sidecar.tool}; stated by {TOOL} on {_today()}"
-    return html(title, under, [_NOTHING] * (m.epsilon is None), sections(m)).encode()
-
-
-def _today() -> str:
-    return dt.datetime.now(dt.UTC).date().isoformat()
-
-
-def _figures(m: Material) -> dict[str, object]:
-    """Return the statement for programs."""
-    entered = m.account and {
-        "people": m.account.people,
-        "total": None if m.account.total == float("inf") else m.account.total,
-        "limit": m.account.limit,
-        "entries": m.account.entries,
-    }
-    return {
-        "format": "ppdm-statement",
-        "version": 1,
-        "tool": TOOL,
-        "stated": _today(),
-        "about": m.about,
-        "files": [asdict(f) for f in m.files],
-        "attack": m.attack,
-        "ledger": entered,
-        "promise": promise_figures(m.sidecar, m.prior),
-        "sentences": [f.sentence for f in m.facts],
-    }
-
-
-def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, list[ReleaseFile]]:
+def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, dict[str, str]]:
     """Return the sidecar of a release that it fits, or of a sidecar alone, and what is there to be checked."""
     if file.name.endswith((SUFFIX, ".json")):
         found, parts = read_sidecar(file, None, str(file)), [file]
@@ -128,35 +97,29 @@ def _read_release(file: Path, sidecar: Path | None) -> tuple[Sidecar, list[Relea
             f"{quoted(file)} isn't a release: its stage is {found.stage!r}",
             "name the release",
         )
-    return found, [_hashed(p) for p in parts]
+    return found, {p.name: _hashed(p) for p in parts}
 
 
-def _hashed(path: Path) -> ReleaseFile:
+def _hashed(path: Path) -> str:
     with files.readable(path), path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return ReleaseFile(path.name, file.tell(), digest)
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_about(path: Path) -> About:
-    """Read the curator's file strictly."""
-    settings = read_toml(path, "the file about the release, ")
-    try:
-        return msgspec.convert({k: _plain(v) for k, v in settings.items()}, type=About)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            "about-invalid",
-            f"{quoted(path)} is not what {argument('about')} takes: {error}",
-            f"its settings are {', '.join(About.__struct_fields__)}",
-        ) from None
-
-
-def _plain(value: object) -> object:
-    """Return a setting without the spaces around it; a date and time is a date."""
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, dt.datetime):
-        return value.date()
-    return value.strip() if isinstance(value, str) else value
+def _read_about(path: Path) -> dict[str, str]:
+    """Read the owner's answers: text, dates, or lists of texts."""
+    found = dict[str, str]()
+    for name, value in read_toml(path, "the file about the release, ").items():
+        if name not in QUESTIONS:
+            raise unknown("setting", name, QUESTIONS, f" in {quoted(path)}")
+        several = value if isinstance(value, list) else [value]
+        if not all(isinstance(v, (str, dt.date)) for v in several):
+            raise UsageError(
+                "about-invalid",
+                f"the setting {quoted(name)} in {quoted(path)} isn't text",
+                f'write it in quotes: {name} = "..."',
+            )
+        found[name] = "; ".join(str(v).strip() for v in several)
+    return found
 
 
 def _read_report(path: Path, sidecar: Sidecar) -> AttackReport:

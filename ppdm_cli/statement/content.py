@@ -1,28 +1,26 @@
-"""The sections of a statement and its page of HTML: plain words come first, figures in tables.
+"""Contents of statements: what a release promises, what is published, and what its owner must answer.
 
-The headings follow the layers of NIST SP 800-226, from epsilon and the unit of privacy down to what the
-collected data are exposed to. What the release promises is said by the facts of `releases`.
-
-The page is one file that holds all it needs, prints well, and runs nothing: it forbids scripts to itself. All
-text is escaped here, whatever it comes from: names in a release may hold markup, control characters and
-changes of the writing direction.
+The verdict comes first, in words. What the release promises is said by the facts of `releases`. Programs get
+the figures of the page. Counts that depend on the data are in neither (docs/limits.md).
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
-from math import isfinite, sqrt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import isfinite
 from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
+from ppdm_cli.attacks import GuessFigures, OrderFigures
 from ppdm_cli.channels import KINDS
-from ppdm_cli.display import at_most, exactly, percent, up
-from ppdm_cli.errors import counted, one_line, some
+from ppdm_cli.display import UNLIMITED, at_most, exactly, percent, up
+from ppdm_cli.errors import argument, counted, some
+from ppdm_cli.perturbing import expected_errors
 from ppdm_cli.releases import (
     Account,
     Fact,
@@ -34,132 +32,115 @@ from ppdm_cli.releases import (
     record_figures,
     release_facts,
 )
-from ppdm_cli.sidecar import Privacy, Sidecar
+from ppdm_cli.sidecar import TOOL, Attribute, Outside, Privacy, Sidecar
+from ppdm_cli.statement.page import Cell, Notice, Part, Section, TextTable, html
 
-MOST_ROWS = 1000
-"""The most rows of a table; the sidecar has all attributes."""
-_UNSAID = "not stated"
+GRADES = ((1.0, "strong"), (2.0, "good"), (4.0, "limited"))
+"""The most epsilon over a record, or over a person, for each word of a verdict; above the last it is weak."""
+BEFORE = (0.01, 0.2, 0.5)
+"""The beliefs that are compared with those after the release, beside the one that was asked for."""
+MOST_LISTED, LONGEST_VALUE = 100, 60
+"""The most values of an attribute that the page lists, and the most characters of one; the sidecar has all."""
 _COINS = {
-    "system": "The coins came from the operating system for this release alone; their key was never written "
-    "down.",
-    "key-file": "The coins follow from a secret key in a file and from each record's identifier. Anyone who "
-    "has the key can undo the perturbation.",
-    "seeded": "The coins came from a seed. Seeds can be guessed: nothing is promised.",
-    "unknown": "Another tool drew the coins, and nothing is known of them: nothing is promised.",
+    "system": "They came from the operating system, for this release alone, and were never written down.",
+    "key-file": "They follow from a secret key in a file and from each record's identifier. Anyone who has the "
+    "key can undo the perturbation.",
+    "seeded": "They came from a seed. Seeds can be guessed: nothing is promised.",
+    "unknown": "Another tool drew them, and nothing is known of them: nothing is promised.",
 }
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_STYLE = """
-@page { size: A4; margin: 18mm 16mm; }
-body { font: 11pt/1.45 Georgia, 'Times New Roman', serif; color: #1f2328; max-width: 46em; margin: 2em auto;
-  padding: 0 1.5em; overflow-wrap: anywhere; }
-h1, h2 { font-family: Helvetica, Arial, sans-serif; line-height: 1.2; break-after: avoid; }
-h1 { font-size: 20pt; margin-bottom: .2em; } h2 { font-size: 13pt; margin: 1.6em 0 .4em;
-  border-bottom: 1px solid #8c959f; }
-.under { color: #57606a; margin-top: 0; } .internal { border: 2px solid #c8102e; padding: .5em .8em; }
-table { border-collapse: collapse; width: 100%; font: 9pt/1.35 Helvetica, Arial, sans-serif; margin: .8em 0; }
-th { text-align: left; border-bottom: 1px solid #57606a; vertical-align: bottom; overflow-wrap: normal; }
-th, td { padding: .25em .7em .25em 0; } td { border-bottom: 1px solid #d8dee4; vertical-align: top; }
-tr { break-inside: avoid; } thead { display: table-header-group; }
-.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.w { white-space: nowrap; }
-td:first-child { min-width: 8em; } td.k { color: #57606a; width: 11em; }
-.bar { display: grid; grid-template-columns: 14em 1fr 8em; gap: 1em; margin: .2em 0; font-size: 9pt; }
-meter { width: 100%; height: 1.2em; }
-li { margin: .25em 0; }
-@media print { body { margin: 0; padding: 0; max-width: none; } }
-"""
+_SHOWN_AS = {
+    "center": "the middle of its range",
+    "left": "the lower end of its range",
+    "right": "the upper end of its range",
+    "random": "a random value of its range",
+}
+_MOVED: dict[Outside, str] = {
+    "nearest": "Rare values, or values outside the list or ranges, went to the nearest one: {}.",
+    "null": "Values outside the list were left blank: {}.",
+    "other": "Rare or unlisted values were pooled as (other): {}.",
+}
+_ATTACKERS = {"posterior": "the published value alone", "record": "all that is published of the record"}
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """Rows of text; the first columns are words, the others figures."""
-
-    columns: list[str]
-    rows: list[list[str]]
-    words: int = 1
-    more: int = 0
-    """How many further rows there are."""
-
-
-class Bars(NamedTuple):
-    """Shares of 1 as bars, each with what it is of: a belief before, and what it becomes at most."""
-
-    shares: list[tuple[str, float]]
-
-
-Part = str | list[str] | TextTable | Bars
-"""A paragraph, a list of sentences, a table or bars."""
-
-
-class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What only the curator can say of a release; all may be left out, and the statement then says so."""
-
-    name: str = ""
-    curators: list[str] = []
-    purpose: str = ""
-    description: str = ""
-    population: str = ""
-    published: dt.date | None = None
-    later: str = ""
-    actors: str = ""
-    custody: str = ""
-    exposure: str = ""
-    choices: str = ""
-    risks: list[str] = []
-    review: dt.date | None = None
-    authors: list[str] = []
-
-
-class AttackRow(msgspec.Struct, frozen=True):
-    """How one attack does on one attribute; other figures of the report are passed over."""
-
-    attack: str
-    attribute: str
-    exact: float | None = None
-    exact_prior: float | None = None
-    rmse_share: float | None = None
-    largest_posterior: float | None = None
-
-
-class OrderedAttribute(msgspec.Struct, frozen=True):
-    """Whether the published order of the rows reveals values of an attribute."""
-
-    attribute: str
-    published_tells: bool
+QUESTIONS = {
+    "name": "What are the data called?",
+    "owner": "Who publishes them?",
+    "purpose": "What are they published for?",
+    "description": "What does a record describe?",
+    "population": "Whose data are in the file?",
+    "recipients": "Who receives the release, and what may they do with it?",
+    "published": "When was it published?",
+    "later": "Will there be more releases about the same people?",
+    "choices": "Who chose the privacy budget, and why this one?",
+    "originals": "Who can read the originals?",
+    "custody": "If there is a key file: who keeps it, and where?",
+    "status": "Under data protection law, what are the originals, and what is the release: personal data?",
+    "retention": "When are the originals, the key file and private reports deleted?",
+    "erasure": "What do you do if a person asks to be erased?",
+    "mistake": "What do you do if too much was published?",
+    "risks": "Which other risks do you know of?",
+    "review": "When will you review this statement?",
+    "authors": "Who prepared this statement?",
+}
+"""What only the owner can say, by the setting that answers it; without an answer it is a line to write on."""
 
 
 class AttackReport(msgspec.Struct, frozen=True):
-    """What `ppdm attack --json` printed."""
+    """What `ppdm attack --json` printed; the rest is passed over."""
 
     release: str
     measured: bool
-    attacks: list[AttackRow]
-    sentences: list[str]
-    order: list[OrderedAttribute] = []
+    attacks: list[GuessFigures]
+    order: list[OrderFigures] = []
+
+
+class BeliefLimit(NamedTuple):
+    """How sure of a value a reader was, and the most that one attribute, or all of a record, can add."""
+
+    before: float
+    one_attribute: float | None
+    whole: float
 
 
 @dataclass(frozen=True)
-class ReleaseFile:
-    """One of the release's files."""
+class PublishedAttribute:
+    """One attribute as a reader of the release finds it."""
 
-    name: str
-    size: int
-    sha256: str
+    attribute: str
+    role: str
+    values: list[str]
+    """All values, or the ends of all ranges; empty where any value can be."""
+    ranges: bool
+    blank: bool
+    shown_as: str
+    listed_from: str
 
 
 @dataclass(frozen=True)
-class Material:
-    """What a statement is made of."""
+class Statement:
+    """All that a statement about a release is made of."""
 
     sidecar: Sidecar
     privacy: Privacy
-    record: RecordFigures
-    facts: list[Fact]
-    files: list[ReleaseFile]
-    about: About
+    files: Mapping[str, str]
+    """The SHA-256 of each."""
+    answers: Mapping[str, str]
     attack: AttackReport | None
     account: Account | None
     prior: float
+
+    @cached_property
+    def record(self) -> RecordFigures:
+        found = record_figures(self.sidecar, self.prior)
+        assert found is not None
+        return found
+
+    @cached_property
+    def facts(self) -> list[Fact]:
+        return release_facts(self.sidecar, self.prior)
+
+    def sentences(self, *topics: str) -> list[str]:
+        return [f.sentence for f in self.facts if f.topic in topics]
 
     @property
     def epsilon(self) -> float | None:
@@ -168,115 +149,139 @@ class Material:
         return None if stated is None or not isfinite(float(stated)) else float(stated)
 
     @property
-    def posterior(self) -> float:
-        """Return how sure of a value a reader of the whole record may become."""
-        return 1.0 if self.record.worst_posterior is None else self.record.worst_posterior
+    def has_counts(self) -> bool:
+        """Return whether records may have been left out, moved or pooled."""
+        return self.record.rows is not None or bool(self.moved)
 
-    def sentences(self, *topics: str) -> list[str]:
-        return [f.sentence for f in self.facts if f.topic in topics]
+    @property
+    def protection(self) -> str:
+        """Return how well the release protects, in a word that choose-a-budget.md explains."""
+        if self.epsilon is None or (self.record.worst_posterior or 1.0) > UNLIMITED:
+            return "none"
+        return next((word for most, word in GRADES if self.epsilon <= most), "weak")
+
+    @property
+    def whole(self) -> str:
+        return "all records of a person" if self.privacy.unit == "person" else "a whole record"
+
+    @property
+    def verdict(self) -> Notice:
+        """Return what the page says first; it is red where there is no protection."""
+        kept, protected = self.sentences("kept"), self.protection != "none"
+        if self.epsilon is None:
+            why = self.sentences("kind", "limit")[:2]
+            return Notice("Nothing is promised of this release.", why, kept, True)
+        word = self.protection if protected else "no meaningful"
+        rest = ", except for what is published unchanged." if kept and protected else "."
+        limits = limit_sentences(self.sidecar, self.record.worst_posterior or 1.0, self.prior)
+        lines = [s[0].upper() + s[1:] for s in (limit.rpartition(": ")[2] for limit in limits)]
+        if protected:
+            lines.append("This holds whatever else the reader knows.")
+        lines.append(f"The privacy loss (epsilon) of {self.whole} is {_number(self.epsilon)}.")
+        return Notice(f"This release gives {self.whole} {word} protection{rest}", lines, kept, not protected)
+
+    @property
+    def beliefs(self) -> list[BeliefLimit]:
+        if self.epsilon is None:
+            return []
+        found = []
+        for before in sorted({*BEFORE, self.prior}):
+            record = record_figures(self.sidecar, before)
+            whole = 1.0 if record is None or record.worst_posterior is None else record.worst_posterior
+            found.append(BeliefLimit(before, one_attribute_limit(self.sidecar, before), whole))
+        return found
+
+    @property
+    def published(self) -> list[PublishedAttribute]:
+        return [_published(a) for a in self.sidecar.attributes]
+
+    @property
+    def moved(self) -> dict[str, Outside]:
+        """Return where values outside their lists went, by attribute; how many is private."""
+        return {a.name: a.outside for a in self.sidecar.attributes if a.outside is not UNSET}
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """Return the statement for programs, but for what `inspect` says anyway."""
+        verdict, account = self.verdict, self.account
+        total = None if account is None or not isfinite(account.total) else account.total
+        return {
+            "stated": today(),
+            "verdict": {"protection": self.protection, **verdict._asdict()},
+            "beliefs": [b._asdict() for b in self.beliefs],
+            "published": [asdict(p) for p in self.published],
+            "moved": self.moved,
+            "shuffled": None if self.privacy.coins == "unknown" else self.privacy.shuffled,
+            "attack": self.attack,
+            "ledger": account and {"total": total, **asdict(account)},
+            "about": self.answers,
+            "files": self.files,
+        }
+
+    @property
+    def page(self) -> str:
+        """Return the statement as one page of HTML."""
+        release = self.sidecar.release
+        title = f"Privacy statement: {self.answers.get('name') or f'release {release}'}"
+        under = f"Release {release}, made by {self.sidecar.tool}. Stated by {TOOL} on {today()}."
+        return html(title, under, self.verdict, sections(self))
 
 
-def material(
-    sidecar: Sidecar,
-    files: list[ReleaseFile],
-    about: About,
-    attack: AttackReport | None,
-    account: Account | None,
-    prior: float,
-) -> Material:
-    """Return what the statement about a release is made of."""
-    record, privacy = record_figures(sidecar, prior), sidecar.privacy
-    assert record is not None and privacy is not UNSET
-    facts = release_facts(sidecar, prior)
-    return Material(sidecar, privacy, record, facts, files, about, attack, account, prior)
+def today() -> str:
+    return dt.datetime.now(dt.UTC).date().isoformat()
 
 
-def sections(m: Material) -> list[tuple[str, list[Part]]]:
-    """Return the whole statement: headings, and what stands below each."""
+def about_template() -> str:
+    """Return the file of what only the owner can say, with all questions and no answers."""
+    lines = [
+        "# Answers for the statement: ppdm inspect RELEASE --report statement.html --about about.toml",
+        "# What you leave empty becomes a line to write on.",
+    ]
+    lines += [f'\n# {question}\n{name} = ""' for name, question in QUESTIONS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def sections(s: Statement) -> list[Section]:
+    """Return the whole statement below its verdict: headings, and what stands below each."""
     return [
-        ("In plain words", _plain(m)),
-        ("Who publishes what, and why", _who(m)),
-        ("Privacy loss (epsilon)", _loss(m)),
-        ("Unit of privacy", _unit(m)),
-        ("Algorithm and utility", _algorithm(m)),
-        ("Trust, keys and side channels", _trust(m)),
-        ("What attacks can be expected to achieve", _attacks(m)),
-        ("Residual risks and review", _risks(m)),
-        ("Files, version and tests", _files(m)),
+        Section("How sure a reader can become", _beliefs(s)),
+        Section("What remains at risk", [_risks(s)]),
+        Section("What attacks can be expected to find out", _attacks(s)),
+        Section("What is published", _published_parts(s)),
+        Section("What was done before", [_preparation(s)]),
+        Section("How values were replaced", _replaced(s)),
+        Section("Trust, random numbers and access", [_trust(s)]),
+        Section("Questions for the owner and the officer", _questions(s)),
+        Section("Files", _files(s)),
+        Section("Signatures", _signatures(s)),
     ]
 
 
-def _plain(m: Material) -> list[Part]:
-    number = m.sidecar.records
-    records = "an unknown number of records" if number is None else counted(number, "record")
-    perturbed = counted(len(m.sidecar.altered or m.sidecar.perturbed), "attribute")
-    parts: list[Part] = [
-        f"This release has {records}. Of each record, the values of {perturbed} were replaced at random, "
-        "record by record, with probabilities that are published with the data. No published value says for "
-        "certain what the original was, yet counts and distributions can be corrected for the replacement."
-    ]
-    if m.epsilon is None:
-        return [*parts, "Nothing is promised of this release. " + " ".join(f.sentence for f in m.facts[:2])]
-    limits = " ".join(limit_sentences(m.sidecar, m.posterior, m.prior))
-    one = one_attribute_limit(m.sidecar, m.prior)
-    open_ones = ["columns published unchanged"] * bool(m.sentences("kept"))
-    open_ones += ["domains taken from the data"] * bool(m.sentences("domains"))
-    if "at most" in limits:
-        known = f", including from {' and '.join(open_ones)}" if open_ones else ""
-        limits += f" This holds whatever the reader knew before{known}."
-    of_all = "all records of a person" if m.privacy.unit == "person" else "a whole record"
-    bars = [("before the release", m.prior), *([] if one is None else [("after one attribute alone", one)])]
-    parts += [limits, Bars([*bars, (f"after {of_all}", m.posterior)])]
-    return [*parts, "What this does not cover is listed under residual risks."]
-
-
-def _who(m: Material) -> list[Part]:
-    a = m.about
-    rows = {
-        "name of the data": a.name,
-        "curator": "; ".join(a.curators),
-        "purpose": a.purpose,
-        "description": a.description,
-        "whose data": a.population,
-        "published on": _date(a.published),
-        "further releases": a.later,
-        "this statement by": "; ".join(a.authors),
-    }
-    return [_named(rows)]
-
-
-def _date(date: dt.date | None) -> str:
-    return "" if date is None else date.isoformat()
-
-
-def _named(rows: dict[str, str]) -> TextTable:
-    return TextTable(["", ""], [[k, v or _UNSAID] for k, v in rows.items()], words=2)
-
-
-def _loss(m: Material) -> list[Part]:
-    parts: list[Part] = list(m.sentences("promise"))
+def _beliefs(s: Statement) -> list[Part]:
+    if s.epsilon is None:
+        return ["No limit holds. A reader may become certain of any value."]
+    one = s.beliefs[0].one_attribute is not None
+    columns = ["sure before", *["after one attribute (at most)"] * one, f"after {s.whole} (at most)"]
     rows = [
-        [r.attribute, f"{r.N}", _number(r.gamma), _number(r.epsilon), _share(r.staying)]
-        for r in attribute_figures(m.sidecar)
+        [
+            Cell(exactly(b.before), b.before, "before"),
+            *(_belief(after) for after in (b.one_attribute, b.whole) if after is not None),
+        ]
+        for b in s.beliefs
     ]
-    if rows:
-        rows.insert(0, ["all together", "", _number(m.record.perturbed_gamma), _number(m.epsilon), ""])
-        parts.append(_cut(["attribute", "values", "gamma", "epsilon", "stays"], rows))
-        parts.append("Stays: the chance that a published value is the original one. Epsilon is ln gamma.")
-    times = [] if m.sidecar.copy is UNSET else [f"{m.sidecar.copy.of} copies"]
-    times += [] if m.record.rows is None else [f"{counted(m.record.rows, 'row')} of a person"]
-    also = f", and count for each of {' and '.join(times)}" if times else ""
-    if m.record.recipes is UNSET:
-        parts.append(f"The epsilons of the attributes add up (sequential composition){also}.")
-    else:
-        parts.append(
-            f"Each record went through one of {m.record.recipes} recipes, dealt by a coin that sees no value. "
-            f"The epsilon is the largest of any recipe, for its attributes at once{also}."
-        )
-    if m.account is not None:
-        rows = [[e.entered, e.release, e.unit, _number(e.epsilon)] for e in m.account.entries]
-        parts += [m.account.sentences, _cut(["entered", "release", "unit", "epsilon"], rows, words=3)]
+    parts: list[Part] = [
+        "Suppose that a reader suspects something about a person in the data. The release can make the reader "
+        "more sure of it. Each line shows how sure the reader was before, and the most that the reader can "
+        "become. No reader can become more sure, whatever else they know.",
+        TextTable(columns, rows),
+    ]
+    if one:
+        parts.append("After one attribute: for a reader who ignores the rest of the record. Few readers do.")
     return parts
+
+
+def _belief(share: float) -> Cell:
+    return Cell(at_most(share), share, "alarm" if share > UNLIMITED else "after")
 
 
 def _number(value: float | str | None) -> str:
@@ -289,181 +294,229 @@ def _share(share: float | None) -> str:
     return "-" if share is None else percent(share)
 
 
-def _cut(columns: list[str], rows: list[list[str]], words: int = 1) -> TextTable:
-    return TextTable(columns, rows[:MOST_ROWS], words, max(0, len(rows) - MOST_ROWS))
-
-
-def _unit(m: Material) -> list[Part]:
-    """Say what is protected, and from which difference."""
-    first, differ = "The promise is for one record. ", "one record"
-    first += "Of a person with several records it is their product: the epsilons add up."
-    if m.privacy.unit == "person":
-        rows = counted(m.record.rows or 1, "row")
-        first = f"The promise is for a person. At most {rows} of each person are published, chosen by a coin."
-        differ = "all published rows of one person"
+def _attacks(s: Statement) -> list[Part]:
+    """Return the strongest attack on each attribute, the worst first."""
+    if s.attack is None:
+        return [f"Not known: add a report of ppdm attack with {argument('attack', 'attack.json')}."]
+    best: dict[str, GuessFigures] = {}
+    for row in s.attack.attacks:
+        if row.exact is not None and row.exact > (getattr(best.get(row.attribute), "exact", None) or -1.0):
+            best[row.attribute] = row
+    if not best:
+        return ["None of these attacks names single values."]
+    ranked = sorted(best.values(), key=lambda r: (r.exact_prior or 0.0) - (r.exact or 0.0))
+    columns = ["attribute", "guessed right before", "guessed right after", "from", "strongest belief"]
+    table = TextTable(columns, [_attacked(r) for r in ranked])
     return [
-        first,
-        f"Two tables are neighbours if they differ in the perturbed attributes of {differ}, in any way. The "
-        "number of records, and that a record is in the file, are the same in both and are not hidden.",
+        "Attacks play a reader who guesses each value. Before the release, the reader names the most common "
+        "value. After it, the reader also uses what is published. The shares of right guesses are expected "
+        "from the release alone, for the strongest attack on each attribute.",
+        table,
+        "The strongest belief is the one about the record of which the reader is most sure. The limits above "
+        "hold for it too: what counts is how sure the reader was before.",
     ]
 
 
-def _algorithm(m: Material) -> list[Part]:
-    """Say how values were replaced, and how far an estimated share is off, by matrix and records alone."""
-    kinds = dict.fromkeys(c.spec.kind for c in opened(m.sidecar).channels if c.spec is not None)
-    named = ", ".join(k for k in kinds if k in KINDS) or ", ".join(m.sidecar.scheme or [])
-    binned = [a.name for a in m.sidecar.perturbed if a.edges is not UNSET]
-    parts: list[Part] = [
-        f"Randomised response: each value goes through a matrix of known probabilities ({named}). Draws are "
-        "made with whole numbers, exactly: no rounding, and no floating point, changes a probability.",
-        *m.sentences("grouped"),
-        "Nothing was done to the published values after the draw."
-        + f" A bin is shown as one value of it ({some(binned)})." * bool(binned),
+def _attacked(row: GuessFigures) -> list[str | Cell]:
+    before, after = row.exact_prior or 0.0, row.exact or 0.0
+    belief = _share(row.largest_posterior)
+    if row.largest_prior is not None:
+        belief = f"{percent(row.largest_prior)} before, {belief} after"
+    return [
+        row.attribute,
+        Cell(percent(before), before, "before"),
+        Cell(percent(after), after, "after"),
+        _ATTACKERS.get(row.attack, row.attack),
+        Cell(belief, None, "alarm" if (row.largest_posterior or 0.0) > UNLIMITED else ""),
     ]
-    figures = attribute_figures(m.sidecar)
-    if rows := [[r.attribute, percent(r.published)] for r in figures if r.published is not UNSET]:
-        parts.append(_cut(["attribute", "records that show it"], rows))
-    known, rows = {r.attribute for r in figures if r.condition_number}, []
-    for channel in opened(m.sidecar).channels if m.sidecar.records else ():
-        if channel.name in known and channel.noise is None and channel.matrix.invertible:
-            N, records = channel.domain.size, m.sidecar.records or 1
-            error = channel.matrix.expected_error(records) / records
-            rows.append([channel.name, percent(1 / N), f"{100 * error / sqrt(N):.2g} points"])
-    if rows:
-        parts.append(_cut(["attribute", "an average share", "its standard error"], rows))
-        parts.append(
-            "The standard error of a value's share among all records, as a miner can estimate it. Where it is "
-            "as large as the share, little can be learnt of single values."
+
+
+def _published(a: Attribute) -> PublishedAttribute:
+    ranges = a.edges is not UNSET
+    stored = a.edges if a.edges is not UNSET else [] if a.categories is UNSET else a.categories
+    values = [str(v) for v in stored]
+    if values and all("T00:00:00" in v for v in values):
+        values = [v.partition("T")[0] for v in values]
+    shown = "the value itself" if a.representative is UNSET else _SHOWN_AS[a.representative]
+    if a.role != "perturbed":
+        shown = "the original, unchanged" if a.role == "kept" else "the original, or another value"
+    source = {"data": "the private data", "declared": "the owner"}.get(str(a.domain_from), "-")
+    return PublishedAttribute(a.name, a.role, values, ranges, a.nulls is True, shown, source)
+
+
+def _published_parts(s: Statement) -> list[Part]:
+    number = s.sidecar.records
+    records = "an unknown number of records" if number is None else f"{number:,} record{'s' * (number != 1)}"
+    noise = {c.name for c in opened(s.sidecar).channels if c.noise is not None}
+    rows: list[list[str | Cell]] = []
+    for p in s.published:
+        shown = Cell("the original plus random noise" if p.attribute in noise else p.shown_as)
+        if p.role == "kept":
+            shown = Cell(f"{p.shown_as}: not protected", None, "alarm")
+        rows.append([p.attribute, _values(p, s.sidecar.by_name[p.attribute]), shown, p.listed_from])
+    numbered = " The column ppdm_recipe says which attributes a record shows."
+    return [
+        f"The release has {records} with {counted(len(rows), 'attribute')}. No other column of the original is "
+        "in it." + numbered * (s.record.recipes is not UNSET),
+        TextTable(["attribute", "values or groups", "a cell shows", "list from"], rows),
+    ]
+
+
+def _values(p: PublishedAttribute, attribute: Attribute) -> str:
+    """Return all values of an attribute in words, or the first ones where there are very many."""
+    if not p.values:
+        return "any value of the original"
+    many, cut = len(p.values), [v if len(v) <= LONGEST_VALUE else f"{v[:LONGEST_VALUE]}..." for v in p.values]
+    listed = ", ".join(cut[:MOST_LISTED]) + f" and {many - MOST_LISTED:,} more" * (many > MOST_LISTED)
+    words = f"{many - 1} ranges, with ends at {listed}" if p.ranges else f"{counted(many, 'value')}: {listed}"
+    if attribute.beyond is not UNSET:
+        words += f"; also up to {len(attribute.beyond.below)} more beyond either end"
+    return words + "; or blank" * p.blank
+
+
+def _preparation(s: Statement) -> list[str]:
+    if s.privacy.coins == "unknown":
+        return ["Another tool prepared the file. What it left out, moved or shuffled is not known."]
+    lines = ["No record was left out by ppdm."]
+    if s.record.rows is not None:
+        most = counted(s.record.rows, "record")
+        lines = [f"Of each person at most {most}, drawn at random, may be published. All others were left out."]
+    for how, words in _MOVED.items():
+        if names := [n for n, moved in s.moved.items() if moved == how]:
+            lines.append(words.format(some(names)))
+    if not s.moved:
+        lines.append("No value was moved or pooled: a value outside its list would have stopped the run.")
+    lines += s.sentences("grouped")
+    if s.has_counts:
+        lines.append(
+            "How many records this concerned is not in the release. An exact number depends on single people, "
+            "and no limit would cover it. The report of ppdm perturb shows it to the owner."
         )
+    return [*lines, _order(s)]
+
+
+def _order(s: Statement) -> str:
+    attacked = [] if s.attack is None else s.attack.order
+    if revealed := [o.attribute for o in attacked if o.published_tells]:
+        return f"Row order: it reveals values of {some(revealed)}."
+    made = (
+        "Row order: the rows are in the order of the original. perturb refuses an order that reveals values, "
+        "unless the owner keeps it all the same."
+    )
+    if s.privacy.shuffled:
+        made = "Row order: the rows were shuffled."
+    return made + " An attack on the order found nothing." * bool(attacked)
+
+
+def _replaced(s: Statement) -> list[Part]:
+    """Say how values were replaced, what each attribute reveals, and how far its counts are off."""
+    if not (figures := attribute_figures(s.sidecar)):
+        return [s.sentences("limit")]
+    release = opened(s.sidecar)
+    kinds = dict.fromkeys(c.spec.kind for c in release.channels if c.spec is not None)
+    how = [KINDS[k].about for k in kinds if k in KINDS]
+    parts: list[Part] = [
+        "Randomised response: each value was kept or replaced at random. The odds are published with the data, "
+        "so counts and averages can be corrected for the replacement. Draws are exact: no rounding changes the "
+        "odds.",
+        [*how, *s.sentences("withheld")],
+    ]
+    errors = {} if not s.sidecar.records else expected_errors(release.recipes, s.sidecar.records, _copies(s))
+    shown = [] if all(r.published is UNSET for r in figures) else ["records that show it"]
+    rows: list[list[str | Cell]] = []
+    for r in figures:
+        error = errors.get(r.attribute)
+        far = Cell("-" if error is None else percent(error.value))
+        if error is not None and error.value > 1:
+            far = Cell("over 100%", None, "alarm")
+        cost = "none" if s.epsilon is None else _number(r.epsilon)
+        cells: list[str | Cell] = [_share(r.staying), cost, far]
+        published = "all" if r.published is UNSET else percent(r.published)
+        rows.append([r.attribute, *[published] * bool(shown), *cells])
+    parts += [
+        TextTable(["attribute", *shown, "stays as it was", "epsilon", "error of a count"], rows),
+        "Stays as it was: the chance that a published value is the original one. Epsilon: how much is "
+        "revealed, where 0 is nothing. The odds of a suspicion grow at most e^epsilon times. This factor is "
+        "gamma, and N is the number of values or ranges. Error of a count: the standard error for a value of "
+        "average frequency. Above 100% the count cannot be estimated.",
+        _unit(s) if s.epsilon is not None else s.sentences("kind"),
+    ]
+    if s.account is not None:
+        entries = [[e.entered, e.release, e.unit, _number(e.epsilon)] for e in s.account.entries]
+        parts += [s.account.sentences, TextTable(["entered", "release", "unit", "epsilon"], entries)]
     return parts
 
 
-def _trust(m: Material) -> list[Part]:
-    rows = {
-        "model": "Local: each record is perturbed by itself. But the curator holds the originals and runs the "
-        "perturbation, so the persons in the data trust the curator.",
-        "coins": _COINS[m.privacy.coins],
-        "custody of keys": m.about.custody,
-        "who has what": m.about.actors,
-        "exposure of the originals": m.about.exposure,
-        "order of the rows": _order(m),
-        "access": "Non-interactive: the release is a file, and answers no queries. Nothing can be learnt from "
-        "timing.",
-        "metadata": "The files have the release's own schema and metadata only, none of the original's.",
-    }
-    return [_named(rows)]
+def _copies(s: Statement) -> int:
+    return 1 if s.sidecar.copy is UNSET else s.sidecar.copy.of
 
 
-def _order(m: Material) -> str:
-    attacked = [] if m.attack is None else m.attack.order
-    if revealed := [o.attribute for o in attacked if o.published_tells]:
-        return f"It reveals values of {some(revealed)}."
-    made = "The rows are in the order of the original; perturb refuses an order that reveals values."
-    if m.privacy.coins == "unknown":
-        made = "Whether another tool shuffled the rows is not known."
-    if m.privacy.shuffled:
-        made = "The rows were shuffled: they are in a random order."
-    return made + " An attack on it found nothing." * bool(attacked)
+def _unit(s: Statement) -> list[str]:
+    """Say what is protected, and how epsilons add up."""
+    lines = ["The promise is for one record. A person with several records has several times the epsilon."]
+    if s.record.rows is not None:
+        lines = [f"The promise is for a person with at most {counted(s.record.rows, 'record')} in the release."]
+    together = s.record.recipes is not UNSET
+    lines.append(
+        "The epsilon of a record is for all that it shows together."
+        if together
+        else "The epsilons of a record's attributes add up."
+    )
+    if (copies := _copies(s)) > 1:
+        lines.append(f"There are {copies} copies with separate random numbers. The epsilon is for all of them.")
+    return lines + s.sentences("kind", "times")
 
 
-def _attacks(m: Material) -> list[Part]:
-    if m.attack is None:
-        return ["Not stated: no report of ppdm attack was given."]
-    columns = ["attribute", "attack", "error of a guess"]
-    rows = [[r.attribute, r.attack, _share(r.rmse_share)] for r in m.attack.attacks]
-    shares = "Errors as a share of the attribute's standard deviation"
-    if named := [r for r in m.attack.attacks if r.exact is not None]:
-        columns = ["attribute", "attack", "named exactly", "by the distribution alone", "strongest belief"]
-        rows = [
-            [r.attribute, r.attack, _share(r.exact), _share(r.exact_prior), _share(r.largest_posterior)]
-            for r in named
-        ]
-        shares = "Shares of records"
+def _trust(s: Statement) -> list[str]:
     return [
-        f"{shares}, expected from the release alone. An attack reveals of a record only what goes beyond the "
-        "distribution alone.",
-        _cut(columns, rows, words=2),
-        m.attack.sentences,
+        "The owner holds the originals and runs the perturbation, so people must trust the owner.",
+        *[f"Random numbers: {_COINS[s.privacy.coins]}", *s.sentences("keys")],
+        "The release is a file and answers no queries, so nothing can be learnt from timing. Its metadata has "
+        "nothing of the original's.",
     ]
 
 
-def _risks(m: Material) -> list[Part]:
-    risks = ["The number of records, and that each of them is in the file.", *m.sentences("kept", "domains")]
-    if m.epsilon is None:
-        risks.insert(0, "No gamma and no epsilon holds for this release.")
-    elif at_most(m.posterior).startswith("over"):
-        risks.append(
-            "Over a whole record the bound is so weak that it promises nothing in practice: what protects a "
-            "record against someone who compares whole records is only what attacks show."
-        )
-    if m.account is None:
-        risks.append(
-            "Other releases about the same people are not known to this statement; each adds its epsilon."
-        )
-    risks.append("What is true of many people is published, and may be held against each of them.")
-    review, choices = _date(m.about.review) or _UNSAID, m.about.choices or f"{_UNSAID}."
-    return [[*risks, *m.about.risks], f"To be reviewed by: {review}.", f"Choices: {choices}"]
+def _risks(s: Statement) -> list[str]:
+    risks = ["The number of records is published. That a person is in the file is not hidden."]
+    risks += s.sentences("kept", "domains")
+    if s.account is None:
+        risks.append("Other releases about the same people add their epsilon. This statement knows of none.")
+    risks.append("Facts about groups are published, and could be used against members of the group.")
+    return [*risks, *([s.answers["risks"]] if s.answers.get("risks") else [])]
 
 
-def _files(m: Material) -> list[Part]:
-    rows = [[f.name, f.sha256, f"{f.size:,}"] for f in m.files]
+def _questions(s: Statement) -> list[Part]:
+    """Return what ppdm cannot answer, and what to know before it is answered."""
+    asked = {q: s.answers.get(name, "") for name, q in QUESTIONS.items()}
+    if s.privacy.coins != "key-file" and not asked[QUESTIONS["custody"]]:
+        del asked[QUESTIONS["custody"]]
     return [
-        TextTable(["file", "SHA-256", "bytes"], rows, words=2),
-        f"Release {m.sidecar.release}, made by {m.sidecar.tool}. The tool's tests compare each sampler's draws "
-        "with its stated law, and check that a sampler that is off by a few per cent is rejected. With "
-        "`ppdm attack` and the original the owner audits this release.",
+        "ppdm cannot answer these questions. The owner answers them before the release is handed out.",
+        [
+            "Status: a perturbed copy does not change what the originals are. The release may still be "
+            "personal data, if somebody can single out a person, link records or infer facts about a person by "
+            "means reasonably likely to be used (in the EU: GDPR, recital 26).",
+            "Erasure: copies that recipients have cannot be changed. You can delete the person's originals, "
+            "leave the person out of later releases, and ask recipients to delete this one.",
+            "Mistakes: a second release does not undo the first, because readers may compare both. Stop the "
+            "distribution, ask recipients to delete the files, and decide whether you must report a breach (in "
+            "the EU within 72 hours: GDPR, article 33).",
+        ],
+        TextTable([], list(asked.items())),
     ]
 
 
-def html(title: str, under: str, banners: Sequence[str], sections: Sequence[tuple[str, list[Part]]]) -> str:
-    """Return the whole page."""
-    head = (
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f'<meta name="viewport" content="width=device-width"><title>{_safe(title)}</title>'
-        f"<style>{_STYLE}</style>"
-    )
-    body = [f"<h1>{_safe(title)}</h1>", f'<p class="under">{_safe(under)}</p>']
-    body += [f'<p class="internal">{_safe(b)}</p>' for b in banners]
-    for heading, parts in sections:
-        body.append(f"<h2>{_safe(heading)}</h2>")
-        body += [_part(p) for p in parts]
-    return (
-        f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(body) + "\n</body></html>\n"
-    )
+def _files(s: Statement) -> list[Part]:
+    return [
+        TextTable(["file", "SHA-256"], list(s.files.items())),
+        "The SHA-256 shows whether a file is the one that this statement is about. With ppdm attack, the owner "
+        "can test whether the release was made from the originals as it says. What that shows is private.",
+    ]
 
 
-def _safe(text: str) -> str:
-    return escape(one_line(text))
-
-
-def _part(part: Part) -> str:
-    if isinstance(part, str):
-        return f"<p>{_safe(part)}</p>"
-    if isinstance(part, list):
-        return "<ul>" + "".join(f"<li>{_safe(s)}</li>" for s in part) + "</ul>"
-    return _bars(part) if isinstance(part, Bars) else _table(part)
-
-
-def _table(table: TextTable) -> str:
-    head, named = "", ["k", ""]
-    if any(table.columns):
-        named = ["", *("w" if i < table.words else "n" for i in range(1, len(table.columns)))]
-        head = f"<thead>{_row('th', table.columns, named)}</thead>"
-    rows = "".join(_row("td", r, named) for r in table.rows)
-    below = f"<p>{table.more:,} further rows are left out; the sidecar has them.</p>" if table.more else ""
-    return f"<table>{head}<tbody>{rows}</tbody></table>{below}"
-
-
-def _row(tag: str, cells: Sequence[str], named: Sequence[str]) -> str:
-    cells = [f'<{tag} class="{c}">{_safe(cell)}</{tag}>' for c, cell in zip(named, cells, strict=True)]
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _bars(bars: Bars) -> str:
-    rows = []
-    for i, (name, share) in enumerate(bars.shares):
-        words = at_most(share) if i else exactly(share)
-        words = f"at most {words}" if i and not words.startswith("over") else words
-        bar = f'<meter value="{share:.3f}"></meter>'
-        rows.append(f'<p class="bar">{_safe(name)} {bar} {_safe(words)}</p>')
-    return "\n".join(rows)
+def _signatures(s: Statement) -> list[Part]:
+    lines = ["I have read this statement, and every question in it is answered."]
+    if s.has_counts:
+        lines.append("I have read the owner's report of how many records were left out, moved or pooled.")
+    rows = [["Owner", "", "", ""], ["Data protection officer", "", "", ""]]
+    return [lines, TextTable(["", "name", "date", "signature"], rows)]
