@@ -38,15 +38,32 @@ class Displayed:
         text = one_line(f"<{type(self).__name__}: {', '.join(self._words())}>")
         return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 4] + "...>"
 
+    def __str__(self) -> str:
+        body = self._body()
+        if not hasattr(body, "rows"):
+            return "\n".join([repr(self), *map(one_line, body)])
+        lines = _table(body)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        padded = ("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+        return "\n".join([repr(self), *padded])
+
     def _repr_html_(self) -> str:
         body = self._body()
         if hasattr(body, "rows"):  # the frame's own HTML would leave control characters in
-            lines = [body.columns, *body.head(MOST_NOTEBOOK_ROWS).rows()]
-            below = "".join(f"<tr>{''.join(f'<td>{_safe(c)}</td>' for c in line)}</tr>" for line in lines)
-            below = f"<table>{below}</table>{body.height} rows"
+            rows = ("".join(f"<td>{_safe(c)}</td>" for c in line) for line in _table(body))
+            below = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>{body.height} rows"
         else:
             below = "<pre>" + "\n".join(map(_safe, body)) + "</pre>"
         return f"<p>{_safe(repr(self)[1:-1])}</p>{below}"
+
+
+def _table(body: Any) -> list[list[str]]:
+    """Return a frame's first rows: null is empty, and a number has as many digits as a person reads."""
+    lines = [body.columns, *body.head(MOST_NOTEBOOK_ROWS).rows()]
+    return [
+        ["" if c is None else f"{c:.4g}" if isinstance(c, float) else one_line(str(c)) for c in line]
+        for line in lines
+    ]
 
 
 def _safe(text: object) -> str:

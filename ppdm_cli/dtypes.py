@@ -128,6 +128,11 @@ def carrier_type(kind: pa.DataType) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
+def ticks(kind: pa.DataType) -> int:
+    """Return how many steps of a time's carrier a second has; 1 where it counts no seconds."""
+    return 10 ** _DIGITS.get(getattr(kind, "unit", ""), 0)
+
+
 @cache
 def limits(kind: pa.DataType) -> tuple[Any, Any]:
     """Return the smallest and the largest carrier number that the type's text or JSON form can write."""
@@ -137,15 +142,15 @@ def limits(kind: pa.DataType) -> tuple[Any, Any]:
     if pa.types.is_decimal(kind):
         return 1 - 10**kind.precision, 10**kind.precision - 1
     lowest, highest = int(np.iinfo(width).min), int(np.iinfo(width).max)
-    ticks = 10 ** _DIGITS.get(getattr(kind, "unit", ""), 0)
     if pa.types.is_time(kind):
-        return 0, 86_400 * ticks - 1
+        return 0, 86_400 * ticks(kind) - 1
     if pa.types.is_date(kind):
         return _FIRST_DAY, _LAST_DAY
     if pa.types.is_timestamp(kind):  # whole seconds must fit on their own: Arrow reads them first
+        second = ticks(kind)
         return (
-            max(_FIRST_DAY * 86_400 * ticks, -(-lowest // ticks) * ticks),
-            min((_LAST_DAY + 1) * 86_400 * ticks - 1, highest),
+            max(_FIRST_DAY * 86_400 * second, -(-lowest // second) * second),
+            min((_LAST_DAY + 1) * 86_400 * second - 1, highest),
         )
     return lowest, highest
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
@@ -64,6 +65,12 @@ class UsageError(PpdmError):
 
     title = "usage"
     exit_code = Exit.USAGE
+
+
+def missing_package(what: str, *packages: str) -> UsageError:
+    """Return the error of what needs packages that aren't installed, with the command that adds them here."""
+    command = shlex.join([sys.executable, "-m", "pip", "install", *packages])
+    return UsageError("missing-package", f"{what} that isn't installed", f"install it: {command}")
 
 
 class MismatchError(PpdmError):

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ppdm_cli import dtypes
 from ppdm_cli.display import names
-from ppdm_cli.errors import RefusedError, UsageError
+from ppdm_cli.errors import RefusedError, UsageError, missing_package
 from ppdm_cli.releases import decode
 from ppdm_cli.sidecar import Sidecar
 from ppdm_cli.tables import from_arrow, loaded
@@ -32,11 +32,7 @@ try:
         validate_data,
     )
 except ImportError:
-    raise UsageError(
-        "scikit-learn-missing",
-        "PpdmTreeClassifier needs an extra that is not installed",
-        "install it with: pip install 'ppdm-cli[sklearn]'",
-    ) from None
+    raise missing_package("PpdmTreeClassifier needs a library", "scikit-learn") from None
 
 _NUMBERS = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
 """What an array is: numbers, NaN where missing. Categories come in frames, or are named as `nominal`."""

@@ -66,7 +66,7 @@ class Command(click.Command):
                 expose_value=False,
                 envvar=QUIET,
                 callback=_quieten,
-                help="Print neither report nor progress on standard error; only errors.",
+                help="Print only errors: neither progress nor a report, nor a result that goes to a file.",
             )
         )
         self.params.append(
@@ -96,7 +96,7 @@ class Command(click.Command):
             report = super().invoke(ctx)
         if as_json:
             click.echo(display_json(report.figures()))
-        else:
+        elif not (is_quiet() and any(map(ctx.params.get, ("output", "plot", "report")))):
             report.show()
         if report.error is not None:
             raise report.error

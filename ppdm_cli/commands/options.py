@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from ppdm_cli.errors import DataError, PpdmError, RefusedError, UsageError, argument, quoted, word
+from ppdm_cli.errors import (
+    DataError,
+    PpdmError,
+    RefusedError,
+    UsageError,
+    argument,
+    missing_package,
+    quoted,
+    word,
+)
 
 if TYPE_CHECKING:
     from ppdm_cli.commands.command import Answering, Report
@@ -387,10 +396,8 @@ def _on_cluster(master: str | None, conf: Sequence[str]) -> Iterator[None]:
 def _session(master: str | None, settings: dict[str, str]) -> Any:
     try:
         from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "spark-missing", f"{error.name} is not installed", "pip install 'ppdm-cli[spark]'"
-        ) from None
+    except ModuleNotFoundError:
+        raise missing_package("--engine spark needs a library", "pyspark", "pandas") from None
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise UsageError(
             "java-missing", "Spark needs Java, and there is none", "install Java 17, or set JAVA_HOME"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,10 +10,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from operator import itemgetter
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ppdm_cli.commands.command import is_quiet
@@ -38,38 +39,51 @@ _PATIENCE = 1.0
 
 
 def console(stderr: bool = False) -> Console:
-    """Return a console that is plain and wide if its stream is not a terminal; a quiet one for no reports."""
+    """Return a console that is plain and wide if its stream is not a terminal; a quiet one for no reports.
+
+    NO_COLOR makes it plain on a terminal too: neither colours nor bold letters.
+    """
     stream = sys.stderr if stderr else sys.stdout
     if hasattr(stream, "reconfigure"):  # a terminal without the letters of a name gets their numbers
         stream.reconfigure(errors="backslashreplace")
     width = None if stream.isatty() else _WIDE
-    return Console(stderr=stderr, highlight=False, width=width, quiet=stderr and is_quiet())
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    quiet = stderr and is_quiet()
+    return Console(stderr=stderr, highlight=False, width=width, quiet=quiet, color_system=colors)
 
 
 def table(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; text to the left, numbers to the right.
 
-    Where it is too wide, titles are broken and the gaps narrowed; no cell is ever broken or cut: what a
-    terminal has no room for goes on in its next line.
+    Where it is too wide for a terminal, titles are broken and the gaps narrowed; no cell is ever broken or
+    cut: what a terminal has no room for goes on in its next line. In a file each row is one line.
     """
     texts = {i for row in rows for i, cell in enumerate(row) if isinstance(cell, str)}
-    cells = [[Text(cell_text(cell)) for cell in row] for row in rows[:MOST_ROWS]]
+    cells = [[cell_text(cell) for cell in row] for row in rows[:MOST_ROWS]]
     if len(rows) > MOST_ROWS:
         say(out, [f"The first {MOST_ROWS} of {len(rows)} rows; --json has all."])
     titles, gap = [one_line(name) for name in columns], 2
-    widest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(titles))]
-    if sum(max(len(t), w) + gap for t, w in zip(titles, widest, strict=True)) - gap > out.width:
-        fits = zip(titles, widest, strict=True)
-        titles, gap = [t if len(t) <= w else t.replace(" ", "\n") for t, w in fits], 1
-    shown = Table(header_style="bold", box=None, padding=(0, gap, 0, 0), pad_edge=False)
-    for i, name in enumerate(titles):
-        shown.add_column(Text(name), justify="left" if i in texts else "right", no_wrap=True)
-    for row in cells:
-        shown.add_row(*row)
-    out.print(Text(one_line(title)))
-    has, out.width = out.width, max(out.width, sum(widest) + sum(map(len, titles)) + gap * len(titles))
-    out.print(shown, crop=False)
-    out.width = has
+    widest = [max((cell_len(row[i]) for row in cells), default=0) for i in range(len(titles))]
+    broken = [t.split(" ") if len(t) > w else [t] for t, w in zip(titles, widest, strict=True)]
+    if (
+        not out.is_terminal
+        or sum(map(max, map(cell_len, titles), widest)) + gap * len(titles) - gap <= out.width
+    ):
+        broken = [[t] for t in titles]
+    else:
+        gap = 1
+    high = max(map(len, broken), default=0)
+    heads = [list(line) for line in zip(*([""] * (high - len(t)) + t for t in broken), strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*heads, *cells, strict=True)]
+    out.print(Text(one_line(title)), soft_wrap=True)
+    for i, line in enumerate([*heads, *cells]):
+        padded = [
+            cell + " " * room if j in texts else " " * room + cell
+            for j, cell in enumerate(line)
+            for room in [widths[j] - cell_len(cell)]
+        ]
+        row = Text((" " * gap).join(padded).rstrip(), style="bold" * (i < high))
+        out.print(row, crop=False, soft_wrap=True)
 
 
 def cell_text(cell: object) -> str:

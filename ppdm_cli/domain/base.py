@@ -270,7 +270,9 @@ def _quoted(label: str) -> str:
 
 
 def unit(kind: pa.DataType) -> float:
-    """Return what one step of a column's carrier is worth: carriers of decimals are unscaled."""
+    """Return what one step of a column's carrier is worth: decimals are unscaled, points in time in days."""
+    if pa.types.is_timestamp(kind):
+        return 1 / dtypes.ticks(kind) / 86_400
     return 10.0**-kind.scale if pa.types.is_decimal(kind) else 1.0
 
 

@@ -6,6 +6,7 @@ edges settle it. Edges are of a round width (1, 2, 2.5 or 5 x 10^k), or where ca
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -75,6 +76,9 @@ class Bins(Domain):
 
     def labels(self) -> list[str]:
         texts = [str(dtypes.to_json(e, self.kind)) for e in self.edges]
+        for zeros in (r"\.0+(?=Z?$)", "T00:00:00Z?$"):  # a clock that shows nothing
+            if dtypes.is_dated(self.kind) and all(re.search(zeros, t) for t in texts):
+                texts = [re.sub(zeros, "", t) for t in texts]
         bins = [f"[{a}, {b})" for a, b in pairwise(texts)]
         return bins[:-1] + [bins[-1][:-1] + "]"] + ["null"] * self.nulls
 

@@ -318,7 +318,7 @@ def _running() -> Iterator[None]:
         raise DataError(
             "no-ppdm-on-executors",
             "the executors lack ppdm, or have no Python where this one is",
-            "install ppdm-cli[spark] on all nodes, and set PYSPARK_PYTHON to the Python there that has it",
+            "install ppdm and pyspark on all nodes, and set PYSPARK_PYTHON to the Python there that has it",
         )
     if match := _IN_TASK.search(text):
         raise DataError(

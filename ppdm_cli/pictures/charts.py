@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace as replaced
 
 from ppdm_cli.display import percent
-from ppdm_cli.errors import DataError, UsageError, argument, one_line, quoted
+from ppdm_cli.errors import DataError, UsageError, argument, missing_package, one_line, quoted
 from ppdm_cli.tables import PendingFile
 
 if TYPE_CHECKING:
@@ -365,11 +365,7 @@ def altair() -> Chart:
         import altair as found
         import vl_convert  # noqa: F401
     except ImportError:
-        raise UsageError(
-            "plot-extra-missing",
-            "pictures need an extra that is not installed",
-            "install it with: pip install 'ppdm-cli[plot]'",
-        ) from None
+        raise missing_package("pictures need a library", "altair", "vl-convert-python") from None
     return found
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ppdm_cli.errors import UsageError, counted, near, quoted
+from ppdm_cli.errors import UsageError, counted, missing_package, near, quoted
 
 try:
     import sqlglot
@@ -234,11 +234,7 @@ def _words(text: str) -> Counter[str]:
 
 def _parsed(text: str) -> Node:
     if sqlglot is None:
-        raise UsageError(
-            "extra-not-installed",
-            "queries need an extra that is not installed",
-            "install it with: pip install 'ppdm-cli[query]'",
-        )
+        raise missing_package("queries need a library", "sqlglot")
     if len(text) > LONGEST:
         raise UsageError(
             "question-too-long", f"the question has more than {LONGEST} characters", "ask less at once"

@@ -81,9 +81,13 @@ def shares_at(tree: Tree) -> Floats:
 
 
 def leaves(tree: Tree) -> dict[int, dict[int, LeafCondition]]:
-    """Return each leaf's conditions by attribute; every record meets them at exactly one leaf of each tree."""
+    """Return each leaf's conditions by attribute, in the order in which the tree is shown.
+
+    Every record meets them at exactly one leaf of each tree.
+    """
     heaviest = Descent(tree).heaviest
     conditions: list[dict[int, LeafCondition]] = [{} for _ in range(tree.roots)]
+    paths: list[tuple[int, ...]] = [(root,) for root in range(tree.roots)]
     for _, above, feature, branch in tree.branches():
         number, so_far = int(tree.feature[above]), conditions[above]
         before = so_far.get(number, LeafCondition())
@@ -100,7 +104,9 @@ def leaves(tree: Tree) -> dict[int, dict[int, LeafCondition]]:
             same = before.only is None or category in before.only
             now = replace(before, missing=missing, only=(category,) if same else ())
         conditions.append(so_far | {number: now})
-    return {node: conditions[node] for node in np.flatnonzero(tree.is_leaf).tolist()}
+        paths.append((*paths[above], branch))
+    found = sorted(np.flatnonzero(tree.is_leaf).tolist(), key=paths.__getitem__)
+    return {node: conditions[node] for node in found}
 
 
 def last_step(threshold: float, feature: Feature) -> int:
@@ -186,9 +192,9 @@ def _sql_condition(feature: Feature, condition: LeafCondition) -> str:
     floating = pa.types.is_floating(dtypes.parse(feature.dtype))
     tests = []
     if condition.high < inf:
-        tests.append(f"{name} <= {_sql_threshold(feature, condition.high)}")
+        tests.append(name + _sql_bound(feature, condition.high, ("<=", "<")))
     if condition.low > -inf:
-        tests.append(f"{name} > {_sql_threshold(feature, condition.low)}")
+        tests.append(name + _sql_bound(feature, condition.low, (">", ">=")))
         if floating and not condition.missing and condition.high == inf:
             tests.append(f"NOT {nan}")
     if condition.only is not None:
@@ -203,11 +209,14 @@ def _sql_condition(feature: Feature, condition: LeafCondition) -> str:
     return f"({missing} OR {f'({whole})' if len(tests) > 1 else whole})"
 
 
-def _sql_threshold(feature: Feature, threshold: float) -> str:
-    kind = dtypes.parse(feature.dtype)
+def _sql_bound(feature: Feature, threshold: float, signs: tuple[str, str]) -> str:
+    """Return a comparison with a threshold, or by the second sign with the end of a bin."""
+    kind, end = dtypes.parse(feature.dtype), _end_of_bin(feature, threshold)
+    if end is not None:
+        return f" {signs[1]} {_sql_number(float(end))}"
     if dtypes.is_whole(kind):
-        return _sql_value(dtypes.to_json(last_step(threshold, feature), kind), feature.dtype)
-    return _sql_number(threshold)
+        return f" {signs[0]} {_sql_value(dtypes.to_json(last_step(threshold, feature), kind), feature.dtype)}"
+    return f" {signs[0]} {_sql_number(threshold)}"
 
 
 def _sql_value(value: StoredValue, dtype: str) -> str:
@@ -322,7 +331,7 @@ def _pmml_nodes(tree: Tree, root: int, shares: Floats, heaviest: np.ndarray) -> 
         default = f' defaultChild="{first + int(heaviest[node])}"' if size else ""
         score = _pmml_value(tree.labels[int(found[node])], tree.class_dtype)
         held = float(tree.counts[node].sum())
-        lines.append("  " * depth + f'<Node id="{node}" score={score} recordCount="{held!r}"{default}>')
+        lines.append("  " * depth + f'<Node id="{node}" score={score} recordCount="{held:.12g}"{default}>')
         lines.append("  " * (depth + 1) + predicate)
         if not size:
             counts = tree.counts[node] if held else shares[node]
@@ -330,7 +339,7 @@ def _pmml_nodes(tree: Tree, root: int, shares: Floats, heaviest: np.ndarray) -> 
                 if count or tree.roots > 1:  # a missing probability is no 0 to every evaluator
                     known = _pmml_value(value, tree.class_dtype)
                     lines.append(
-                        "  " * (depth + 1) + f'<ScoreDistribution value={known} recordCount="{count!r}"/>'
+                        "  " * (depth + 1) + f'<ScoreDistribution value={known} recordCount="{count:.12g}"/>'
                     )
         waiting.append((-1, "", depth))
         waiting += [(first + b, _pmml_predicate(tree, node, b), depth + 1) for b in reversed(range(size))]
@@ -432,11 +441,17 @@ def _test(feature: Feature, threshold: float, branch: int) -> str:
     name = _quoted(feature.name)
     if not feature.numeric:
         return f"{name} = {_quoted(feature.categories[branch])}"
-    if feature.dtype == "double":  # a bin ends before a round number
-        above = exact_cut(feature, nextafter(threshold, inf))
-        if len(repr(above)) + 4 < len(repr(threshold)):
-            return f"{name} {('<', '>=')[branch]} {above}"
+    if (end := _end_of_bin(feature, threshold)) is not None:
+        return f"{name} {('<', '>=')[branch]} {end}"
     return f"{name} {('<=', '>')[branch]} {_cut(feature, threshold)}"
+
+
+def _end_of_bin(feature: Feature, threshold: float) -> int | float | str | None:
+    """Return the round number that a bin of doubles ends before, where a threshold is the last one below it."""
+    if feature.dtype != "double":
+        return None
+    above = exact_cut(feature, nextafter(threshold, inf))
+    return above if len(repr(above)) + 4 < len(repr(threshold)) and above != inf else None
 
 
 def _cut(feature: Feature, threshold: float) -> str:

@@ -196,9 +196,7 @@ def test_a_singular_matrix_is_published_but_not_estimated_from(tmp_path: Path, p
     (tmp_path / "half.csv").write_text(",a,b\na,.5,.5\nb,.5,.5\n")
     (tmp_path / "p.toml").write_text('[attributes.x]\nmatrix = "dense"\ntable = "half.csv"\ndomain = "a|b"\n')
     ppdm("perturb", "s.parquet", "-o", "r.parquet", "--plan", "p.toml", "--shuffle")
-    assert b"condition number is inf" in ppdm(
-        "estimate", "r.parquet", "--estimator", "inverse", code=4
-    ).stderr
+    assert b"condition number is inf" in ppdm("estimate", "r.parquet", "--estimator", "inverse", code=4).stderr
 
 
 def test_a_file_of_another_tool_is_mined_by_a_sidecar_made_for_it(tmp_path: Path, ppdm: Run) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from ppdm_cli import perturb
+from ppdm_cli import attack, estimate, perturb
 from ppdm_cli.commands import SUBCOMMANDS
 from ppdm_cli.dtypes import carrier
 from tests.vocabulary import Run, write_table
@@ -288,3 +288,46 @@ def test_letters_that_the_output_does_not_have_are_written_out(tmp_path: Path, p
     assert b"Gr\\xf6\\xdfe" in process("estimate", "r.parquet", PYTHONIOENCODING="ascii").stdout
     figures = json.loads(process("inspect", "r.parquet", "--json", PYTHONIOENCODING="ascii").stdout)
     assert figures["attributes"][0]["attribute"] == "Größe"
+
+
+def test_a_table_in_a_file_has_one_line_for_each_row(tmp_path: Path, ppdm: Run) -> None:
+    """Whatever its width; no line ends with spaces."""
+    pl.DataFrame({"a": [1, 2, 3] * 100, "b" * 40: ["x", "y", "z"] * 100}).write_csv(tmp_path / "t.csv")
+    lines = ppdm("plan", "t.csv", "-o", "t.toml").stderr.decode().splitlines()
+    table = lines[1:4]
+    assert max(map(len, table)) > 120 and table[0].startswith("column ")
+    assert table[0].count("error at epsilon") == 4 and table[2].startswith("b" * 40)
+    assert not [line for line in table if line.endswith(" ")]
+
+
+def test_a_quiet_run_prints_no_result_that_goes_to_a_file(tmp_path: Path, ppdm: Run) -> None:
+    pl.DataFrame({"a": [1, 2, 3] * 100, "b": ["x", "y", "z"] * 100}).write_csv(tmp_path / "t.csv")
+    ppdm("perturb", "t.csv", "-o", "r.csv", "--record-epsilon", "2", "--shuffle", "-q")
+    for line in ("inspect r.csv --report s.html", "estimate r.csv -o e.csv", "attack r.csv -o a.csv"):
+        assert ppdm(*line.split(), "-q").stdout == b"", line
+    assert ppdm("inspect", "r.csv", "-q").stdout and ppdm("estimate", "r.csv", "-q").stdout
+
+
+def test_months_of_points_in_time_are_named_by_days(tmp_path: Path, ppdm: Run) -> None:
+    rng, n = np.random.default_rng(1), 3000
+    seconds = rng.integers(0, 200 * 86_400, n)
+    when = np.datetime64("2024-01-01T00:00:00") + seconds.astype("timedelta64[s]")
+    days = when.astype("datetime64[D]")
+    table = pl.DataFrame({"at": when.astype("datetime64[ms]"), "day": days, "x": rng.integers(0, 3, n)})
+    months = {n: {"scale": "month"} for n in ("at", "day")}
+    release = perturb(table, gamma=9, attributes=months, seed=1)
+    labels = estimate(release.frame, sidecar=release.sidecar).frame["label"].to_list()
+    assert labels[:2] == ["[2024-01-01, 2024-02-01)", "[2024-02-01, 2024-03-01)"] and labels[0] in labels[7:]
+    rows = attack(release.frame, sidecar=release.sidecar, truth=table, attacks=["posterior"]).rows
+    at, day = (next(r.rmse for r in rows if r.attribute == name) for name in ("at", "day"))
+    assert at is not None and day is not None and 20 < at < 80 and at == pytest.approx(day, rel=0.1), "days"
+
+
+def test_a_result_prints_what_it_holds_with_the_digits_that_people_read() -> None:
+    table = pl.DataFrame({"a": [1, 2, 3] * 100, "b": ["x", "y\n\x1b[31m", "z"] * 100})
+    release = perturb(table, gamma=9, seed=1, keep_order=True)
+    text = str(estimate(release.frame, sidecar=release.sidecar))
+    assert text.startswith("<Estimate: 300 records") and "y\\n\\x1b[31m" in text and "\x1b" not in text
+    assert text.splitlines()[1].split()[:4] == ["attribute", "code", "label", "lower"]
+    numbers = re.findall(r"\d+\.\d+", text)
+    assert numbers and max(len(n.replace(".", "").lstrip("0")) for n in numbers) <= 4

@@ -146,7 +146,8 @@ def evidence() -> pl.DataFrame:
     rows = []
     plain = {"attributes": {n: {"domain": d["domain"]} for n, d in domains.items()}}
     cases: list[tuple[str, pl.DataFrame, float, str, dict[str, Any]]] = [
-        ("group", strokes, gamma, matrix, plain) for gamma, matrix in product((2, 5, 19), ("gamma-diagonal", "band"))
+        ("group", strokes, gamma, matrix, plain)
+        for gamma, matrix in product((2, 5, 19), ("gamma-diagonal", "band"))
     ]
     cases.append(("school", people(20_000, 1), 2, "gamma-diagonal", {"keep": ["years"], "class_": "label"}))
     for name, original, gamma, matrix, plan in cases:

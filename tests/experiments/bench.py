@@ -126,7 +126,9 @@ def whole_records(folder: Path, data: Path, perturb: Sequence[object]) -> None:
     some, tree = folder / "some.parquet", folder / "tree.json"
     for records, bound in ((100_000, "2"), (1_000_000, "5")):
         for recipes, way in (("publish = 2", "--publish 2"), ("rounds = 3", "--rounds 3")):
-            plan.write_text(PLAN.replace("gamma = 9", f"record_epsilon = 4\n{recipes}").replace("20\n", "24\n", 1))
+            plan.write_text(
+                PLAN.replace("gamma = 9", f"record_epsilon = 4\n{recipes}").replace("20\n", "24\n", 1)
+            )
             seconds = 0.0
             for function in (2, 4):
                 generate(some, records, 7, function)
@@ -202,7 +204,14 @@ def trees(folder: Path, rows: Sequence[int] = (100_000, 1_000_000)) -> None:
             found: dict[str, list[dict[str, Any]]] = {name: [] for name in LEARNERS}
             for _ in range(3):
                 for name, runs in found.items():
-                    command = [sys.executable, "-m", "tests.experiments.bench_trees", name, str(train), str(test)]
+                    command = [
+                        sys.executable,
+                        "-m",
+                        "tests.experiments.bench_trees",
+                        name,
+                        str(train),
+                        str(test),
+                    ]
                     runs.append(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
             cold = {k: statistics.median(r["times"][0] for r in v) for k, v in found.items()}
             best = {k: min(t for r in v for t in r["times"][1:]) for k, v in found.items()}

@@ -40,7 +40,15 @@ def timed(command: list[str], folder: Path, env: dict[str, str]) -> Took:
 def works(rows: int) -> dict[str, tuple[object, ...]]:
     tree = ("--force", "-o", "tree.json")
     return {
-        f"perturb {rows:,} x 10": ("perturb", "f2.parquet", "--like", "r.parquet", "-o", "n.parquet", "--force"),
+        f"perturb {rows:,} x 10": (
+            "perturb",
+            "f2.parquet",
+            "--like",
+            "r.parquet",
+            "-o",
+            "n.parquet",
+            "--force",
+        ),
         f"estimate {rows:,} x 9": ("estimate", "r.parquet", "-o", "e.csv", "--force"),
         f"reconstruct {rows:,}, by class": (
             *("reconstruct", "r.parquet", "--method", "by-class", "-o", "u.parquet", "--force"),

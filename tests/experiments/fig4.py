@@ -19,7 +19,12 @@ from ppdm_cli.channels.gamma_diagonal import GammaDiagonal
 from tests.experiments.common import FULL, Results, accuracy, binned, data, drawn, figure, published, say
 from tests.experiments.fig2 import GAMMAS, SIZES
 
-PLANS: dict[str, dict[str, Any]] = {"by-class": {}, "global": {}, "joint": {}, "joint, bands": {"matrix": "band"}}
+PLANS: dict[str, dict[str, Any]] = {
+    "by-class": {},
+    "global": {},
+    "joint": {},
+    "joint, bands": {"matrix": "band"},
+}
 """What a miner makes of a release, and the arguments of `perturb` that go with it."""
 BINNED = "binned original"
 """What a method would train on if gamma were infinite."""

@@ -61,7 +61,10 @@ COMMANDS: dict[str, list[str]] = {
     "kinds": [c.format("k.csv") for c in _RELEASE] + ["inspect k.csv.ppdm.json --json"],
     "copies": [
         *("estimate c.1.csv c.2.csv", "reconstruct c.1.csv c.2.csv -o out.csv", "attack c.1.csv"),
-        *("train-tree c.1.csv c.2.csv --class group -o t.json", "estimate c.2.csv c.1.csv --joint region,group"),
+        *(
+            "train-tree c.1.csv c.2.csv --class group -o t.json",
+            "estimate c.2.csv c.1.csv --joint region,group",
+        ),
     ],
     "table": [
         "perturb d.csv -o out.csv --gamma 9 --drop word --attribute region:matrix=dense,table=table.csv",

@@ -179,7 +179,9 @@ def crossed(design: str) -> dict[str, Any]:
     held: dict[str, list[bool]] = {"together": [], "alone": []}
     for seed in range(1, 1 + CROSSED):
         table = people(seed)
-        release = perturb(table, keep=["ward"], attributes=domains, seed=seed, keep_order=True, **DESIGNS[design])
+        release = perturb(
+            table, keep=["ward"], attributes=domains, seed=seed, keep_order=True, **DESIGNS[design]
+        )
         for how, hits in held.items():
             frame = estimate(release.frame, sidecar=release.sidecar, attributes=["grade"], by="ward",
                              simultaneous=how == "together", truth=table).frame  # fmt: skip

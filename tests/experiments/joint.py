@@ -110,7 +110,9 @@ def wanted(seeds: int) -> Iterator[tuple[Any, ...]]:
 def main() -> None:
     rows = Results("joint", KEY, VALUES).measured(wanted(5 if FULL else 2), one)
     mean = [pl.col(c).cast(pl.Float64).mean() for c in ("tree", "c45", "sklearn", "by_class", "seconds")]
-    alike = rows.with_columns(pl.when(pl.col("part") != "real").then(pl.lit("F1-F5")).otherwise("data").alias("data"))
+    alike = rows.with_columns(
+        pl.when(pl.col("part") != "real").then(pl.lit("F1-F5")).otherwise("data").alias("data")
+    )
     by = ("part", "data", "records", "matrix", "gamma")
     say("Means of each part\n", alike.group_by(by).agg(mean).sort(by), digits=1)
     kept = rows.filter((pl.col("part") == "kept") & (pl.col("records") == 100_000))

@@ -62,7 +62,9 @@ def recipes(part: str, epsilon: int) -> dict[str, Any]:
     return {"record_epsilon": epsilon, "publish": PUBLISH[epsilon]}
 
 
-def learnt(train: pl.DataFrame, test: pl.DataFrame, class_: str, inside: bool, **plan: Any) -> tuple[Row, Sidecar]:
+def learnt(
+    train: pl.DataFrame, test: pl.DataFrame, class_: str, inside: bool, **plan: Any
+) -> tuple[Row, Sidecar]:
     """Percent of clean records that a tree from a release is right about, and seconds of this process."""
     release = perturb(train, class_=class_, keep=[] if inside else [class_], keep_order=True, **plan)
     start = time.process_time()

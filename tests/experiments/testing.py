@@ -157,7 +157,9 @@ def rejected(rows: Sequence[Any], level: float = 0.05) -> float:
     return float(np.mean([r.p < level for r in rows if r.p is not None]))
 
 
-def powers(one: Simulated, test: str, worth: float, releases: int, rng: np.random.Generator) -> tuple[float, float]:
+def powers(
+    one: Simulated, test: str, worth: float, releases: int, rng: np.random.Generator
+) -> tuple[float, float]:
     """Return how often a test rejects what is false, and how often that of originals does."""
     originals, found = Simulated(released({"gamma": 999_999}), test), []
     for _ in range(DIRECTIONS):
