@@ -37,7 +37,9 @@ MOST_ENTRIES = 1 << 22
 class Fact(NamedTuple):
     """A sentence about a release, and what it is about."""
 
-    topic: Literal["results", "kind", "limit", "withheld", "keys", "times", "kept", "domains", "grouped"]
+    topic: Literal[
+        "results", "kind", "limit", "withheld", "unit", "keys", "times", "kept", "domains", "grouped"
+    ]
     sentence: str
 
 
@@ -278,8 +280,14 @@ def release_facts(sidecar: Sidecar, prior: float = PRIOR) -> list[Fact]:
         found += [Fact("kind", line) for line in KINDS[kind].warnings(channels)]
     found += [Fact("limit", line) for line in _over_a_record(sidecar, record, prior)]
     if record.published_cells is not UNSET:
-        lines = _of_what_is_withheld(sidecar, record, record.published_cells)
+        lines = _of_what_is_withheld(sidecar, record.published_cells)
         found += [Fact("withheld", line) for line in lines]
+        if record.unit == "record":
+            words = (
+                "The promise is for a record: of a person with several records it is their product, unless "
+                f"{argument('person')} limits them."
+            )
+            found.append(Fact("unit", words))
     if record.coins == "key-file":
         found.append(Fact("keys", _KEYED if record.published_cells is UNSET else _KEYED_RECIPES))
     if record.unbounded:
@@ -392,7 +400,7 @@ def _over_a_record(sidecar: Sidecar, record: RecordFigures, prior: float) -> lis
     ]
 
 
-def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) -> list[str]:
+def _of_what_is_withheld(sidecar: Sidecar, cells: float) -> list[str]:
     """Say how much is published, and what the limit is for."""
     sizes = sorted({len(d.attributes) for d in opened(sidecar).recipes})
     few = " or ".join(map(str, sizes))
@@ -412,11 +420,6 @@ def _of_what_is_withheld(sidecar: Sidecar, record: RecordFigures, cells: float) 
         lines.append(
             f"The records were dealt to {len(rounds)} rounds at random ({', '.join(shares)}). What later ones "
             f"publish was chosen by what earlier ones had published: in the last round {listed(last)}."
-        )
-    if record.unit == "record":
-        lines.append(
-            "The promise is for a record: of a person with several records it is their product, unless "
-            f"{argument('person')} limits them."
         )
     return lines
 

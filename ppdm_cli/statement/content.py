@@ -7,6 +7,7 @@ the figures of the page. Counts that depend on the data are in neither (docs/lim
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from ppdm_cli.releases import (
     Fact,
     RecordFigures,
     attribute_figures,
+    has_noise,
     limit_sentences,
     one_attribute_limit,
     opened,
@@ -33,7 +35,7 @@ from ppdm_cli.releases import (
     release_facts,
 )
 from ppdm_cli.sidecar import TOOL, Attribute, Outside, Privacy, Sidecar
-from ppdm_cli.statement.page import Cell, Notice, Part, Section, TextTable, html
+from ppdm_cli.statement.page import Cell, Notice, Part, TextTable, html
 
 GRADES = ((1.0, "strong"), (2.0, "good"), (4.0, "limited"))
 """The most epsilon over a record, or over a person, for each word of a verdict; above the last it is weak."""
@@ -43,8 +45,7 @@ MOST_LISTED, LONGEST_VALUE = 100, 60
 """The most values of an attribute that the page lists, and the most characters of one; the sidecar has all."""
 _COINS = {
     "system": "They came from the operating system, for this release alone, and were never written down.",
-    "key-file": "They follow from a secret key in a file and from each record's identifier. Anyone who has the "
-    "key can undo the perturbation.",
+    "key-file": "They follow from a secret key in a file and from each record's identifier.",
     "seeded": "They came from a seed. Seeds can be guessed: nothing is promised.",
     "unknown": "Another tool drew them, and nothing is known of them: nothing is promised.",
 }
@@ -59,6 +60,8 @@ _MOVED: dict[Outside, str] = {
     "null": "Values outside the list were left blank: {}.",
     "other": "Rare or unlisted values were pooled as (other): {}.",
 }
+_FROM_DATA = "the private data"
+_MIDNIGHT = re.compile(r"T00:00:00(\.0+)?$")
 _ATTACKERS = {"posterior": "the published value alone", "record": "all that is published of the record"}
 
 
@@ -66,8 +69,7 @@ QUESTIONS = {
     "name": "What are the data called?",
     "owner": "Who publishes them?",
     "purpose": "What are they published for?",
-    "description": "What does a record describe?",
-    "population": "Whose data are in the file?",
+    "population": "Whose data are in the file, and what is a record?",
     "recipients": "Who receives the release, and what may they do with it?",
     "published": "When was it published?",
     "later": "Will there be more releases about the same people?",
@@ -80,7 +82,6 @@ QUESTIONS = {
     "mistake": "What do you do if too much was published?",
     "risks": "Which other risks do you know of?",
     "review": "When will you review this statement?",
-    "authors": "Who prepared this statement?",
 }
 """What only the owner can say, by the setting that answers it; without an answer it is a line to write on."""
 
@@ -241,20 +242,20 @@ def about_template() -> str:
     return "\n".join(lines) + "\n"
 
 
-def sections(s: Statement) -> list[Section]:
-    """Return the whole statement below its verdict: headings, and what stands below each."""
-    return [
-        Section("How sure a reader can become", _beliefs(s)),
-        Section("What remains at risk", [_risks(s)]),
-        Section("What attacks can be expected to find out", _attacks(s)),
-        Section("What is published", _published_parts(s)),
-        Section("What was done before", [_preparation(s)]),
-        Section("How values were replaced", _replaced(s)),
-        Section("Trust, random numbers and access", [_trust(s)]),
-        Section("Questions for the owner and the officer", _questions(s)),
-        Section("Files", _files(s)),
-        Section("Signatures", _signatures(s)),
-    ]
+def sections(s: Statement) -> dict[str, list[Part]]:
+    """Return the whole statement below its verdict: what stands below each heading."""
+    return {
+        "How sure a reader can become": _beliefs(s),
+        "What remains at risk": [_risks(s)],
+        "What attacks can be expected to find out": _attacks(s),
+        "What is published": _published_parts(s),
+        "What was done before": [_preparation(s)],
+        "How values were replaced": _replaced(s),
+        "Trust, random numbers and access": [_trust(s)],
+        "Questions for the owner and the officer": _questions(s),
+        "Files": _files(s),
+        "Signatures": _signatures(s),
+    }
 
 
 def _beliefs(s: Statement) -> list[Part]:
@@ -269,15 +270,15 @@ def _beliefs(s: Statement) -> list[Part]:
         ]
         for b in s.beliefs
     ]
-    parts: list[Part] = [
+    below = ["What is published unchanged counts as known before."] * bool(s.sentences("kept"))
+    below += ["The limit after one attribute is for a reader who ignores the rest. Few readers do."] * one
+    return [
         "Suppose that a reader suspects something about a person in the data. The release can make the reader "
         "more sure of it. Each line shows how sure the reader was before, and the most that the reader can "
-        "become. No reader can become more sure, whatever else they know.",
+        "become.",
         TextTable(columns, rows),
+        below,
     ]
-    if one:
-        parts.append("After one attribute: for a reader who ignores the rest of the record. Few readers do.")
-    return parts
 
 
 def _belief(share: float) -> Cell:
@@ -304,14 +305,13 @@ def _attacks(s: Statement) -> list[Part]:
             best[row.attribute] = row
     if not best:
         return ["None of these attacks names single values."]
-    ranked = sorted(best.values(), key=lambda r: (r.exact_prior or 0.0) - (r.exact or 0.0))
+    rows = sorted(best.values(), key=lambda r: (r.exact_prior or 0.0) - (r.exact or 0.0))
     columns = ["attribute", "guessed right before", "guessed right after", "from", "strongest belief"]
-    table = TextTable(columns, [_attacked(r) for r in ranked])
     return [
         "Attacks play a reader who guesses each value. Before the release, the reader names the most common "
         "value. After it, the reader also uses what is published. The shares of right guesses are expected "
         "from the release alone, for the strongest attack on each attribute.",
-        table,
+        TextTable(columns, [_attacked(r) for r in rows]),
         "The strongest belief is the one about the record of which the reader is most sure. The limits above "
         "hold for it too: what counts is how sure the reader was before.",
     ]
@@ -319,28 +319,21 @@ def _attacks(s: Statement) -> list[Part]:
 
 def _attacked(row: GuessFigures) -> list[str | Cell]:
     before, after = row.exact_prior or 0.0, row.exact or 0.0
-    belief = _share(row.largest_posterior)
-    if row.largest_prior is not None:
-        belief = f"{percent(row.largest_prior)} before, {belief} after"
-    return [
-        row.attribute,
-        Cell(percent(before), before, "before"),
-        Cell(percent(after), after, "after"),
-        _ATTACKERS.get(row.attack, row.attack),
-        Cell(belief, None, "alarm" if (row.largest_posterior or 0.0) > UNLIMITED else ""),
-    ]
+    shares = [Cell(percent(before), before, "before"), Cell(percent(after), after, "after")]
+    belief = Cell(f"{_share(row.largest_prior)} before, {_share(row.largest_posterior)} after")
+    return [row.attribute, *shares, _ATTACKERS.get(row.attack, row.attack), belief]
 
 
 def _published(a: Attribute) -> PublishedAttribute:
     ranges = a.edges is not UNSET
     stored = a.edges if a.edges is not UNSET else [] if a.categories is UNSET else a.categories
     values = [str(v) for v in stored]
-    if values and all("T00:00:00" in v for v in values):
-        values = [v.partition("T")[0] for v in values]
+    if a.dtype.startswith("timestamp") and all(_MIDNIGHT.search(v) for v in values):
+        values = [_MIDNIGHT.sub("", v) for v in values]
     shown = "the value itself" if a.representative is UNSET else _SHOWN_AS[a.representative]
     if a.role != "perturbed":
         shown = "the original, unchanged" if a.role == "kept" else "the original, or another value"
-    source = {"data": "the private data", "declared": "the owner"}.get(str(a.domain_from), "-")
+    source = {"data": _FROM_DATA, "declared": "the owner"}.get(str(a.domain_from), "-")
     return PublishedAttribute(a.name, a.role, values, ranges, a.nulls is True, shown, source)
 
 
@@ -399,13 +392,9 @@ def _order(s: Statement) -> str:
     attacked = [] if s.attack is None else s.attack.order
     if revealed := [o.attribute for o in attacked if o.published_tells]:
         return f"Row order: it reveals values of {some(revealed)}."
-    made = (
-        "Row order: the rows are in the order of the original. perturb refuses an order that reveals values, "
-        "unless the owner keeps it all the same."
-    )
-    if s.privacy.shuffled:
-        made = "Row order: the rows were shuffled."
-    return made + " An attack on the order found nothing." * bool(attacked)
+    kept = "the rows are in the original's order. ppdm refuses one that reveals values, unless told to keep it."
+    made = "the rows were shuffled." if s.privacy.shuffled else kept
+    return f"Row order: {made}" + " An attack on the order found nothing." * bool(attacked)
 
 
 def _replaced(s: Statement) -> list[Part]:
@@ -413,33 +402,32 @@ def _replaced(s: Statement) -> list[Part]:
     if not (figures := attribute_figures(s.sidecar)):
         return [s.sentences("limit")]
     release = opened(s.sidecar)
-    kinds = dict.fromkeys(c.spec.kind for c in release.channels if c.spec is not None)
-    how = [KINDS[k].about for k in kinds if k in KINDS]
-    parts: list[Part] = [
-        "Randomised response: each value was kept or replaced at random. The odds are published with the data, "
-        "so counts and averages can be corrected for the replacement. Draws are exact: no rounding changes the "
-        "odds.",
-        [*how, *s.sentences("withheld")],
-    ]
-    errors = {} if not s.sidecar.records else expected_errors(release.recipes, s.sidecar.records, _copies(s))
+    copies = s.sidecar.times // (s.record.rows or 1)
+    errors = expected_errors(release.recipes, s.sidecar.records or 0, copies)
+    how = dict.fromkeys(KINDS[c.spec.kind].about for c in release.channels if c.spec is not None)
     shown = [] if all(r.published is UNSET for r in figures) else ["records that show it"]
     rows: list[list[str | Cell]] = []
     for r in figures:
-        error = errors.get(r.attribute)
-        far = Cell("-" if error is None else percent(error.value))
-        if error is not None and error.value > 1:
-            far = Cell("over 100%", None, "alarm")
-        cost = "none" if s.epsilon is None else _number(r.epsilon)
-        cells: list[str | Cell] = [_share(r.staying), cost, far]
+        expected = errors.get(r.attribute)
+        error = Cell(_share(None if expected is None else expected.value))
+        if expected is not None and expected.value > 1:
+            error = Cell("over 100%", None, "alarm")
         published = "all" if r.published is UNSET else percent(r.published)
-        rows.append([r.attribute, *[published] * bool(shown), *cells])
-    parts += [
+        cost = "none" if s.epsilon is None else _number(r.epsilon)
+        rows.append([r.attribute, *[published] * bool(shown), _share(r.staying), cost, error])
+    response = (
+        "Randomised response: each value was kept or replaced at random. The odds are published with the data, "
+        "so counts and averages can be corrected for it. Draws are exact: no rounding changes the odds."
+    )
+    parts: list[Part] = [
+        *[response] * (not has_noise(s.sidecar)),
+        [*how, *s.sentences("withheld")],
         TextTable(["attribute", *shown, "stays as it was", "epsilon", "error of a count"], rows),
         "Stays as it was: the chance that a published value is the original one. Epsilon: how much is "
         "revealed, where 0 is nothing. The odds of a suspicion grow at most e^epsilon times. This factor is "
         "gamma, and N is the number of values or ranges. Error of a count: the standard error for a value of "
         "average frequency. Above 100% the count cannot be estimated.",
-        _unit(s) if s.epsilon is not None else s.sentences("kind"),
+        [*_unit(s, copies), *(x for x in s.sentences("kind", "times") if x not in s.verdict.sentences)],
     ]
     if s.account is not None:
         entries = [[e.entered, e.release, e.unit, _number(e.epsilon)] for e in s.account.entries]
@@ -447,24 +435,15 @@ def _replaced(s: Statement) -> list[Part]:
     return parts
 
 
-def _copies(s: Statement) -> int:
-    return 1 if s.sidecar.copy is UNSET else s.sidecar.copy.of
-
-
-def _unit(s: Statement) -> list[str]:
-    """Say what is protected, and how epsilons add up."""
-    lines = ["The promise is for one record. A person with several records has several times the epsilon."]
-    if s.record.rows is not None:
-        lines = [f"The promise is for a person with at most {counted(s.record.rows, 'record')} in the release."]
-    together = s.record.recipes is not UNSET
-    lines.append(
-        "The epsilon of a record is for all that it shows together."
-        if together
-        else "The epsilons of a record's attributes add up."
-    )
-    if (copies := _copies(s)) > 1:
+def _unit(s: Statement, copies: int) -> list[str]:
+    """Say whom the promise is for, and how epsilons add up; nothing where there is no promise."""
+    rows = s.record.rows
+    who = "one record" if rows is None else f"a person with at most {counted(rows, 'record')} in the release"
+    how = "the sum over its attributes" if s.record.recipes is UNSET else "for all that it shows together"
+    lines = [f"The promise is for {who}. The epsilon of a record is {how}."]
+    if copies > 1:
         lines.append(f"There are {copies} copies with separate random numbers. The epsilon is for all of them.")
-    return lines + s.sentences("kind", "times")
+    return lines if s.epsilon is not None else []
 
 
 def _trust(s: Statement) -> list[str]:
@@ -478,7 +457,13 @@ def _trust(s: Statement) -> list[str]:
 
 def _risks(s: Statement) -> list[str]:
     risks = ["The number of records is published. That a person is in the file is not hidden."]
-    risks += s.sentences("kept", "domains")
+    risks += ["Anyone who has the key file can recover every value."] * (s.privacy.coins == "key-file")
+    if listed := [p.attribute for p in s.published if p.listed_from == _FROM_DATA]:
+        risks.append(
+            f"These lists of values come from {_FROM_DATA}: {some(listed)}. No limit covers the lists."
+        )
+    if s.record.rows is None:
+        risks.append("A person with several records is less protected than a record: the epsilons add up.")
     if s.account is None:
         risks.append("Other releases about the same people add their epsilon. This statement knows of none.")
     risks.append("Facts about groups are published, and could be used against members of the group.")

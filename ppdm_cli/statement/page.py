@@ -7,7 +7,7 @@ it comes from: names in a release may hold markup, control characters and change
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import NamedTuple
@@ -76,13 +76,6 @@ Part = str | list[str] | TextTable
 """A paragraph, a list of sentences or a table."""
 
 
-class Section(NamedTuple):
-    """A heading and what stands below it."""
-
-    heading: str
-    parts: list[Part]
-
-
 class Notice(NamedTuple):
     """What a page says first: a sentence in large letters, others below it, in red what nothing protects."""
 
@@ -92,7 +85,7 @@ class Notice(NamedTuple):
     red: bool
 
 
-def html(title: str, under: str, first: Notice, sections: Sequence[Section]) -> str:
+def html(title: str, under: str, first: Notice, sections: Mapping[str, list[Part]]) -> str:
     """Return the whole page."""
     head = (
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -100,7 +93,7 @@ def html(title: str, under: str, first: Notice, sections: Sequence[Section]) -> 
         f"<style>{_STYLE}</style>"
     )
     body = [f"<h1>{_safe(title)}</h1>", f'<p class="under">{_safe(under)}</p>', _notice(first)]
-    for heading, parts in sections:
+    for heading, parts in sections.items():
         inner = "\n".join(map(_part, parts))
         body.append(f"<section><h2>{_safe(heading)}</h2>\n{inner}</section>")
     return (

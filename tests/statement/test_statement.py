@@ -143,7 +143,7 @@ def test_the_page_and_the_json_have_the_same_figures(release: Path, ppdm: Run, s
         assert answer in shown.text
     kept = next(p for p in figures["published"] if p["attribute"] == "group")
     assert kept["values"] == [] and "any value of the original" in shown.text
-    for words in ("operating system", "in the order of the original", "Domains taken from the private data"):
+    for words in ("operating system", "in the original's order", "come from the private data: age"):
         assert words in shown.text
 
 
