@@ -249,12 +249,11 @@ def sections(s: Statement) -> dict[str, list[Part]]:
         "What remains at risk": [_risks(s)],
         "What attacks can be expected to find out": _attacks(s),
         "What is published": _published_parts(s),
-        "What was done before": [_preparation(s)],
+        "How the records were prepared": [_preparation(s)],
         "How values were replaced": _replaced(s),
         "Trust, random numbers and access": [_trust(s)],
         "Questions for the owner and the officer": _questions(s),
-        "Files": _files(s),
-        "Signatures": _signatures(s),
+        "Files and signatures": _signatures(s),
     }
 
 
@@ -491,17 +490,16 @@ def _questions(s: Statement) -> list[Part]:
     ]
 
 
-def _files(s: Statement) -> list[Part]:
-    return [
-        TextTable(["file", "SHA-256"], list(s.files.items())),
-        "The SHA-256 shows whether a file is the one that this statement is about. With ppdm attack, the owner "
-        "can test whether the release was made from the originals as it says. What that shows is private.",
-    ]
-
-
 def _signatures(s: Statement) -> list[Part]:
+    """Return the files that the statement is about, and the lines to sign beside them: on one page."""
     lines = ["I have read this statement, and every question in it is answered."]
     if s.has_counts:
         lines.append("I have read the owner's report of how many records were left out, moved or pooled.")
     rows = [["Owner", "", "", ""], ["Data protection officer", "", "", ""]]
-    return [lines, TextTable(["", "name", "date", "signature"], rows)]
+    return [
+        "This statement is about these files. The SHA-256 shows whether a file is the same. With ppdm attack, "
+        "the owner can test whether the release was made as it says. The result is private.",
+        TextTable(["file", "SHA-256"], list(s.files.items())),
+        lines,
+        TextTable(["", "name", "date", "signature"], rows),
+    ]

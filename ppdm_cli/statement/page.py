@@ -36,7 +36,7 @@ th, td { text-align: left; vertical-align: top; padding: .35em .9em .35em 0; ove
 th { vertical-align: bottom; border-bottom: 1px solid #57606a; }
 td { border-bottom: 1px solid #d0d7de; font-variant-numeric: tabular-nums; }
 td:first-child { font-weight: bold; min-width: 9em; max-width: 16em; }
-td:first-child, td.long { overflow-wrap: anywhere; }
+td:first-child, td.long { overflow-wrap: anywhere; } td:first-child:not([data-column]) { max-width: 24em; }
 td.open { border-bottom: 1px solid #1f2328; height: 3.2em; min-width: 8em; }
 svg { display: block; width: 100%; min-width: 5em; height: .6em; margin: .2em 0; }
 .all { fill: #eaeef2; } .before { fill: #8c959f; } .after { fill: #0b5394; } .over { fill: #a40e26; }
