@@ -205,8 +205,8 @@ class GammaDiagonalSpec(GammaSpec, frozen=True, tag="gamma-diagonal", tag_field=
     """What a sidecar says of a gamma-diagonal channel: its gamma."""
 
     about = (
-        "A value stays with probability gamma/(gamma+N-1) and otherwise becomes one of the other values of the "
-        "domain, all equally likely."
+        "A value stays with probability gamma/(gamma+N-1) and otherwise becomes one of the other values, all "
+        "equally likely."
     )
 
     def matrix(self, domain: Domain) -> GammaDiagonal:

@@ -269,7 +269,7 @@ def _beliefs(s: Statement) -> list[Part]:
         ]
         for b in s.beliefs
     ]
-    below = ["What is published unchanged counts as known before."] * bool(s.sentences("kept"))
+    below = ["Columns that are published unchanged count as known before."] * bool(s.sentences("kept"))
     below += ["The limit after one attribute is for a reader who ignores the rest. Few readers do."] * one
     return [
         "Suppose that a reader suspects something about a person in the data. The release can make the reader "
