@@ -251,7 +251,6 @@ def sections(s: Statement) -> dict[str, list[Part]]:
         "What is published": _published_parts(s),
         "How the records were prepared": [_preparation(s)],
         "How values were replaced": _replaced(s),
-        "Trust, random numbers and access": [_trust(s)],
         "Questions for the owner and the officer": _questions(s),
         "Files and signatures": _signatures(s),
     }
@@ -420,7 +419,7 @@ def _replaced(s: Statement) -> list[Part]:
     )
     parts: list[Part] = [
         *[response] * (not has_noise(s.sidecar)),
-        [*how, *s.sentences("withheld")],
+        [*how, *s.sentences("withheld"), f"Random numbers: {_COINS[s.privacy.coins]}", *s.sentences("keys")],
         TextTable(["attribute", *shown, "stays as it was", "epsilon", "error of a count"], rows),
         "Stays as it was: the chance that a published value is the original one. Epsilon: how much is "
         "revealed, where 0 is nothing. The odds of a suspicion grow at most e^epsilon times. This factor is "
@@ -445,17 +444,11 @@ def _unit(s: Statement, copies: int) -> list[str]:
     return lines if s.epsilon is not None else []
 
 
-def _trust(s: Statement) -> list[str]:
-    return [
-        "The owner holds the originals and runs the perturbation, so people must trust the owner.",
-        *[f"Random numbers: {_COINS[s.privacy.coins]}", *s.sentences("keys")],
-        "The release is a file and answers no queries, so nothing can be learnt from timing. Its metadata has "
-        "nothing of the original's.",
-    ]
-
-
 def _risks(s: Statement) -> list[str]:
-    risks = ["The number of records is published. That a person is in the file is not hidden."]
+    risks = [
+        "The owner holds the originals and runs the perturbation, so people must trust the owner.",
+        "The number of records is published. That a person is in the file is not hidden.",
+    ]
     risks += ["Anyone who has the key file can recover every value."] * (s.privacy.coins == "key-file")
     if listed := [p.attribute for p in s.published if p.listed_from == _FROM_DATA]:
         risks.append(
