@@ -206,15 +206,6 @@ def plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def taken(values: np.ndarray, codes: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Return `from_carrier(values[codes])` in memory of Arrow, which it reuses."""
-    if pa.types.is_decimal128(kind):
-        return from_carrier(values.take(codes), kind)
-    buffer = pa.allocate_buffer(len(codes) * values.itemsize)
-    values.take(codes, out=np.frombuffer(buffer, values.dtype), mode="clip")
-    return pa.Array.from_buffers(kind, len(codes), [None, buffer])
-
-
 def to_json(value: Any, kind: pa.DataType) -> int | float | str | bool:
     """Return one carrier value (or category) as a sidecar writes it."""
     if is_discrete(kind):

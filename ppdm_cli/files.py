@@ -42,6 +42,8 @@ TEMPORARY: ContextVar[Path | None] = ContextVar("ppdm_temporary", default=None)
 """The folder of temporary files, where one is set."""
 THREADS: ContextVar[int | None] = ContextVar("ppdm_threads", default=None)
 """The number of threads, where it is set."""
+WRITER: ContextVar[str | None] = ContextVar("ppdm_writer", default=None)
+"""What writes Parquet, where it is set: pyarrow alone."""
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """The shell for every command: its environment, its standard streams, and how a failure is told.
 
-The environment sets threads, the temporary folder and quietness, and nothing else: not privacy, not keys, and
-not what may be overwritten. The streams are whole or in trouble, never in part, whatever the shell gave: closed
-ones are opened, so that no file takes their numbers; in unbuffered Python, whose streams may write a part of
-what they are given, they are buffered. Trouble with them is kept for the end of the command: that nobody reads
-a report any more stops no work.
+The environment sets threads, the temporary folder, the writer of Parquet and quietness, and nothing else: not
+privacy, not keys, and not what may be overwritten. The streams are whole or in trouble, never in part, whatever
+the shell gave: closed ones are opened, so that no file takes their numbers; in unbuffered Python, whose streams
+may write a part of what they are given, they are buffered. Trouble with them is kept for the end of the
+command: that nobody reads a report any more stops no work.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import click
 
 from ppdm_cli.errors import UsageError, one_line, quoted
 
-THREADS, FOLDER = "PPDM_THREADS", "PPDM_TMPDIR"
+THREADS, FOLDER, WRITER = "PPDM_THREADS", "PPDM_TMPDIR", "PPDM_WRITER"
 _MOST_THREADS = 1024
 _OUTPUTS = {"perturb": "release.parquet", "plan": "plan.toml", "train-tree": "tree.json"}
 """What the outputs are called in an error that shows how to name one."""
@@ -33,7 +33,7 @@ _OUTPUTS = {"perturb": "release.parquet", "plan": "plan.toml", "train-tree": "tr
 def surroundings() -> Iterator[None]:
     """Take the defaults of the environment while a command runs."""
     with ExitStack() as stack:
-        for name, take in ((THREADS, _threads), (FOLDER, _folder)):
+        for name, take in ((THREADS, _threads), (FOLDER, _folder), (WRITER, _writer)):
             if os.environ.get(name):
                 variable, value = take(os.environ[name])
                 stack.callback(variable.reset, variable.set(value))
@@ -60,6 +60,15 @@ def _folder(text: str) -> tuple[Any, Path]:
             "bad-folder", f"{FOLDER} is {quoted(text)}, which is no folder", "make it, or unset the variable"
         )
     return files.TEMPORARY, Path(text)
+
+
+def _writer(text: str) -> tuple[Any, str]:
+    from ppdm_cli import files
+
+    if text != "pyarrow":
+        what = f"{WRITER} is {quoted(text)}, and can only be pyarrow"
+        raise UsageError("bad-writer", what, "set it to pyarrow, or unset it")
+    return files.WRITER, text
 
 
 def for_programs() -> bool:

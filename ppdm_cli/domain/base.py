@@ -130,23 +130,22 @@ class Domain(ABC):
         raise ValueError(_COMBINED)
 
     def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        """Return the column that codes stand for: values, or representatives of bins.
-
-        `within` in [0, 1) places each value in its bin where the representative is random.
-        """
-        if not self.nulls:
-            return self._decode_values(codes, within)
-        null = codes == self.null_code
-        if not null.any():
-            return self._decode_values(codes, within)
-        values = self._decode_values(codes * ~null, within)
-        valid = pa.py_buffer(np.packbits(~null, bitorder="little"))  # Arrow's own takes ten times as long
-        buffers = values.buffers()
-        return pa.Array.from_buffers(self.kind, len(codes), [valid, *buffers[1:]])
+        """Return the values that codes stand for; of bins, those that represent them."""
+        return dtypes.plain(self.column(codes, within))
 
     def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        """Return the column for a writer: text as a dictionary, without writing any label twice."""
-        return self.decode(codes, within)
+        """Return the column for a writer: the codes and the values that they stand for.
+
+        If these are drawn, `within` in [0, 1) places each value in its bin, and the column has values alone.
+        """
+        valid = None
+        if self.nulls and (null := codes == self.null_code).any():  # Arrow's own takes ten times as long
+            codes, valid = codes * ~null, pa.py_buffer(np.packbits(~null, bitorder="little"))
+        if self.is_random and within is not None:
+            values = self._drawn_values(codes, within)
+            return pa.Array.from_buffers(self.kind, len(codes), [valid, *values.buffers()[1:]])
+        kind = pa.dictionary(pa.from_numpy_dtype(codes.dtype), self.kind)
+        return pa.DictionaryArray.from_buffers(kind, len(codes), [valid, pa.py_buffer(codes)], self._array)
 
     def spread(self) -> Domain:
         """Return the same domain with values drawn evenly from its bins."""
@@ -196,7 +195,12 @@ class Domain(ABC):
         """Return the domain that also has the edges (or numbers) below and above, in a type that holds them."""
         raise ValueError(_COMBINED)
 
-    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
+    @property
+    def _array(self) -> pa.Array:
+        """Return the value that each ordinary code stands for."""
+        raise ValueError(_COMBINED)
+
+    def _drawn_values(self, codes: Codes, within: np.ndarray) -> pa.Array:
         raise ValueError(_COMBINED)
 
 
@@ -247,16 +251,10 @@ class Product(Domain):
             each.codes[each.outside] = 0
         return Encoded(self.joined([f.codes for f in found]), outside)
 
-    def decode(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        return self._structs(codes, within, "decode")
-
     def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        return self._structs(codes, within, "column")
-
-    def _structs(self, codes: Codes, within: np.ndarray | None, how: str) -> pa.Array:
         """Return a column of structs; `within` has a column an attribute."""
         columns = [
-            getattr(part, how)(own, None if within is None else within[:, i])
+            part.column(own, None if within is None else within[:, i])
             for i, (part, own) in enumerate(zip(self._parts, self.split(codes), strict=True))
         ]
         return pa.StructArray.from_arrays(columns, [str(i) for i in range(len(columns))])

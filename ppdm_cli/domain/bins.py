@@ -214,9 +214,11 @@ class Bins(Domain):
         middle = self.edges[:-1] / 2 + self.edges[1:] / 2
         return np.clip(middle.astype(self.edges.dtype), first, last)
 
-    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
-        if self.representative != "random" or within is None:
-            return dtypes.taken(self.representatives, codes, self.kind)
+    @cached_property
+    def _array(self) -> pa.Array:
+        return dtypes.from_carrier(self.representatives, self.kind)
+
+    def _drawn_values(self, codes: Codes, within: np.ndarray) -> pa.Array:
         first, last = (s.take(codes) for s in self._steps)
         if dtypes.is_whole(self.kind):
             values = _whole_between(first, last, within)

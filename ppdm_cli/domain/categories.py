@@ -126,17 +126,6 @@ class Categories(Domain):
             return np.where(inside, table.take(steps_above(clipped, known[0])), -1)
         return table.take(steps_above(values, known[0]), mode="clip")
 
-    def column(self, codes: Codes, within: np.ndarray | None = None) -> pa.Array:
-        if not pa.types.is_string(self.kind):
-            return self.decode(codes, within)
-        null = codes == self.null_code if self.nulls else None
-        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=null), self._array)
-
-    def _decode_values(self, codes: Codes, within: np.ndarray | None) -> pa.Array:
-        if dtypes.is_discrete(self.kind):
-            return self._array.take(pa.array(codes))
-        return dtypes.taken(dtypes.carrier(self._array), codes, self.kind)
-
 
 def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return |a - b|; for whole numbers modulo 2^64, where it cannot overflow."""

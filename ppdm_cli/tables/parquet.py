@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from ppdm_cli import dtypes
 from ppdm_cli.errors import DataError, argument, listed, quoted
+from ppdm_cli.files import WRITER
 from ppdm_cli.sidecar import METADATA_KEY
 from ppdm_cli.tables.base import (
     Partition,
@@ -30,7 +31,8 @@ from ppdm_cli.tables.base import (
     other_table,
     rows_per_partition,
 )
-from ppdm_cli.tables.formats import Format, RowGroupWriter
+from ppdm_cli.tables.formats import Format, Writer
+from ppdm_cli.tables.pages import PagesWriter, ParquetWriter
 
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -38,6 +40,8 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 SPARK_KEY = b"org.apache.spark.sql.parquet.row.metadata"
 LEAST_UNPACKED, MOST_UNPACKED = 64 << 20, 64
 """A row group may unpack to so many bytes, and to so many times the size of its file more."""
+MOST_BY_HAND = 1 << 8
+"""With more columns, row groups have so few rows that pyarrow writes them as fast."""
 
 
 class ParquetTable(Table):
@@ -284,46 +288,17 @@ def _check_unpacked(name: str, size: int, metadata: pq.FileMetaData) -> None:
         )
 
 
-class ParquetWriter(RowGroupWriter):
-    """Dictionary-encoded: a release has few values a column.
-
-    Columns of text may come as dictionaries, which are written three times as fast; a reader sees
-    plain text all the same, because the schema that Arrow keeps in the metadata says so.
-    """
-
-    def __init__(self, file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None) -> None:
-        super().__init__(file, schema)
-        self._writer: pq.ParquetWriter | None = None
-
-    def _write_group(self, table: pa.Table) -> None:
-        table = table.unify_dictionaries()
-        self._opened(table.schema).write_table(table, self._size)
-
-    def _opened(self, physical: pa.Schema) -> pq.ParquetWriter:
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(
-                self._file, physical, compression="snappy", write_statistics=False, store_schema=False
-            )
-        return self._writer
-
-    def close(self, sidecar: bytes | None) -> None:
-        self._end_group()
-        writer = self._opened(self._schema)
-        ours: dict[str | bytes, bytes] = {METADATA_KEY: sidecar} if sidecar is not None else {}
-        logical = base64.b64encode(self._schema.with_metadata(ours).serialize().to_pybytes())
-        writer.add_key_value_metadata({"ARROW:schema": logical, **ours})
-        writer.close()
-
-    def abandon(self) -> None:
-        if self._writer is not None:
-            self._writer.is_open = False
+def _writer(file: IO[bytes], schema: pa.Schema, name: str, sidecar: bytes | None) -> Writer:
+    """Open a writer of pages by hand, but where pyarrow is asked for, or is as fast."""
+    by_pyarrow = WRITER.get() == "pyarrow" or len(schema) > MOST_BY_HAND
+    return (ParquetWriter if by_pyarrow else PagesWriter)(file, schema, name, sidecar)
 
 
 PARQUET = Format(
     "Parquet",
     (".parquet",),
     lambda files, options: ParquetTable(files.paths, files.root, files.labels),
-    ParquetWriter,
+    _writer,
     sidecar="inside",
     parts="folder",
     text_as_dictionaries=True,

@@ -13,8 +13,8 @@ import pytest
 
 from ppdm_cli.commands import SUBCOMMANDS, cli
 from ppdm_cli.commands.command import QUIET, SHORT_LINES
-from ppdm_cli.commands.shell import FOLDER, THREADS
-from ppdm_cli.tables import atomic, base
+from ppdm_cli.commands.shell import FOLDER, THREADS, WRITER
+from ppdm_cli.tables import atomic, base, parquet
 from tests.docs import ROOT
 from tests.vocabulary import Run, listing, people, table
 
@@ -97,9 +97,29 @@ def test_the_environment_sets_threads_and_the_temporary_folder(
     assert seen["folders"] == {folder / "scratch", Path()} and base.THREADS.get() is None
 
 
+def test_the_environment_has_pyarrow_write_parquet(
+    folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(parquet, "PagesWriter", fails)
+    monkeypatch.setenv(WRITER, "pyarrow")
+    ppdm(*PERTURB)
+    monkeypatch.delenv(WRITER)
+    ppdm(*PERTURB, "--force", code=1)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
-    [(THREADS, "0"), (THREADS, "-1"), (THREADS, "two"), (THREADS, "9" * 99), (FOLDER, "in.parquet")],
+    [
+        (THREADS, "0"),
+        (THREADS, "-1"),
+        (THREADS, "two"),
+        (THREADS, "9" * 99),
+        (FOLDER, "in.parquet"),
+        (WRITER, "ppdm"),
+    ],
 )
 def test_a_default_that_makes_no_sense_is_said(
     folder: Path, ppdm: Run, monkeypatch: pytest.MonkeyPatch, name: str, value: str
