@@ -183,7 +183,7 @@ class Shuffler:
         with writing(_spool_name(folder)), ExitStack() as stack:
             self._files = [stack.enter_context(spool(folder)) for _ in range(1 << self._bits)]
             self._stack = stack.pop_all()
-        self._writers = [pa.ipc.new_stream(f, self._schema) for f in self._files]
+        self._writers: list[pa.RecordBatchStreamWriter] = []
 
     def __enter__(self) -> Self:
         return self
@@ -192,10 +192,15 @@ class Shuffler:
         self._stack.close()
 
     def add(self, batch: pa.RecordBatch, places: np.ndarray) -> None:
-        buckets = (places >> np.uint64(64 - self._bits)).astype(np.uint16)
+        buckets = (places >> np.uint64(64 - self._bits)).astype(np.uint8)
         order = np.argsort(buckets, kind="stable")
         ends = np.searchsorted(buckets[order], np.arange(1 << self._bits), side="right")
-        whole = pa.RecordBatch.from_arrays([*batch.columns, pa.array(places)], schema=self._schema)
+        columns = [*batch.columns, pa.array(places)]
+        if not self._writers:
+            self._schema = pa.schema([_spooled(f, c.type) for f, c in zip(self._schema, columns, strict=True)])
+            with writing(_spool_name(self._folder)):
+                self._writers = [pa.ipc.new_stream(f, self._schema) for f in self._files]
+        whole = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         sorted_ = whole.take(pa.array(order))
         with writing(_spool_name(self._folder)):
             for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -204,11 +209,11 @@ class Shuffler:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         with writing(_spool_name(self._folder)):
-            for writer, file in zip(self._writers, self._files, strict=True):
+            for writer, file in zip(self._writers, self._files, strict=False):
                 writer.close()
                 file.flush()
                 file.seek(0)
-        for file in self._files:
+        for file in self._files if self._writers else ():
             bucket = pa.ipc.open_stream(file).read_all()
             file.close()
             if bucket.num_rows:
@@ -216,6 +221,12 @@ class Shuffler:
                 rows = bucket.take(pa.array(order)).combine_chunks().to_batches()
                 for batch in rows:
                     yield pa.RecordBatch.from_arrays(batch.columns[:-1], names=batch.schema.names[:-1])
+
+
+def _spooled(field: pa.Field, kind: pa.DataType) -> pa.Field:
+    """Return a spool's column, of codes where it comes as codes; labels of text may differ between batches."""
+    codes = pa.types.is_dictionary(kind) and not pa.types.is_string(kind.value_type)
+    return field.with_type(kind) if codes else field
 
 
 def _spool_name(folder: Path | None) -> Path:

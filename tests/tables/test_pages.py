@@ -358,7 +358,7 @@ def test_a_release_by_pyarrow_alone_has_the_same_values(
         assert release("theirs.parquet").equals(ours)
     finally:
         files.WRITER.reset(token)
-    assert columns == len(noted) == 4 - 4 * shuffle
+    assert columns == len(noted) == 4 - shuffle
 
 
 def test_tables_of_many_columns_are_left_to_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
