@@ -182,7 +182,10 @@ class _Panel:
         """Return values side by side, as many of their labels as fit, upright."""
         alt, bins = altair(), [m[1] for m in map(_BIN.fullmatch, self.labels) if m]
         short = bins if self.binned else self.labels
-        cut = 10 if all(s[10:] in ("", "T00:00:00") for s in short) else 19  # days need no hours
+        ends = {4: "-01-01", 7: "-01", 10: ""}  # years need no months, months no days, days no hours
+        cut = next(
+            (c for c, rest in ends.items() if all(s[c:].split("T00:00:00")[0] == rest for s in short)), 19
+        )
         fitting = max(1, self.width // int(max((len(s[:cut]) for s in short), default=1) * _LETTER + 8))
         values = [*self.labels[:: -(-len(self.labels) // fitting) or 1], "null"]
         beginning = f"datum.label[0] == '[' ? slice(split(datum.label, ', ')[0], 1, {cut + 1}) : datum.label"

@@ -95,13 +95,21 @@ def test_of_four_thousand_categories_the_thirty_largest_and_the_rest(tmp_path: P
 
 
 DAYS = [f"[2021-{1 + i // 28:02d}-{1 + i % 28:02d}, 2022-01-01)" for i in range(90)]
+MONTHS = [f"[2021-{i:02d}-01, 2021-{i + 1:02d}-01)" for i in range(1, 12)]
+YEARS = [f"[{y}-01-01, {y + 1}-01-01)" for y in range(2021, 2030)]
 HOURS = [f"[2021-01-01T{i:02d}:00:00, 2021-01-02T00:00:00)" for i in range(24)]
 NUMBERS = [f"[{i}, {i + 10})" for i in range(1000, 3000, 10)]
 
 
 @pytest.mark.parametrize(
     ("bins", "first", "letters"),
-    [(DAYS, "2021-01-01", 10), (HOURS, "2021-01-01T00:00:00", 19), (NUMBERS, "1000", 4)],
+    [
+        (DAYS, "2021-01-01", 10),
+        (HOURS, "2021-01-01T00:00:00", 19),
+        (MONTHS, "2021-01", 7),
+        (YEARS, "2021", 4),
+        (NUMBERS, "1000", 4),
+    ],
 )
 def test_bins_show_their_beginnings_upright_and_null_apart(
     bins: list[str], first: str, letters: int, tmp_path: Path
