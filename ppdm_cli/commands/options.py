@@ -174,9 +174,9 @@ def csv_options(function: Answering) -> Answering:
         click.option(
             "--odd",
             multiple=True,
-            metavar="[COL=]null",
-            help="Read cells that are not of their column's type as null, in one column or in all. Otherwise "
-            "they are an error. Repeatable.",
+            metavar="[COL=]null|value",
+            help="Read odd cells as null or as values, in one column or in all: cells that are not of their "
+            "column's type, and those that a plan asks about. A value of another type is an error. Repeatable.",
         ),
         click.option("--encoding", metavar="NAME", help="The encoding of a CSV.  [default: utf-8]"),
         click.option("--delimiter", metavar="CHAR", help="The separator of cells in a CSV.  [default: ,]"),

@@ -48,6 +48,12 @@ Memory: constant, but for some values' hashes and blocks of rows of each column.
 @click.option(
     "--domain", "domains", multiple=True, metavar="COL=DOMAIN", help="Declare a domain: age=0:120; repeatable."
 )
+@click.option(
+    "--open-domains",
+    is_flag=True,
+    default=None,
+    help="Later batches will come: domains have room for them, and those of dates are questions.",
+)
 @file_option("--explore", help="A private page, .html, to compare budgets, columns and bins before you choose.")
 @csv_options
 def plan_command(

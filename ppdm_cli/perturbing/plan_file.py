@@ -16,7 +16,7 @@ import msgspec
 from ppdm_cli.errors import DataError, UsageError, argument, listed, quoted, unknown
 from ppdm_cli.files import content
 from ppdm_cli.privacy import proposed
-from ppdm_cli.tables import CsvOptions, Groups, read_mapping
+from ppdm_cli.tables import NULL, CsvOptions, Groups, read_mapping
 
 QUESTION = "?"
 """What a plan says where only its owner knows the answer."""
@@ -143,7 +143,7 @@ def _example(question: str) -> str:
     if question == f"attributes.{name}.domain":
         return f", or add {argument('drop', name)}"
     if question.startswith("csv.odd."):
-        return f", or add {argument('odd', 'null')} if odd cells mean no value"
+        return f", or add {argument('odd', NULL)} if odd cells mean no value"
     if question in _PRIVACY:
         return f", or add {proposed(2)}"
     return f", or add {argument('person', 'COLUMN')}, or '' for none" if question == "person" else ""
@@ -193,7 +193,7 @@ def settled_plan(earlier: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     if _PRIVACY & {*given}:
         found = {k: v for k, v in found.items() if k not in (*_PRIVACY, "rho2")}
     csv = {t: dict(w) if isinstance(w, Mapping) else w for t, w in found.get("csv", {}).items()}
-    unsure = [n for n, answer in _items(csv.get("odd")) if answer == QUESTION]
+    unsure = [n for n, answer in _items(csv.get("odd")) if answer != NULL]
     csv["null_of"] = {n: v for n, v in _items(csv.get("null_of")) if n not in unsure}
     csv = {
         t: {n: v for n, v in w.items() if v != QUESTION} if isinstance(w, dict) else w for t, w in csv.items()

@@ -54,10 +54,11 @@ from ppdm_cli.planning.advice import (
     left_open,
     written_plan,
 )
-from ppdm_cli.planning.csv_reading import TOKENS, Dialect, Written, cells_of, sniff, written
+from ppdm_cli.planning.csv_reading import Dialect, Written, cells_of, sniff, written
 from ppdm_cli.privacy import PRIOR, believed_after, limit, worst_posterior
 from ppdm_cli.releases import is_promised
 from ppdm_cli.tables import (
+    NULL,
     CsvOptions,
     PendingFile,
     TableLike,
@@ -184,6 +185,7 @@ def plan(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     attributes: Mapping[str, Mapping[str, object]] | None = None,
+    open_domains: bool | None = None,
     csv: CsvOptions | None = None,
     ask: Callable[[Proposal], Proposal] | None = None,
     force: bool = False,
@@ -212,6 +214,8 @@ def plan(
         Columns to publish unchanged, and to leave out.
     attributes : mapping, optional
         Settings of single columns, such as {"cost": {"domain": "0:5000"}}.
+    open_domains : bool, optional
+        Whether later batches will come: domains have room for them, and those of dates are questions.
     csv : CsvOptions, optional
         How a CSV is read, and the types of columns; the rest is found out.
     ask : function, optional
@@ -221,7 +225,7 @@ def plan(
     """
     own: dict[str, Any] = {"gamma": gamma, "rho1": rho1, "rho2": rho2, "record_epsilon": record_epsilon}
     own |= {"person": person, "rows_per_person": rows_per_person}
-    own |= {"keep": list(keep), "drop": list(drop), "attributes": attributes}
+    own |= {"keep": list(keep), "drop": list(drop), "attributes": attributes, "open_domains": open_domains}
     given = {k: v for k, v in own.items() if v not in (None, [])}
     earlier = dict(plan) if isinstance(plan, Mapping) else {} if plan is None else read_toml(Path(plan))
     if isinstance(plan, (str, Path)):
@@ -328,7 +332,7 @@ def _read_as_text(
     found: dict[str, Any] = {"delimiter": dialect.delimiter, "encoding": dialect.encoding}
     if not dialect.header:
         found["header"] = False
-    options = csv.laid_over(found | {"nulls": TOKENS})
+    options = csv.laid_over(found | {"nulls": ("",)})
     nulls, header = options.nulls, options.header
     own: dict[str, Any] = {"types": dict.fromkeys(csv.nulls_of, pa.string()), "nulls_of": csv.nulls_of}
     plain = CsvOptions(options.delimiter, options.encoding, nulls, header=header, only=frozenset(), **own)
@@ -339,15 +343,14 @@ def _read_as_text(
     declared = _typed(csv)
     types = {n: written(c, comma, nulls, declared.get(n), csv.formats.get(n, ())) for n, c in cells.items()}
     types |= {n: replace(types[n], nulls=(*types[n].nulls, *v)) for n, v in csv.nulls_of.items() if n in types}
-    answered = [n for n, w in types.items() if csv.nulls_odd(n) and (w.odd or n in csv.odd)]
-    types |= {n: replace(types[n], odd="null") for n in answered}
+    types |= {n: w.answered(csv.odd_cells(n)) for n, w in types.items() if w.odd or n in csv.odd}
     options = options.laid_over(
         {
             "types": {n: w.type for n, w in types.items()},
             "formats": {n: w.formats for n, w in types.items() if w.formats},
             "decimal": "," if comma else ".",
             "nulls_of": {n: w.nulls for n, w in types.items() if w.nulls},
-            "odd": dict.fromkeys((n for n, w in types.items() if w.odd), "null"),
+            "odd": {n: NULL if w.odd == QUESTION else w.odd for n, w in types.items() if w.odd},
         }
     )
     return dialect, types, options
@@ -378,7 +381,7 @@ def _figures(one: Advice, read: Written | None, budgets: list[ProposedBudget]) -
         fullest_bin=one.full,
         records_each=None if look is None else look.records_each,
         proposal=one.words,
-        notes=[*one.notes, *([read.doubt] if read is not None and read.doubt else [])],
+        notes=[*one.notes, *(read.doubts if read is not None else [])],
         N=one.N if one.perturbed else None,
         errors={b.at: b.errors.get(one.name) for b in budgets},
     )
@@ -433,7 +436,7 @@ def _sentences(
     records: int,
 ) -> list[str]:
     lines = [f"{d[0].upper()}{d[1:]}." for d in (dialect.doubts if dialect else ())]
-    lines += [f"{n}: {w.doubt}." for n, w in types.items() if w.doubt]
+    lines += [f"{n}: {doubt}." for n, w in types.items() for doubt in w.doubts]
     padded = [n for n, w in types.items() if w.padded]
     if padded:
         lines.append(f"Digits that begin with zeros stay text: {', '.join(padded)}.")

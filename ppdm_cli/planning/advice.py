@@ -155,6 +155,9 @@ def advised(
         look, own = looks.columns[name], settled.get("attributes", {}).get(name, {})
         one = Advice(name, str(kind), look, keep=name in settled.get("keep", ()), bins=bins)
         _judge(one, kind, look, columns[name], gamma or _USUAL, bool(own) and QUESTION not in own.values())
+        if settled.get("open_domains") and dtypes.is_dated(kind) and one.perturbed:
+            one.settings = {"domain": QUESTION} | one.settings
+            one.asked = 'all that later batches may have, such as "2026-01-01:2027-12-31"'
         _lay_over(one, own)
         if name == settled.get("person"):
             one.drop, one.repeats = "whose a record is", 0.0
@@ -365,7 +368,7 @@ _HEAD = {
     "clip": (True, "values outside a domain go to its nearest value, or to null"),
 }
 _PLACED = {"gamma", "rho1", "rho2", "record_epsilon", "person", "rows_per_person", "shuffle", "keep", "drop"}
-_PLACED |= {"csv", "attributes", *_HEAD}
+_PLACED |= {"csv", "attributes", "open_domains", *_HEAD}
 """Settings that a plan has in places of their own."""
 
 
@@ -399,6 +402,9 @@ def written_plan(
     lines.append(
         f"shuffle = {as_toml(settled.get('shuffle', shuffle))}  # true if the order of the rows reveals values"
     )
+    later = f"open_domains = {as_toml(settled.get('open_domains', True))}"
+    why = "for later batches: every domain has null, and text has (other)"
+    lines.append(f"{'# ' * ('open_domains' not in settled)}{later}  # {why}")
     lines += [f"{_key(k)} = {as_toml(v)}" for k, v in settled.items() if k not in _PLACED]
     dropped = [a for a in found if a.drop and not a.keep]
     if dropped:
@@ -414,7 +420,7 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
     if not csv:
         return []
     lines = ["", "[csv]", *(f"{k} = {as_toml(v)}" for k, v in csv.items())]
-    lines[-1] += "  # usual spellings of no value, and yours"
+    lines[-1] += "  # cells for no value in every column, besides the empty one"
     for name, w in written.items():
         lines.append(f"types.{_key(name)} = {as_toml(w.type)}" + "  # digits that begin with zeros" * w.padded)
     for name, w in ((n, w) for n, w in written.items() if w.formats):
@@ -422,11 +428,10 @@ def _csv(csv: Mapping[str, Any], written: Mapping[str, Written]) -> list[str]:
         said = as_toml(QUESTION if unsure else w.formats)
         lines.append(f"formats.{_key(name)} = {said}" + '  # "%d/%m/%Y" or "%m/%d/%Y"' * unsure)
     for name, w in ((n, w) for n, w in written.items() if w.nulls):
-        lines.append(f"null_of.{_key(name)} = {as_toml(w.nulls)}  # for no value, in this column")
+        lines.append(f"null_of.{_key(name)} = {as_toml(w.nulls)}  # odd cells of this column")
     for name, w in ((n, w) for n, w in written.items() if w.odd):
-        lines.append(
-            f'odd.{_key(name)} = {as_toml(w.odd)}  # "null" if odd cells mean no value; or drop the column'
-        )
+        why = '"null" if odd cells mean no value, "value" if they are values; or drop the column'
+        lines.append(f"odd.{_key(name)} = {as_toml(w.odd)}  # {why}")
     return lines
 
 

@@ -30,6 +30,8 @@ from ppdm_cli.tables import (
     COMMA,
     LOOKED_AT,
     POINT,
+    USUAL,
+    VALUE,
     WHOLE,
     CsvOptions,
     Table,
@@ -42,6 +44,10 @@ from ppdm_cli.tables import (
 )
 
 _BLOCK = 1 << 22
+_WESTERN = ("cp850", "cp1252", "latin-1")
+"""Encodings in which any byte is some letter: they can only be guessed."""
+_LETTERS = "äöüßÄÖÜéèêëàâçîïôùûœÉÈÀÇáíóúñÑãåæøìò"
+"""What the Western languages have within their words."""
 DELIMITERS = (",", ";", "\t", "|")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LIKE_NUMBER = r"[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?\s?%?"
@@ -49,11 +55,6 @@ _DATE = r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z
 _CLEAN = re.compile(rf"\s*({_LIKE_NUMBER}|{_DATE}|[^,;\t|\"]*)\s*")
 SURE = 1.5
 """The best delimiter is sure where its score is so many times the next one's."""
-TOKENS = (
-    "", "NA", "N/A", "n/a", "na", "#N/A", "NULL", "Null", "null", "NaN", "nan", "None", "none", "nil", ".", "-",
-    "--", "?", "(null)", "\\N", "k.A.", "k. A.",
-)  # fmt: skip
-"""What is commonly written for no value, whatever a file holds; a plan has all of it."""
 CODES = ("-9", "-99", "-999", "-9999")
 """Numbers that commonly stand for no value, in columns that have no other numbers below zero."""
 _DAYS = (
@@ -62,6 +63,8 @@ _DAYS = (
 )  # fmt: skip
 FORMATS = tuple(d + clock for d in _DAYS for clock in ("", " %H:%M", " %H:%M:%S", "T%H:%M:%S"))
 _DATED = r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d{1,2}:\d{2}(:\d{2})?)?$"
+_PRECISE = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}\.\d{1,6}$"
+"""A point in time as programs write it, which needs no format."""
 _SOME, _MOST_DIGITS = 1_000, 18
 _PADDED, _BELOW = r"^[+-]?0\d", r"^-(\d*[1-9])"
 
@@ -84,16 +87,19 @@ def sniff(paths: Sequence[Path], said: CsvOptions | None = None) -> Dialect:
     What the owner says of the header, or of columns that it names, settles whether there is one.
     """
     encodings = {encoding_of(p) for p in paths}
-    encoding = next((e for e in ("cp1252", "latin-1") if e in encodings), min(encodings))
+    encoding = next((e for e in _WESTERN if e in encodings), min(encodings))
     with files.readable(paths[0]), open_bytes(paths[0]) as stream:
         head = stream.read(LOOKED_AT)
     return dialect_of(head, encoding, said or CsvOptions(), cut=len(head) == LOOKED_AT)
 
 
 def encoding_of(path: Path) -> str:
-    """Return the encoding of a file, which is read to its end or to the first byte that is not UTF-8."""
+    """Return the encoding of a file, which is read to its end.
+
+    Where it isn't UTF-8, it is the code page of DOS or of Windows by which more bytes within words are letters.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    utf8, high = True, False
+    utf8, high, within = True, False, np.zeros(256, np.int64)
     with files.readable(path), open_bytes(path) as stream:
         first = stream.read(_BLOCK)
         for mark, name in _MARKS:
@@ -111,10 +117,20 @@ def encoding_of(path: Path) -> str:
             if not utf8:
                 bytes_ = np.frombuffer(block, np.uint8)
                 high |= bool(((bytes_ >= 0x80) & (bytes_ < 0xA0)).any())
+                letter = ((bytes_ | 0x20) - 0x61) < 26
+                inside = (bytes_[1:-1] >= 0x80) & letter[:-2] & (letter[2:] | (bytes_[2:] >= 0x80))
+                within += np.bincount(bytes_[1:-1][inside], minlength=256)
             block = stream.read(_BLOCK)
     if utf8:
         return "utf-8"
-    return "cp1252" if high else "latin-1"
+    dos, windows = (_letters(within, e) for e in ("cp850", "cp1252"))
+    return "cp850" if dos > windows else "cp1252" if high else "latin-1"
+
+
+def _letters(counts: np.ndarray, encoding: str) -> int:
+    """Return how many of the bytes that were counted are letters in an encoding."""
+    letters = bytes(range(256)).decode(encoding, "replace")
+    return int(counts[[letter in _LETTERS for letter in letters]].sum())
 
 
 def _without_mark(head: bytes) -> str | None:
@@ -133,7 +149,7 @@ def dialect_of(head: bytes, encoding: str, said: CsvOptions, cut: bool = False) 
     doubts = []
     if best and best < SURE * second:
         doubts.append("two delimiters make tables of it: look at the columns")
-    if encoding in ("cp1252", "latin-1") and "encoding" not in said.given:
+    if encoding in _WESTERN and "encoding" not in said.given:
         added = argument("encoding")
         doubts.append(f"not UTF-8, so it was read as {encoding}: check the accented letters, or add {added}")
     first, *below = first_rows(text, delimiter if best else ",") or [[]]
@@ -196,13 +212,28 @@ class Written:
     nulls: tuple[str, ...] = ()
     """The cells that mean null in this column, besides those that do in every one."""
     odd: str = ""
-    """What becomes of odd cells, where it has some: a question, or null. They are codes, or not of its type."""
+    """What becomes of odd cells, where it has some: a question, or its answer.
+
+    They are usual spellings of no value, codes, or not of the column's type.
+    """
+    spelled: str = ""
+    """What a person should know of usual spellings of no value."""
 
     def settled(self, csv: Mapping[str, Any], name: str) -> Written:
         """Return the same with an owner's answers about this column."""
         odd, formats = csv.get("odd", {}), csv.get("formats", {})
         own = self if name not in formats else replace(self, formats=tuple(formats[name]), doubt="")
-        return replace(own, odd="null") if isinstance(odd, str) or name in odd else own
+        return own.answered(odd if isinstance(odd, str) else odd.get(name, ""))
+
+    def answered(self, odd: str) -> Written:
+        """Return the same where an owner has said that odd cells are "null" or a "value"."""
+        if odd == VALUE:
+            return replace(self, odd=odd, nulls=())
+        return replace(self, odd=odd) if odd else self
+
+    @property
+    def doubts(self) -> list[str]:
+        return [d for d in (self.doubt, self.spelled) if d]
 
 
 def cells_of(table: Table, nulls: Sequence[str]) -> dict[str, Cells]:
@@ -223,9 +254,14 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
     """Count how cells are written; null aside, and what is written for it, which is in quotes here."""
     quoted = pc.is_in(text, value_set=pa.array(nulls))
     told = pc.and_(pc.is_valid(text), pc.invert(quoted))
+    usual = pc.and_(told, pc.is_in(text, value_set=pa.array(USUAL)))
+    cells = Cells(Counter(quoted=_true(quoted), usual=_true(usual)))
+    if cells.counts["usual"]:
+        told = pc.and_(told, pc.invert(usual))
+        cells.odd["usual"] = first_row + int(np.argmax(usual.to_numpy(zero_copy_only=False))), None
     rows = np.flatnonzero(told.to_numpy(zero_copy_only=False)) + first_row
     text = pc.utf8_trim_whitespace(text.filter(told))
-    cells = Cells(Counter(cells=len(text), quoted=_true(quoted)))
+    cells.counts["cells"] = len(text)
     if not len(text):
         return cells
     counts = cells.counts
@@ -252,6 +288,7 @@ def seen(text: pa.Array, nulls: Sequence[str], first_row: int = 0) -> Cells:
     if counts["point"] == len(text):
         return cells
     counts["truth"] = _true(pc.is_in(pc.utf8_lower(text), value_set=pa.array(["true", "false"])))
+    counts["precise"] = _fitting(text, _PRECISE)
     dated = pc.match_substring_regex(text, _DATED)
     fits = dated.to_numpy(zero_copy_only=False).copy()
     if fits.any():
@@ -312,6 +349,10 @@ def written(
         alike = (dtypes.is_number(its), dtypes.is_dated(its)) == (dtypes.is_number(kind), dtypes.is_dated(kind))
         found = replace(found, type=str(kind)) if alike else Written(str(kind))
         found = replace(found, formats=tuple(formats) or found.formats, padded=False)
+    if usual := cells.counts["usual"]:
+        first = cells.odd["usual"][0] + 1
+        spelled = f"{usual:,} of its cells are usual spellings of no value, such as NA, first in row {first:,}"
+        found = replace(found, odd=QUESTION, spelled=spelled)
     return replace(found, nulls=(*(nulls if cells.counts["quoted"] else ()), *found.nulls))
 
 
@@ -324,6 +365,8 @@ def _written(cells: Cells, comma: bool) -> Written:
     counts, n, nulls = cells.counts, cells.counts["cells"], _codes(cells)
     if n and counts["truth"] == n:
         return Written("bool")
+    if n and counts["precise"] == n:
+        return Written("timestamp[us]")
     numbers = "comma" if comma else "point"
     if comma and counts["point"] > max(counts["comma"], 0.9 * n):
         return Written("string", doubt="its numbers have a point, and those of other columns a comma")

@@ -150,7 +150,7 @@ class _Parser:
                 row,
                 "wrong-encoding",
                 f"the column {quoted(name)} is not in {self.options.encoding} there",
-                f"name its encoding, such as {argument('encoding', 'latin-1')}",
+                f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS",
             )
         return other_type(row, name, types.get(name))
 
@@ -238,7 +238,7 @@ class CsvTable(Table):
             raise DataError(
                 "wrong-encoding",
                 f"line {lines + read.count(chr(10)) + 1} of {quoted(label)} is not in {self._options.encoding}",
-                f"name its encoding, such as {argument('encoding', 'latin-1')}",
+                f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS",
             ) from None
         except (OSError, EOFError, zlib.error):
             raise DataError(

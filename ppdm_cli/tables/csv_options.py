@@ -28,6 +28,14 @@ POINT, WHOLE = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$", r"^[+-]?\d{1,18}$
 _DIGITS = {"Y": r"\d{4}", "y": r"\d{2}", "m": r"\d{1,2}", "d": r"(?P<day>\d{1,2})"}
 _CLOCK = {"H": r"\d{1,2}", "M": r"\d{2}", "S": r"\d{2}"}
 _DIRECTIVE = re.compile("%(.)")
+NULL, VALUE = "null", "value"
+"""What odd cells may be."""
+USUAL = (
+    "NA", "N/A", "n/a", "na", "#N/A", "NULL", "Null", "null", "NaN", "nan", "None", "none", "nil", ".", "-",
+    "--", "?", "(null)", "\\N", "k.A.", "k. A.", "unbekannt", "Unbekannt", "unknown", "Unknown", "UNKNOWN",
+    "inconnu", "Inconnu", "desconocido", "Desconocido", "missing", "n.d.", "s/o",
+)  # fmt: skip
+"""What is commonly written for no value. Only an owner knows whether it is so in a column."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +62,23 @@ class CsvOptions:
     nulls_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Cells that mean null in one column."""
     odd: Mapping[str, str] | str = field(default_factory=dict)
-    """The columns, or all, in which cells that are not of the column's type are "null"; errors otherwise."""
+    """Per column, or for all, what odd cells are: "null" or a "value".
+
+    Odd cells are usual spellings of no value, those of `nulls_of`, and those that aren't of the column's type,
+    which are an error as values.
+    """
     given: frozenset[str] = frozenset()
     """Fields that were asked for even where they are as by default: a plan does not change them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nulls", _several(self.nulls))
         object.__setattr__(self, "odd", {"": self.odd} if isinstance(self.odd, str) else dict(self.odd))
-        if strange := next((o for o in self.odd.values() if o != "null"), None):  # type: ignore[union-attr]
-            raise unknown("choice", strange, ("null",), " for odd cells")
+        if strange := next((o for o in self.odd.values() if o not in (NULL, VALUE)), None):  # type: ignore[union-attr]
+            raise unknown("choice", strange, (NULL, VALUE), " for odd cells")
         for name in ("formats", "nulls_of"):
             object.__setattr__(self, name, {n: _several(v) for n, v in getattr(self, name).items()})
+        nulls_of = {n: v for n, v in self.nulls_of.items() if self.odd_cells(n) != VALUE}
+        object.__setattr__(self, "nulls_of", nulls_of)
         parsed = {n: dtypes.parse(t) if isinstance(t, str) else t for n, t in self.types.items()}
         for column, several in self.formats.items():
             clocks = [has_clock(_checked_format(f)) for f in several]
@@ -102,9 +116,14 @@ class CsvOptions:
                 f"add {argument('encoding', 'latin-1')}",
             ) from None
 
+    def odd_cells(self, name: str) -> str:
+        """Return what was said of the odd cells of a column: "null", "value", or nothing."""
+        answers: Mapping[str, str] = self.odd  # type: ignore[assignment]
+        return answers.get(name, answers.get("", ""))
+
     def nulls_odd(self, name: str) -> bool:
         """Return whether cells of a column that are not of its type are null."""
-        return bool({name, ""} & {*self.odd})
+        return self.odd_cells(name) == NULL
 
     @property
     def separator(self) -> str:
@@ -129,16 +148,15 @@ class CsvOptions:
         """Return whether a column's cells are not as pyarrow reads them."""
         number = dtypes.is_number(kind)
         read_here = (self.decimal == "," and number) or (name in self.formats and pa.types.is_temporal(kind))
-        return read_here or name in self.nulls_of or (number and self.nulls_odd(name))
+        return read_here or name in self.nulls_of or self.nulls_odd(name)
 
     def converted(self, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         """Return a column of text as its type; an error names the first row that does not fit."""
         text = column.combine_chunks()
         if isinstance(text, pa.ChunkedArray):
             text = pa.concat_arrays(text.chunks)
-        if name in self.nulls_of:
-            nulls = pa.array(self.nulls_of[name], pa.string())
-            text = pc.if_else(pc.is_in(text, value_set=nulls), None, text)
+        if nulls := [*self.nulls_of.get(name, ()), *(USUAL if self.nulls_odd(name) else ())]:
+            text = pc.if_else(pc.is_in(text, value_set=pa.array(nulls, pa.string())), None, text)
         if pa.types.is_string(kind):
             return text
         text = pc.utf8_trim_whitespace(text)

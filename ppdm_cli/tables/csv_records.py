@@ -251,7 +251,7 @@ def _cells(first: bytes, options: CsvOptions, where: str) -> list[str]:
         raise DataError(
             "wrong-encoding",
             f"the header of {quoted(where)} is not in {options.encoding}",
-            f"name its encoding, such as {argument('encoding', 'latin-1')}",
+            f"add {argument('encoding', 'cp1252')}, or cp850 for a file of DOS",
         ) from None
     if stray_quote(first, options.separator) is not None:
         raise DataError(

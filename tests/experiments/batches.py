@@ -1,7 +1,7 @@
 """Twelve monthly batches under one plan: none fails, little is moved, and the intervals cover.
 
 Every month has 6% more records, dates that go on, dearer costs and, in time, new wards and the first nulls.
-`ppdm plan` looks at January alone; its owner adds --open-domains and domains that go on. FULL=1 has ten years
+`ppdm plan --open-domains` looks at January alone; its owner adds domains that go on. FULL=1 has ten years
 of each budget, not three.
 """
 
@@ -21,7 +21,6 @@ from tests.experiments.common import FULL
 MONTHS, RECORDS, GROWTH = 12, 4000, 1.06
 BUDGETS: dict[str, dict[str, Any]] = {"gamma 9": {"gamma": 9}, "epsilon 2": {"record_epsilon": 2}}
 ANSWERS: dict[str, Any] = {
-    "open_domains": True,
     "attributes": {
         "admitted": {"domain": "2026-01-01:2027-12-31", "scale": "month"},
         "cost": {"domain": "0:10000"},
@@ -65,7 +64,7 @@ def year(budget: dict[str, Any], seed: int, folder: Path) -> tuple[np.ndarray, n
     releases = [folder / f"{m:02}-release.parquet" for m in range(MONTHS)]
     for number, path in enumerate(originals):
         month(number, seed).write_csv(path)
-    plan(originals[0], folder / "plan.toml", **budget)
+    plan(originals[0], folder / "plan.toml", open_domains=True, **budget)
     moved = [0.0]
     for number, (original, release) in enumerate(zip(originals, releases, strict=True)):
         like = {"like": releases[number - 1]} if number else {}

@@ -110,8 +110,9 @@ def made(seed: int) -> Export:
     )
     writer.writerow(columns)
     writer.writerows(zip(*(c.cells for c in columns.values()), strict=True))
-    encoding = str(rng.choice(["utf-8", "utf-8-sig", "cp1252"]))
-    return Export(file.getvalue().encode(encoding), columns, odd)
+    encoding, text = str(rng.choice(["utf-8", "utf-8-sig", "cp1252", "cp850"])), file.getvalue()
+    encoding = "cp1252" if encoding == "cp850" and "€" in text else encoding
+    return Export(text.encode(encoding), columns, odd)
 
 
 def _word(rng: np.random.Generator, number: int = 2) -> str:

@@ -23,7 +23,7 @@ from tests.experiments.exports import faults, made
 from tests.planning.messy_export import export
 from tests.vocabulary import Run
 
-ANSWERS = b"2\nPatient\nnull\n0:20000\n"
+ANSWERS = b"2\nPatient\nnull\nnull\nvalue\n0:20000\n"
 
 
 @pytest.mark.parametrize("seed", [3, 8, 19])
@@ -57,7 +57,10 @@ def test_what_is_typed_is_in_the_plan_which_runs_as_it_is(tmp_path: Path, ppdm: 
         and "unklar" in there["csv"]["null"]
         and there["csv"]["types"]["Alter"] == "double"
     )
-    assert there["attributes"]["Kosten EUR"]["domain"] == "0:20000" and there["csv"]["odd"] == {"Alter": "null"}
+    assert there["attributes"]["Kosten EUR"]["domain"] == "0:20000" and there["csv"]["odd"] == {
+        "Alter": "null",
+        "Station": "null",
+    }
     assert "epsilon 4 for a person" in " ".join(said.split())
     ppdm("perturb", "e.csv", "-o", "r.parquet", "--plan", "p.toml")
     promised = json.loads(ppdm("inspect", "r.parquet", "--json").stdout)["record"]
@@ -126,7 +129,7 @@ def test_questions_are_asked_one_by_one_and_can_be_left(tmp_path: Path, ppdm: Ru
     there = read(tmp_path / "p.toml")
     assert there["record_epsilon"] == 2 and there["person"] == "Patient" and there["csv"]["odd"]["Alter"] == "?"
     on = next(shlex.split(line)[1:] for line in said.splitlines() if line.startswith("ppdm plan"))
-    said = ppdm(*on, stdin=b"null\ndrop\n").stderr.decode()
+    said = ppdm(*on, stdin=b"null\nnull\nnull\ndrop\n").stderr.decode()
     assert "leaves open" not in said and "person: the" not in said, "what was answered is not asked again"
     assert "Kosten EUR" in read(tmp_path / "p.toml")["drop"]
     ppdm("perturb", "e.csv", "-o", "r.parquet", "--plan", "p.toml")
@@ -151,3 +154,25 @@ def test_ctrl_c_at_a_terminal_keeps_the_answers_so_far(tmp_path: Path) -> None:
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 0
     assert read(tmp_path / "p.toml")["record_epsilon"] == 2 and read(tmp_path / "p.toml")["person"] == "?"
+
+
+def test_a_plan_for_later_batches_asks_for_the_domains_of_dates(tmp_path: Path, ppdm: Run) -> None:
+    """The next month has another ward, the first nulls, and days that the first month has not."""
+    months = [[f"2026-0{m}-{1 + i * 7 % 28:02d}" for i in range(600)] for m in (1, 2)]
+    wards = ["AB"[i * 11 % 2] for i in range(600)]
+    for name, days, ward in (("a", months[0], wards), ("b", months[1], [*wards[:500], *["C", ""] * 50])):
+        times = [f"{d}T{i % 24:02d}:00:00.000000" for i, d in enumerate(days)]
+        rows = "".join(f"{d},{t},{w}\n" for d, t, w in zip(days, times, ward, strict=True))
+        (tmp_path / f"{name}.csv").write_text(f"day,time,ward\n{rows}")
+    ppdm("plan", "a.csv", "-o", "p.toml", "--record-epsilon", 4, "--open-domains")
+    there = read(tmp_path / "p.toml")
+    assert there["open_domains"] and there["csv"]["types"]["time"] == "timestamp[us]"
+    assert [there["attributes"][n]["domain"] for n in ("day", "time", "ward")] == ["?", "?", "data"]
+    answers = b"2026-01-01:2026-12-31\n2026-01-01:2026-12-31\n"
+    ppdm("plan", "a.csv", "-o", "p.toml", "--plan", "p.toml", "-i", stdin=answers)
+    ppdm("perturb", "a.csv", "-o", "a.parquet", "--plan", "p.toml", "--shuffle")
+    ppdm("perturb", "b.csv", "-o", "b.parquet", "--plan", "p.toml", "--like", "a.parquet")
+    months_shown = pl.read_parquet(tmp_path / "b.parquet")["ward"].value_counts()
+    assert "(other)" in months_shown["ward"].to_list()
+    closed = ppdm("plan", "a.csv", "-o", "c.toml", "--record-epsilon", 4).stderr
+    assert b"leaves open" not in closed and "# open_domains = true" in (tmp_path / "c.toml").read_text()

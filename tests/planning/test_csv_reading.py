@@ -71,6 +71,7 @@ def tables(draw: st.DrawFn) -> tuple[bytes, dict[str, Any], dict[str, Any], dict
         said |= {"types": said.get("types", {}) | {names[0]: types[names[0]]}, "decimal": decimal}
     said |= {} if header is None else {"header": header}
     said |= draw(st.sampled_from([{}, {"delimiter": delimiter, "encoding": encoding}]))
+    said["odd"] = "null"
     return file.getvalue().encode(encoding), said, types, dict(zip(names, gone.values(), strict=True))
 
 
@@ -96,20 +97,23 @@ def test_what_is_said_of_reading_is_in_the_plan(tmp_path_factory: Any, case: Any
 
 
 def test_a_spelling_of_null_is_added_everywhere(tmp_path: Path, ppdm: Run) -> None:
-    """In `plan` to what is commonly written, in `perturb` to the plan's, elsewhere to the empty cell."""
+    """In `plan` and elsewhere to the empty cell, in `perturb` to the plan's; usual ones are a question."""
     cells = [str(i % 50) for i in range(300)]
     cells[7], cells[40], cells[90], cells[91] = "unbekannt", "NA", "k.A.", "?!"
     rows = "".join(f"{c},{'ab'[i % 2]}\n" for i, c in enumerate(cells))
     (tmp_path / "t.csv").write_text(f"cost,ward\n{rows}")
     ppdm("plan", "t.csv", "-o", "p.toml", "--gamma", 9, "--null", "unbekannt")
-    assert {"unbekannt", "NA", "k.A."} <= set(tomllib.loads((tmp_path / "p.toml").read_text())["csv"]["null"])
-    ppdm("plan", "t.csv", "-o", "p.toml", "--gamma", 9, "--null", "unbekannt", "--null", "?!", "--force")
+    there = tomllib.loads((tmp_path / "p.toml").read_text())["csv"]
+    assert there["null"] == ["unbekannt"] and there["odd"] == {"cost": "?"}
+    spellings = ("--null", "unbekannt", "--null", "?!", "--odd", "null")
+    ppdm("plan", "t.csv", "-o", "p.toml", "--gamma", 9, *spellings, "--force")
     read = tomllib.loads((tmp_path / "p.toml").read_text())
     assert read["csv"]["types"]["cost"] == "int64" and read["attributes"]["cost"]["nulls"]
     ppdm("perturb", "t.csv", "-o", "r.csv", "--plan", "p.toml")
-    text = (tmp_path / "p.toml").read_text().replace(', "?!"', "")
+    text = (tmp_path / "p.toml").read_text().replace(', "?!"', "").replace('"null"  #', '"value"  #')
     (tmp_path / "p.toml").write_text(text)
     ppdm("perturb", "t.csv", "-o", "s.csv", "--plan", "p.toml", code=1)
+    (tmp_path / "p.toml").write_text(text.replace('"value"  #', '"null"  #'))
     ppdm("perturb", "t.csv", "-o", "s.csv", "--plan", "p.toml", "--null", "?!")
     true = json.loads(
         ppdm("estimate", "s.csv", "--truth", "t.csv", "--plan", "p.toml", "--null", "?!", "--json").stdout
@@ -120,7 +124,7 @@ def test_a_spelling_of_null_is_added_everywhere(tmp_path: Path, ppdm: Run) -> No
 @pytest.mark.parametrize(
     ("kind", "odd", "said"),
     [
-        ("whole", ["unbekannt"] * 12, "12 of its 612 cells are not numbers, first in row 5, all alike"),
+        ("whole", ["unklar"] * 12, "12 of its 612 cells are not numbers, first in row 5, all alike"),
         ("fraction", ["unklar", "offen"], "2 of its 602 cells are not numbers, first in row 5."),
         ("fraction", ["unklar"] * 300, "300 of its 900 cells are not numbers, first in row 5, all alike"),
         ("day", ["heute"] * 3, "3 of its 603 cells are not dates, first in row 5, all alike"),
@@ -164,6 +168,28 @@ def test_numbers_for_no_value_are_found_among_dates_too(tmp_path: Path) -> None:
     assert "day: 2 of its cells are one of -9, -99, -999, -9999, first in row 4." in found.sentences
     assert found.questions == ["csv.odd.day"]
     perturb(tmp_path / "t.csv", plan=tmp_path / "p.toml", csv={"odd": "null"})
+
+
+@pytest.mark.parametrize("answer", ["null", "value"])
+def test_usual_spellings_of_no_value_are_a_question_in_text_too(answer: str, tmp_path: Path, ppdm: Run) -> None:
+    """Of 300 regions NA may be North America: nobody but the owner knows. The plan has no cell and no count."""
+    cells = [("EU", "AS", "NA")[i * 7 % 3] for i in range(300)]
+    (tmp_path / "t.csv").write_text("region,x\n" + "".join(f"{c},{i % 5}\n" for i, c in enumerate(cells)))
+    said = ppdm("plan", "t.csv", "-o", "p.toml", "--record-epsilon", 2, "--keep", "x").stderr.decode()
+    assert "region: 100 of its cells are usual spellings of no value, such as NA, first in row 3." in said
+    assert "leaves open 'csv.odd.region'" in said
+    typed = (f"{answer}\n".encode(), ("--plan", "p.toml", "-i", "--force"))
+    asked = ppdm("plan", "t.csv", "-o", "q.toml", *typed[1], stdin=typed[0]).stderr.decode()
+    assert "100 of its cells are usual spellings" in asked and "leaves open" not in asked
+    text = (tmp_path / "q.toml").read_text()
+    assert tomllib.loads(text)["csv"]["odd"] == {"region": answer} and "100" not in text
+    for number, (plan_file, more) in enumerate((("q.toml", ()), ("p.toml", ("--odd", f"region={answer}")))):
+        ppdm("perturb", "t.csv", "-o", f"{number}.csv", "--plan", plan_file, *more, "--shuffle")
+        truth = ("--truth", "t.csv", "--plan", plan_file, *more, "--attribute", "region", "--json")
+        sidecar = json.loads((tmp_path / f"{number}.csv.ppdm.json").read_text())
+        region = next(a for a in sidecar["attributes"] if a["name"] == "region")
+        assert ("NA" in region["categories"]) == (answer == "value"), truth
+        assert region["nulls"] or answer == "value"
 
 
 PERSONAL = ["Name", "Nachname", "Vorname des Kindes", "patient", "Patient", "e-mail", "E-Mail", "phone"]
